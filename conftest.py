@@ -1,0 +1,37 @@
+"""What every test and doctest stands on: no network, no user caches, one thread, one seed.
+
+It lies at the root, not in ``tests``, because the doctests in ``simbert_hf`` need it as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+
+# Set before any Hugging Face library is imported: they read these once.
+_HF_HOME = tempfile.TemporaryDirectory(prefix="simbert_hf-tests-")
+os.environ["HF_HOME"] = _HF_HOME.name
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tests fork workers
+
+import numpy as np
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Tiny models run faster, and sum in one order, on a single thread."""
+    torch.set_num_threads(1)
+    yield
+    _HF_HOME.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    """Make every test draw the same numbers, whichever tests run beside it."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  Hugging Face libraries draw from this global state
+    torch.manual_seed(0)

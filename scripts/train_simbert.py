@@ -1,0 +1,76 @@
+"""Train SimBERT: one model that writes paraphrases and embeds sentences.
+
+accelerate launch scripts/train_simbert.py --model_name_or_path DIR_OR_ID --train_file pairs.jsonl \
+    --output_dir out            (or: accelerate launch scripts/train_simbert.py config.yaml)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from transformers import set_seed
+
+from simbert_hf import SimBert
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    ObjectiveArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.collators import PairCollator
+from simbert_hf.data import DataError
+from simbert_hf.evaluation import SimBertEvaluator
+from simbert_hf.objectives import SimBertObjective
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import load_training_data, run, set_up_logging
+
+
+def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
+    """Train and save a model; return the trainer, whose state holds the log."""
+    types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
+    model_args, data_args, objective_args, args = parse_arguments(types, argv)
+    set_up_logging(args)
+    set_seed(args.seed)
+    data = load_training_data(data_args, args)
+    model = SimBert.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
+    has_fresh_head, model.has_lm_head = not model.has_lm_head, True
+    objective = SimBertObjective(
+        scale=objective_args.scale,
+        seq2seq_weight=objective_args.seq2seq_weight,
+        similarity_weight=objective_args.similarity_weight,
+        mlm_weight=objective_args.mlm_weight,
+        mask_false_negatives=objective_args.mask_false_negatives,
+    )
+    collator = PairCollator(
+        model.rows,
+        max_length=data_args.max_length,
+        max_chars=data_args.max_chars,
+        mlm=objective_args.mlm_weight > 0,
+        denoising=objective_args.denoising,
+    )
+    evaluator = None
+    if data.validation is not None:
+        evaluator = SimBertEvaluator(
+            data.validation, collator, objective, sts=data.sts, sentences=data.sentences
+        )
+    trainer = SimilarityTrainer(
+        model=model,
+        args=args,
+        objective=objective,
+        evaluator=evaluator,
+        fresh_head="cls.predictions" if has_fresh_head else None,
+        train_dataset=data.train,
+        eval_dataset=data.validation,
+        data_collator=collator,
+    )
+    run(trainer)
+    return trainer
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

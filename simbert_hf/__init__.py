@@ -1,0 +1,27 @@
+"""Paraphrase, embed and retrieve with one BERT checkpoint in plain Hugging Face form."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_LAZY = {
+    "SimBert": "simbert_hf.modeling",
+    "SimBertConfig": "simbert_hf.modeling",
+    "SimBertOutput": "simbert_hf.modeling",
+    "gen_synonyms": "simbert_hf.generation",
+}
+__all__ = ["SimBert", "SimBertConfig", "SimBertOutput", "__version__", "gen_synonyms"]
+
+if TYPE_CHECKING:
+    from simbert_hf.generation import gen_synonyms
+    from simbert_hf.modeling import SimBert, SimBertConfig, SimBertOutput
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``import simbert_hf`` stays light."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

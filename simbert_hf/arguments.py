@@ -1,0 +1,226 @@
+"""Command-line arguments: flags, or one YAML file, over a preset."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser, TrainingArguments
+
+from simbert_hf.pooling import POOLINGS
+
+# What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
+PRESETS: dict[str, dict[str, Any]] = {
+    "modern": {},
+    "original": {
+        "pooling": "linear_pooler",
+        "attention_dropout": 0.0,
+        "max_length": 32,
+        "max_chars": 30,
+        "mask_false_negatives": False,
+        "learning_rate": 2e-6,
+        "head_learning_rate": 2e-6,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "weight_decay": 0.01,
+        "decay_all_parameters": True,
+        "max_grad_norm": 0.0,
+        "length_window": 1,
+        "per_device_train_batch_size": 64,
+    },
+}
+
+
+@dataclass
+class ModelArguments:
+    """Where training starts."""
+
+    model_name_or_path: str = field(
+        default="", metadata={"help": "Directory or Hub id of a BERT-architecture checkpoint."}
+    )
+    revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
+    token: str | None = field(default=None, metadata={"help": "Hub token for private models."})
+    cache_dir: str | None = field(default=None, metadata={"help": "Where downloads are kept."})
+    pooling: str | None = field(
+        default=None,
+        metadata={"help": "Sentence vector; the checkpoint's own, else mean.", "choices": POOLINGS},
+    )
+    hidden_dropout: float | None = field(
+        default=None, metadata={"help": "Dropout of hidden states; the checkpoint's if not given."}
+    )
+    attention_dropout: float | None = field(
+        default=None, metadata={"help": "Dropout of attention; the checkpoint's if not given."}
+    )
+
+    def load_options(self) -> dict[str, Any]:
+        """Keyword arguments for ``SimBert.from_pretrained``."""
+        options: dict[str, Any] = {"revision": self.revision, "pooling": self.pooling}
+        optional = {
+            "token": self.token,
+            "cache_dir": self.cache_dir,
+            "hidden_dropout_prob": self.hidden_dropout,
+            "attention_probs_dropout_prob": self.attention_dropout,
+        }
+        return options | {k: v for k, v in optional.items() if v is not None}
+
+
+@dataclass
+class DataArguments:
+    """What is trained and evaluated on."""
+
+    train_file: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."},
+    )
+    text_columns: list[str] | None = field(
+        default=None, metadata={"help": "The columns that hold the sentences of a pair."}
+    )
+    streaming: bool = field(
+        default=False, metadata={"help": "Read rows as they come; needs --max_steps."}
+    )
+    validation_file: str | None = field(
+        default=None, metadata={"help": "Groups to evaluate on, in place of held-out ones."}
+    )
+    validation_groups: int | None = field(
+        default=None,
+        metadata={"help": "Groups held out of training; a tenth, at most 500, if not given."},
+    )
+    sts_file: str | None = field(
+        default=None, metadata={"help": "Scored sentence pairs for a Spearman correlation."}
+    )
+    sample_sentences: list[str] | None = field(
+        default=None, metadata={"help": "Sentences paraphrased at each evaluation."}
+    )
+    max_length: int = field(
+        default=64, metadata={"help": "Longest sentence in tokens, special ones included."}
+    )
+    max_chars: int | None = field(
+        default=None, metadata={"help": "Cut sentences at punctuation to this many characters."}
+    )
+
+
+@dataclass
+class ObjectiveArguments:
+    """SimBERT's loss."""
+
+    scale: float = field(default=30.0, metadata={"help": "Inverse temperature of the similarity."})
+    seq2seq_weight: float = field(default=1.0, metadata={"help": "Weight of the seq2seq loss."})
+    similarity_weight: float = field(
+        default=1.0, metadata={"help": "Weight of the similarity loss."}
+    )
+    mlm_weight: float = field(
+        default=0.0, metadata={"help": "Weight of an MLM loss on the source; 0 masks nothing."}
+    )
+    denoising: bool = field(
+        default=False, metadata={"help": "Corrupt half of the sources (RoFormer-Sim)."}
+    )
+    mask_false_negatives: bool = field(
+        default=True, metadata={"help": "Rows of the same group are no negatives."}
+    )
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0:
+            raise ValueError(f"--scale {self.scale}: it divides by a temperature; give it above 0.")
+        weights = (self.seq2seq_weight, self.similarity_weight, self.mlm_weight)
+        if min(weights) < 0 or sum(weights) == 0:
+            raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+
+
+@dataclass
+class SimilarityTrainingArguments(TrainingArguments):
+    """transformers' ``TrainingArguments`` with defaults for sentence pairs.
+
+    ``per_device_train_batch_size`` counts pairs; each pair makes two rows.
+    """
+
+    per_device_train_batch_size: int = field(
+        default=64, metadata={"help": "Pairs a device and step; each makes two rows."}
+    )
+    learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
+    head_learning_rate: float = field(
+        default=1e-3, metadata={"help": "Peak learning rate of an LM head that starts untrained."}
+    )
+    warmup_steps: float = field(
+        default=0.06, metadata={"help": "Steps of warm-up, or a share of all steps below 1."}
+    )
+    lr_scheduler_type: str = field(default="cosine", metadata={"help": "Learning-rate schedule."})
+    weight_decay: float = field(default=0.01, metadata={"help": "AdamW's weight decay."})
+    decay_all_parameters: bool = field(
+        default=False, metadata={"help": "Decay biases and norms too."}
+    )
+    length_window: int = field(
+        default=50,
+        metadata={"help": "Batches' worth of pairs among which like lengths are grouped; 1: none."},
+    )
+    logging_steps: float = field(default=50, metadata={"help": "Steps between log lines."})
+    eval_strategy: str = field(default="epoch", metadata={"help": "no, steps or epoch."})
+    save_strategy: str = field(default="epoch", metadata={"help": "no, steps, epoch or best."})
+    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept."})
+    load_best_model_at_end: bool = field(
+        default=True, metadata={"help": "Keep the best checkpoint by metric_for_best_model."}
+    )
+    metric_for_best_model: str | None = field(
+        default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
+    )
+    remove_unused_columns: bool | None = field(
+        default=False, metadata={"help": "Stays false: the collator needs every column."}
+    )
+    report_to: None | str | list[str] = field(
+        default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
+        metadata={"help": "Loggers; TensorBoard where it is installed."},
+    )
+
+    def __post_init__(self) -> None:
+        if self.accelerator_config is None:
+            self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
+        super().__post_init__()
+
+
+def parse_arguments(types: Sequence[type], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
+    """Parse flags into dataclasses: ``[config.yaml] [--preset NAME] [--flag value ...]``.
+
+    A flag wins over the YAML file, which wins over the preset.
+
+    Args:
+        types: Dataclasses whose fields are the flags.
+        argv: Arguments; the command line's if None.
+
+    Returns:
+        One instance a type.
+
+    Raises:
+        ValueError: If the preset or a key of the YAML file is unknown.
+    """
+    rest = list(sys.argv[1:] if argv is None else argv)
+    parser = HfArgumentParser(types, description="Flags, or one YAML file with the same names.")
+    parser.add_argument("--preset", choices=sorted(PRESETS), default="modern")
+    known = {action.dest for action in parser._actions}
+    config: dict[str, Any] = {}
+    if rest and rest[0].endswith((".yaml", ".yml")):
+        config = read_yaml(Path(rest.pop(0)), known)
+    preset = parser.parse_known_args(rest)[0].preset if "--preset" in rest else config.get("preset")
+    defaults = PRESETS.get(preset or "modern")
+    if defaults is None:
+        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(PRESETS))}.")
+    parser.set_defaults(**{k: v for k, v in (defaults | config).items() if k in known})
+    return tuple(parser.parse_args_into_dataclasses(rest)[: len(types)])
+
+
+def read_yaml(path: Path, known: set[str]) -> dict[str, Any]:
+    """Read a YAML file of argument values.
+
+    Raises:
+        ValueError: If it is not a mapping, or names an argument that does not exist.
+    """
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no mapping of argument names to values.")
+    unknown = sorted(set(content) - known)
+    if unknown:
+        raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")
+    return content

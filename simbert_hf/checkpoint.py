@@ -1,0 +1,84 @@
+"""The last touches that let every loader read a saved SimBert."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Pooling,
+    WeightedLayerPooling,
+)
+from torch import nn
+
+if TYPE_CHECKING:
+    from simbert_hf.modeling import SimBert
+
+
+def finish_checkpoint(model: SimBert, directory: str) -> None:
+    """Add what plain transformers does not write: loader hints, tokenizer, modules."""
+    path = Path(directory)
+    hints = {
+        "architectures": ["BertModel"],  # serving engines know no SimBert
+        "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
+        "is_decoder": False,
+        # WeightedLayerPooling reads all layers:
+        "output_hidden_states": model.config.sentence_pooling == "first_last_mean",
+    }
+    update_json(path / "config.json", hints)
+    if model.tokenizer is not None:
+        model.tokenizer.save_pretrained(directory)
+        write_modules(model, path)
+
+
+def update_json(path: Path, values: dict[str, Any]) -> None:
+    """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
+    content = json.loads(path.read_text(encoding="utf-8")) | values
+    temporary = path.with_suffix(".json.tmp")
+    temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def write_modules(model: SimBert, directory: Path) -> None:
+    """Write the sentence-transformers modules through its own API, beside the saved weights."""
+    transformer = Transformer(os.fspath(directory))
+    modules = [transformer, *pooling_modules(model), Normalize()]
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        SentenceTransformer(modules=modules, device="cpu").save(scratch, create_model_card=False)
+        written = json.loads((Path(scratch) / "modules.json").read_text(encoding="utf-8"))
+        keep = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"]
+        for name in keep + [module["path"] for module in written if module["path"]]:
+            source, target = Path(scratch) / name, directory / name
+            if source.is_dir():
+                shutil.rmtree(target, ignore_errors=True)
+            os.replace(source, target)
+
+
+def pooling_modules(model: SimBert) -> list[nn.Module]:
+    """Return the modules that pool as ``model.config.sentence_pooling`` says."""
+    size, pooling = model.config.hidden_size, model.config.sentence_pooling
+    if pooling == "mean":
+        return [Pooling(size, "mean")]
+    if pooling == "first_last_mean":
+        layers = model.config.num_hidden_layers
+        weights = torch.zeros(layers)  # layers 1 .. last; the embedding layer is left out
+        weights[0] += 1
+        weights[-1] += 1
+        mix = WeightedLayerPooling(size, layers, 1, nn.Parameter(weights))
+        return [mix, Pooling(size, "mean")]
+    if pooling == "cls":
+        return [Pooling(size, "cls")]
+    dense = Dense(size, size, activation_function=nn.Identity())  # its default is a Tanh
+    pooler = model.bert.pooler.dense
+    with torch.no_grad():
+        dense.linear.weight.copy_(pooler.weight)
+        dense.linear.bias.copy_(pooler.bias)
+    return [Pooling(size, "cls"), dense]

@@ -1,0 +1,275 @@
+"""Text -> a data set of groups: sentences that mean the same, with what was wrong counted.
+
+A data set of groups has two columns: ``texts``, two or more different sentences, and ``group``.
+Rows that share a sentence, directly or through others, have the same ``group``: sentences of one
+``group`` are never negatives of each other, and a split never parts them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+
+from simbert_hf.grouping import (
+    GROUP_FEATURES,
+    RECORD_FEATURES,
+    DataReport,
+    group_records,
+    no_groups,
+)
+from simbert_hf.readers import USABLE, Form, ReadOptions, Record, read_records, read_rows
+from simbert_hf.sampling import LengthGroupedBatchSampler, Pair, PairDataset, PairStream
+from simbert_hf.scored import ScoredPair, load_scored_pairs
+from simbert_hf.textfiles import (
+    OBJECTS,
+    TABLES,
+    DataError,
+    Row,
+    check_exists,
+    fault,
+    load_sentences,
+    suffix_of,
+)
+
+__all__ = [
+    "DataError",
+    "DataReport",
+    "LengthGroupedBatchSampler",
+    "Pair",
+    "PairDataset",
+    "PairStream",
+    "ScoredPair",
+    "load_groups",
+    "load_scored_pairs",
+    "load_sentences",
+    "split_groups",
+]
+
+READER_VERSION = 1  # raise it when a file would be read differently: it renews the caches
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def load_groups(
+    source: str | Path | Sequence[str | Path],
+    *,
+    form: Form = "auto",
+    text_columns: tuple[str, str] | None = None,
+    max_chars: int = 128,
+    streaming: bool = False,
+    cache_dir: str | Path | None = None,
+    split: str = "train",
+    **hub_options: Any,
+) -> tuple[datasets.Dataset | datasets.IterableDataset, DataReport]:
+    r"""Read groups of sentences that mean the same.
+
+    Args:
+        source: A file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or
+            ``.xz``, or ``.parquet``), a Hub id ``org/name``, or several of them.
+        form: What the rows hold, where that is not plain: see :mod:`simbert_hf.readers`.
+        text_columns: The two columns to read.
+        max_chars: Count sentences with more characters as over-long.
+        streaming: Read while training, and keep nothing: ``group`` then numbers the rows without
+            looking for shared sentences or duplicates, and equal group ids must stand together.
+        cache_dir: Where to keep the data set; the cache of ``datasets`` if None.
+        split: Split of a Hub data set.
+        hub_options: ``name``, ``revision``, ``token`` and more for ``datasets.load_dataset``.
+
+    Returns:
+        The data set, memory-mapped unless streamed, and what was counted.
+
+    Raises:
+        DataError: If a source is missing, does not parse or holds no group.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "groups.jsonl")
+        ...     _ = path.write_text(
+        ...         '{"text": "Hi", "synonyms": ["Hello", "Hey"]}\n'
+        ...         '{"text": "Hello", "synonyms": ["Good day"]}\n'
+        ...         '{"text": "Bye", "synonyms": ["So long"]}\n'
+        ...     )
+        ...     groups, report = load_groups(path, cache_dir=folder)
+        ...     groups["group"][:], groups[0]
+        ([0, 0, 1], {'texts': ['Hi', 'Hello', 'Hey'], 'group': 0})
+    """
+    options = ReadOptions(form, text_columns, max_chars, consecutive=streaming)
+    sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
+    name = ", ".join(dict.fromkeys(source.name for source in sources))
+    if streaming:
+        return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
+    return group_records(name, _read_all(sources, options, cache_dir), max_chars)
+
+
+def split_groups(
+    groups: datasets.Dataset, n_validation_groups: int, seed: int
+) -> tuple[datasets.Dataset, datasets.Dataset]:
+    """Hold out groups at random, so that no sentence is on both sides.
+
+    Args:
+        groups: A data set of groups.
+        n_validation_groups: Number of rows to hold out; fewer if none fits the remainder, since
+            rows of one ``group`` stay together.
+        seed: Choice of the rows.
+
+    Returns:
+        The data sets for training and for validation.
+
+    Raises:
+        DataError: If either would be empty.
+
+    Example:
+        >>> texts = [["a", "b"], ["b", "c"], ["d", "e"], ["f", "g"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 0, 1, 2]})
+        >>> train, validation = split_groups(groups, 1, seed=0)
+        >>> train["group"][:], validation["group"][:]
+        ([0, 0, 1], [2])
+    """
+    labels = np.asarray(groups.with_format("numpy")["group"][:])
+    _check_split(n_validation_groups, len(labels))
+    components, sizes = np.unique(labels, return_counts=True)
+    chosen, room = [], n_validation_groups
+    for i in np.random.default_rng(seed).permutation(len(components)):
+        if sizes[i] <= room:
+            chosen.append(components[i])
+            room -= int(sizes[i])
+        if room == 0:
+            break
+    held_out = np.isin(labels, chosen)
+    if not chosen:
+        raise DataError(
+            f"Each group shares sentences with so many others that {n_validation_groups} rows "
+            f"cannot be held out; hold out at least {sizes.min()}."
+        )
+    return groups.select(np.flatnonzero(~held_out)), groups.select(np.flatnonzero(held_out))
+
+
+def _check_split(n_validation: int, n_groups: int) -> None:
+    if not 0 < n_validation < n_groups:
+        raise DataError(
+            f"n_validation_groups is {n_validation} of {n_groups} groups; choose a number from 1 "
+            f"to {n_groups - 1}, so that both sides hold some."
+        )
+
+
+# Sources ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file or Hub data set to read; size and time renew the cache when a file changes."""
+
+    number: int
+    name: str
+    size: int = 0
+    mtime_ns: int = 0
+    rows: Any = None  # a Hub data set
+
+    def records(self, options: ReadOptions) -> Iterator[Record]:
+        rows: Iterator[tuple[int, Row]] = (
+            read_rows(self.name, options) if self.rows is None else enumerate(self.rows, start=1)
+        )
+        return read_records(self.name, rows, options)
+
+
+def _find_sources(
+    source: str | Path | Sequence[str | Path], hub_options: dict[str, Any]
+) -> list[_Source]:
+    given = [source] if isinstance(source, str | Path) else list(source)
+    if not given:
+        raise DataError("No source was given. Pass a file or a Hub id.")
+    found: list[_Source] = []
+    for item in given:
+        if _is_local(item):
+            found.append(_local(len(found), item))
+        else:
+            found += _remote(len(found), str(item), hub_options)
+    return found
+
+
+def _is_local(item: str | Path) -> bool:
+    if isinstance(item, Path) or not HUB_ID.fullmatch(item):
+        return True
+    return Path(item).exists() or suffix_of(item) in (*TABLES, *OBJECTS)
+
+
+def _local(number: int, item: str | Path) -> _Source:
+    if not Path(item).exists():
+        problem = "is neither a file nor a Hub id of the form org/name"
+        raise fault(item, None, problem, f"Check the path; this process runs in {Path.cwd()}")
+    check_exists(item)
+    stat = Path(item).stat()
+    return _Source(number, str(item), stat.st_size, stat.st_mtime_ns)
+
+
+def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source]:
+    """Open a Hub data set; a streamed one is one source for each of its shards."""
+    try:
+        rows = datasets.load_dataset(item, **hub_options)
+    except Exception as error:  # what the Hub and its parsers raise has no common class
+        problem = f"is no file, and the Hub does not give it ({type(error).__name__}: {error})"
+        remedy = "Check the path or id, the split, the token and the network"
+        raise fault(item, None, problem, remedy) from error
+    if not hub_options["streaming"]:
+        return [_Source(number, item, rows=rows)]
+    shards = rows.num_shards
+    return [_Source(number + i, item, rows=rows.shard(shards, i)) for i in range(shards)]
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def _generate(sources: list[_Source], options: ReadOptions, version: int) -> Iterator[Record]:
+    """Yield every record; ``version`` is there to be hashed with the rest."""
+    for source in sources:
+        yield from source.records(options)
+
+
+def _read_all(
+    sources: list[_Source], options: ReadOptions, cache_dir: str | Path | None
+) -> datasets.Dataset:
+    """Write all records to the cache, or find them there."""
+    try:
+        return datasets.Dataset.from_generator(
+            _generate,
+            features=RECORD_FEATURES,
+            cache_dir=None if cache_dir is None else str(cache_dir),
+            gen_kwargs={"sources": sources, "options": options, "version": READER_VERSION},
+        )
+    except Exception as error:
+        ours = _data_error_in(error)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def _data_error_in(error: BaseException | None) -> DataError | None:
+    """Find our error inside those that ``datasets`` wraps around it."""
+    while error is not None and not isinstance(error, DataError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
+    stream = datasets.IterableDataset.from_generator(
+        _stream_groups,
+        features=GROUP_FEATURES,
+        gen_kwargs={"sources": sources, "options": options},
+    )
+    if next(iter(stream), None) is None:  # also finds unknown columns before training starts
+        raise no_groups(name, "none in the whole stream")
+    return stream
+
+
+def _stream_groups(sources: list[_Source], options: ReadOptions) -> Iterator[dict[str, Any]]:
+    """Yield usable groups, numbered alike whichever worker reads them."""
+    for source in sources:
+        usable = (record for record in source.records(options) if record["fate"] == USABLE)
+        for i, record in enumerate(usable):
+            yield {"texts": record["texts"], "group": (source.number << 40) + i}

@@ -1,0 +1,81 @@
+"""A SimBert as the search sees it: tokens in, next-token logits out, everything computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from simbert_hf.modeling import SimBert
+
+
+class BertDecoder:
+    """Feeds tokens to the model and keeps their keys and values.
+
+    Each source is encoded once. A row of the cache is copied only where prefixes part.
+
+    Args:
+        model: In evaluation mode.
+        sources: ``[CLS] text [SEP]`` rows, S of them.
+        max_new_tokens: How many tokens will be fed at most.
+        banned: Ids never to be written. Shape: (N,).
+    """
+
+    def __init__(
+        self, model: SimBert, sources: Sequence[list[int]], max_new_tokens: int, banned: Tensor
+    ) -> None:
+        self.model = model
+        self.sources = len(sources)
+        self.banned = banned
+        self.sep_id = model.rows.sep_id
+        self.inputs = {k: v.to(model.device) for k, v in model.rows.pad(sources).items()}
+        real = self.inputs["attention_mask"]  # (S, L)
+        self.lengths = real.sum(dim=1)
+        self.width = real.shape[1]
+        hidden = torch.nn.functional.pad(real == 0, (0, max_new_tokens))  # (S, L + T), bool
+        mask = torch.zeros(hidden.shape, dtype=model.dtype, device=model.device)
+        self.mask = mask.masked_fill_(hidden, torch.finfo(model.dtype).min)[:, None, None]
+        self.cache = DynamicCache()
+
+    def start(self) -> Tensor:
+        """Encode the sources; return the logits of each one's first new token, (S, V)."""
+        rows = torch.arange(self.sources, device=self.lengths.device)
+        last = rows * self.width + self.lengths - 1  # each source's [SEP], among all positions
+        output = self.model(**self.inputs, lm_positions=last, past_key_values=self.cache)
+        logits = self._ban(output.logits)
+        logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
+        return logits
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes.
+
+        Args:
+            parents: The row of the last call's logits that each one continues. Shape: (R,).
+            sources: Its source. Shape: (R,).
+            tokens: Its newest token. Shape: (R,).
+
+        Returns:
+            Logits of the token after it. Shape: (R, V).
+        """
+        self._select(parents)
+        cached = self.cache.get_seq_length()
+        output = self.model(
+            tokens[:, None],
+            attention_mask=self.mask[sources, :, :, : cached + 1],
+            token_type_ids=torch.ones_like(tokens)[:, None],
+            position_ids=(self.lengths[sources] + cached - self.width)[:, None],
+            past_key_values=self.cache,
+            logits_to_keep=1,
+        )
+        return self._ban(output.logits[:, 0])
+
+    def _select(self, parents: Tensor) -> None:
+        """Give each prefix its parent's row of the cache; nothing is copied where none moved."""
+        rows = len(self.cache.layers[0].keys)
+        if len(parents) != rows or (parents.diff() != 1).any():
+            self.cache.batch_select_indices(parents)
+
+    def _ban(self, logits: Tensor) -> Tensor:
+        return logits.float().index_fill_(1, self.banned, -torch.inf)

@@ -1,0 +1,139 @@
+"""What is measured while a model trains: retrieval, rank correlation, loss on held-out groups."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from simbert_hf.modeling import evaluating
+
+if TYPE_CHECKING:
+    from simbert_hf.collators import PairCollator
+    from simbert_hf.data import PairDataset
+    from simbert_hf.modeling import SimBert
+    from simbert_hf.objectives import SimBertObjective
+
+
+def topk_accuracy(
+    vectors: np.ndarray, groups: np.ndarray, ks: Sequence[int] = (1, 5, 10), chunk: int = 1024
+) -> dict[str, float]:
+    """Retrieval inside a set: every sentence ranks all the others by dot product.
+
+    Top-k counts a hit when any of the k nearest belongs to the sentence's group.
+
+    Args:
+        vectors: Unit vectors, so that dot products are cosines. Shape: (N, D).
+        groups: Group of each sentence. Shape: (N,).
+        ks: Cut-offs.
+        chunk: Queries scored at a time: memory is chunk * N scores.
+
+    Returns:
+        ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
+
+    Raises:
+        ValueError: If there are no two sentences.
+
+    Example:
+        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
+        {'top1': 0.66...}
+    """
+    if len(vectors) < 2:
+        raise ValueError(f"Retrieval needs at least two sentences; got {len(vectors)}.")
+    depth = min(max(ks), len(vectors) - 1)
+    all_vectors = torch.as_tensor(vectors)
+    labels = torch.as_tensor(groups)
+    hits = torch.zeros(depth, dtype=torch.float64)
+    for start in range(0, len(vectors), chunk):
+        queries = torch.arange(start, min(start + chunk, len(vectors)))
+        scores = all_vectors[queries] @ all_vectors.T
+        scores[torch.arange(len(queries)), queries] = -torch.inf
+        nearest = labels[scores.topk(depth).indices]  # (queries, depth)
+        hit = (nearest == labels[queries, None]).cummax(dim=1).values
+        hits += hit.sum(dim=0)
+    return {f"top{k}": float(hits[min(k, depth) - 1]) / len(vectors) for k in ks}
+
+
+def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:
+    """Spearman correlation of the cosines with people's scores.
+
+    Args:
+        model: Anything with ``encode``.
+        pairs: (sentence, sentence, score).
+
+    Returns:
+        Between -1 and 1.
+    """
+    first, second, scores = zip(*pairs, strict=True)
+    cosines = (model.encode(first) * model.encode(second)).sum(axis=1)
+    return float(spearmanr(cosines, scores).statistic)
+
+
+@dataclass
+class SimBertEvaluator:
+    """Measures a SimBert on held-out groups, an STS set and a few sentences.
+
+    Attributes:
+        pairs: Held-out pairs; each evaluation sees the same draws.
+        collator: Makes batches of them.
+        objective: The training objective.
+        sts: (sentence, sentence, score) triples, if there are any.
+        sentences: Sentences to paraphrase for the reader.
+        batch_size: Pairs a forward pass.
+    """
+
+    pairs: PairDataset
+    collator: PairCollator
+    objective: SimBertObjective
+    sts: Sequence[tuple[str, str, float]] = ()
+    sentences: Sequence[str] = ()
+    batch_size: int = 64
+    _texts: list[str] = field(init=False, repr=False)
+    _groups: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.collator = dataclasses.replace(self.collator, mlm=False, denoising=False)
+        self.objective = dataclasses.replace(self.objective, gather=False)
+        by_text = {
+            text: row["group"] for row in self.pairs.groups for text in row["texts"]
+        }
+        self._texts = list(by_text)
+        self._groups = np.array(list(by_text.values()))
+
+    def __call__(self, model: SimBert) -> dict[str, float]:
+        """Return the named figures; ``loss`` is the objective's total."""
+        with evaluating(model), torch.inference_mode():
+            figures = self._losses(model)
+        figures |= topk_accuracy(model.encode(self._texts), self._groups)
+        if self.sts:
+            figures["sts_spearman"] = sts_spearman(model, self.sts)
+        return figures
+
+    def paraphrases(self, model: SimBert, k: int = 3) -> dict[str, list[Any]]:
+        """Return the k best of 20 paraphrases of each fixed sentence, with scores."""
+        found = model.gen_synonyms(list(self.sentences), 20, k, seed=0, return_scores=True)
+        return dict(zip(self.sentences, found, strict=True))
+
+    def _losses(self, model: SimBert) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        rows = tokens = 0
+        seq2seq = 0.0
+        for start in range(0, len(self.pairs), self.batch_size):
+            stop = min(start + self.batch_size, len(self.pairs))
+            batch = self.collator([self.pairs[i] for i in range(start, stop)])
+            parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
+            size, n_tokens = len(batch["input_ids"]), len(batch["target_labels"])
+            for name, value in dataclasses.asdict(parts).items():
+                sums[name] = sums.get(name, 0.0) + float(value) * size
+            seq2seq += float(parts.seq2seq) * n_tokens
+            rows, tokens = rows + size, tokens + n_tokens
+        figures = {name: value / rows for name, value in sums.items() if name != "mlm"}
+        figures["loss"] = figures.pop("total")
+        figures["perplexity"] = math.exp(min(seq2seq / tokens, 50.0))
+        return figures

@@ -1,0 +1,250 @@
+"""gen_synonyms: write paraphrases, rank them by meaning and fluency, return the best."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from simbert_hf.decoder import BertDecoder
+from simbert_hf.modeling import SimBert, evaluating
+from simbert_hf.rows import check_texts
+from simbert_hf.search import Hypotheses, SearchSettings, search
+from simbert_hf.text import decode, normalize_text
+
+FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
+MAX_ROWS = 1024  # hypotheses in one batch; bounds the memory of the key-value cache
+
+
+class Paraphrase(NamedTuple):
+    """A paraphrase and why it stands where it does.
+
+    Attributes:
+        text: The sentence.
+        score: ``similarity + fluency_weight * log_prob``; paraphrases are sorted by it.
+        similarity: Cosine of its vector with the input's.
+        log_prob: The model's mean log-probability of its tokens, in nats; 0 is certain.
+    """
+
+    text: str
+    score: float
+    similarity: float
+    log_prob: float
+
+
+class Draft(NamedTuple):
+    """A written sentence, not ranked yet.
+
+    Attributes:
+        text: The sentence.
+        log_prob: The model's mean log-probability of its tokens, [SEP] included, in nats.
+    """
+
+    text: str
+    log_prob: float
+
+
+def gen_synonyms(
+    text: str | Sequence[str],
+    n: int = 100,
+    k: int = 20,
+    *,
+    model: SimBert | str | os.PathLike[str],
+    strategy: str = "sample",
+    top_k: int | None = 5,
+    top_p: float | None = None,
+    temperature: float = 1.0,
+    seed: int | None = None,
+    min_similarity: float | None = None,
+    max_new_tokens: int = 32,
+    fluency_weight: float = FLUENCY_WEIGHT,
+    return_scores: bool = False,
+) -> Any:  # noqa: ANN401 (its type follows that of text, and return_scores)
+    """Write n sentences that mean the same and return the k best, best first.
+
+    The input itself and repetitions are dropped, so fewer than k may be left. A text gets the same
+    paraphrases alone and among others.
+
+    Args:
+        text: One text, or several.
+        n: Sentences to write for each text.
+        k: Paraphrases to return for each text, at most.
+        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept.
+        strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
+            different sentences: stochastic beam search) or ``beam`` (the n likeliest).
+        top_k: Draw from this many likeliest tokens; None from all. ``beam`` draws nothing and
+            ignores this and the next two.
+        top_p: Draw from the likeliest tokens that together hold this probability; None from all.
+        temperature: Above 1 the sentences vary more, below 1 less.
+        seed: Same seed, same answer; None draws afresh.
+        min_similarity: Drop paraphrases whose cosine with the input is below this.
+        max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
+            unless none has.
+        fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
+            alone, as the original does, which lets slips of grammar rank high.
+        return_scores: Return ``Paraphrase`` tuples in place of strings.
+
+    Returns:
+        A list of k strings or ``Paraphrase`` tuples; a list of such lists for several texts.
+
+    Raises:
+        TypeError: If a text is not a string.
+        ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
+    """
+    settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, seed)
+    check_ranking(n, k, min_similarity, fluency_weight)
+    texts = [text] if isinstance(text, str) else list(text)
+    check_texts(texts)
+    if not texts:
+        return []
+    model = model if isinstance(model, SimBert) else load(model)
+    ranked = rank(model, texts, write(model, texts, settings), fluency_weight)
+    lowest = -math.inf if min_similarity is None else min_similarity
+    best = [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
+    found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
+    return found[0] if isinstance(text, str) else found
+
+
+def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: float) -> None:
+    """Refuse what cannot be ranked by.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+    if not 1 <= k <= n:
+        raise ValueError(f"k={k!r} is out of range: it must be at least 1 and at most n={n!r}.")
+    if min_similarity is not None and not -1 <= min_similarity <= 1:
+        raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
+    if not 0 <= fluency_weight < math.inf:
+        raise ValueError(
+            f"fluency_weight={fluency_weight!r} is out of range: it must be 0 or more."
+        )
+
+
+@torch.inference_mode()
+def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
+    """Write different sentences for each text, the text itself left out.
+
+    Texts of like length share a batch; what is written does not depend on it.
+
+    Args:
+        model: A model with an LM head.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Returns:
+        At most n drafts for each text.
+
+    Raises:
+        ValueError: If the model has no LM head or no room for ``max_new_tokens``.
+    """
+    rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
+    banned = banned_tokens(model)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = max(1, MAX_ROWS // settings.n)
+    drafts: list[list[Draft]] = [[] for _ in rows]
+    with evaluating(model):
+        for first in range(0, len(order), size):
+            batch = order[first : first + size]
+            sources = [rows[i] for i in batch]
+            decoder = BertDecoder(model, sources, settings.max_new_tokens, banned)
+            found = search(decoder, settings, model.rows.sep_id)
+            for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
+                drafts[batch[at]].append(draft)
+    inputs = decode(model.rows.tokenizer, rows)
+    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+
+
+def source_limit(model: SimBert, max_new_tokens: int) -> int:
+    """Return how many tokens a source may have.
+
+    Raises:
+        ValueError: If the model has no LM head or no room for ``max_new_tokens``.
+    """
+    if not model.has_lm_head:
+        raise ValueError(
+            "This model only embeds: its checkpoint has no LM head to write with. Train one with "
+            "scripts/train_simbert.py, or load a checkpoint that was."
+        )
+    limit = model.config.max_position_embeddings - max_new_tokens
+    if limit < 3:  # [CLS], a token, [SEP]
+        raise ValueError(
+            f"max_new_tokens={max_new_tokens} is out of range: the model has "
+            f"{model.config.max_position_embeddings} positions, which the text must share."
+        )
+    return min(limit, model.max_length)
+
+
+def banned_tokens(model: SimBert) -> Tensor:
+    """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
+    tokenizer = model.rows.tokenizer
+    unused = {
+        i for token, i in tokenizer.get_vocab().items() if re.fullmatch(r"\[unused\d+]", token)
+    }
+    unnamed = range(len(tokenizer), model.config.vocab_size)
+    banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id}
+    return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
+
+
+def read(model: SimBert, found: Hypotheses) -> list[Draft]:
+    """Turn hypotheses into text and the mean log-probability of a token, [SEP] included."""
+    written = found.tokens != model.rows.sep_id  # (R, T)
+    lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
+    tokens = [
+        row[:length] for row, length in zip(found.tokens.tolist(), lengths.tolist(), strict=True)
+    ]
+    means = (found.log_prob / lengths).tolist()
+    return [Draft(*pair) for pair in zip(decode(model.rows.tokenizer, tokens), means, strict=True)]
+
+
+def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
+    """Keep the likeliest of drafts that are the same sentence, and none that is unwanted or empty.
+
+    Example:
+        >>> distinct([Draft("Go", -2.0), Draft("go!", -1.0), Draft("stop", -3.0)], ["Stop."])
+        [Draft(text='go!', log_prob=-1.0)]
+    """
+    best: dict[str, Draft | None] = dict.fromkeys(map(normalize_text, ["", *unwanted]))
+    for draft in sorted(drafts, key=lambda draft: -draft.log_prob):
+        best.setdefault(normalize_text(draft.text), draft)
+    return [draft for draft in best.values() if draft is not None]
+
+
+def rank(
+    model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
+) -> list[list[Paraphrase]]:
+    """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
+    vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
+    ranked, first = [], len(texts)
+    for i, row in enumerate(drafts):
+        cosines = (vectors[first : first + len(row)] @ vectors[i]).tolist()
+        first += len(row)
+        scored = [
+            Paraphrase(draft.text, cosine + fluency_weight * draft.log_prob, cosine, draft.log_prob)
+            for draft, cosine in zip(row, cosines, strict=True)
+        ]
+        ranked.append(sorted(scored, key=lambda found: -found.score))
+    return ranked
+
+
+def load(name_or_path: str | os.PathLike[str]) -> SimBert:
+    """Load a model once, on the GPU if there is one; again only when its directory has changed."""
+    path = Path(name_or_path)
+    files = list(path.iterdir()) if path.is_dir() else []
+    changed = max((file.stat().st_mtime_ns for file in files), default=0)
+    return _load(os.fspath(name_or_path), changed)
+
+
+@lru_cache(maxsize=2)
+def _load(name_or_path: str, changed: int) -> SimBert:
+    model = SimBert.from_pretrained(name_or_path).eval()
+    if torch.cuda.is_available():
+        model.cuda()
+    return model

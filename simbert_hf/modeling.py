@@ -1,0 +1,358 @@
+"""SimBert: one BERT that writes paraphrases and embeds sentences, saved in plain BERT form."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoTokenizer, BertConfig, BertPreTrainedModel, PreTrainedTokenizerBase
+from transformers import initialization as init
+from transformers.cache_utils import Cache
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import ModelOutput
+from transformers.models.bert.modeling_bert import (
+    BertModel,
+    BertOnlyMLMHead,
+    BertPooler,
+    BertPredictionHeadTransform,
+)
+from transformers.utils import logging as hf_logging
+
+from simbert_hf.checkpoint import finish_checkpoint
+from simbert_hf.masking import prefix_mask
+from simbert_hf.pooling import check_pooling, normalize, pool
+from simbert_hf.rows import RowBuilder, check_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "subfolder", "force_download")
+
+
+class SimBertConfig(BertConfig):
+    """A ``BertConfig`` that also says how a sentence vector is made.
+
+    Every other loader reads the saved file as a plain ``BertConfig``.
+    """
+
+    model_type = "bert"
+    sentence_pooling: str = "mean"
+
+
+@dataclass
+class SimBertOutput(ModelOutput):
+    """What one forward pass gives.
+
+    Attributes:
+        sentence_embedding: Vector of each row's source sentence, not normalised. Shape: (B, D).
+        logits: LM head's scores, only where asked for: (N, V) for N positions, (B, K, V) for
+            ``logits_to_keep=K``; None when neither was asked for.
+        last_hidden_state: Shape: (B, L, D).
+        past_key_values: The cache that was passed in, grown by this pass.
+    """
+
+    sentence_embedding: Tensor | None = None
+    logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None
+    past_key_values: Cache | None = None
+
+
+class SimBert(BertPreTrainedModel, GenerationMixin):
+    """BERT + tied LM head + pooler under the UniLM prefix mask (Su 2020, SimBERT).
+
+    Loads any BERT-architecture checkpoint. A checkpoint without an LM head embeds; its fresh head
+    (its transform starts at the identity) can write only after training.
+
+    Attributes:
+        tokenizer: Loaded with the model, saved with it; None for a model built from a config.
+        has_lm_head: Whether the LM head's weights were loaded or trained.
+    """
+
+    config: SimBertConfig
+    config_class = SimBertConfig
+    _supports_flash_attn = False  # neither takes the additive (B, 1, L, L) prefix mask
+    _supports_flex_attn = False
+    _tied_weights_keys = {  # noqa: RUF012 (transformers' own class attribute)
+        "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+
+    def __init__(self, config: SimBertConfig) -> None:
+        super().__init__(config)
+        check_pooling(config.sentence_pooling)
+        self.bert = BertModel(config)
+        self.cls = BertOnlyMLMHead(config)
+        self.tokenizer: PreTrainedTokenizerBase | None = None
+        self.has_lm_head = True
+        self.post_init()
+        self._freeze_unused_pooler()
+
+    # ------------------------------------------------------------------ loading and saving
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, name_or_path: str | os.PathLike[str], *, pooling: str | None = None, **kwargs: Any
+    ) -> Self:
+        """Load a model and its tokenizer from a directory or the Hub.
+
+        Args:
+            name_or_path: Directory or ``org/name``.
+            pooling: Overrides the checkpoint's sentence pooling; a checkpoint that names none
+                (one not made by this package) gets ``mean``.
+            **kwargs: As in transformers: ``revision``, ``token``, ``cache_dir``, ``dtype``
+                (float32 unless given), ``attn_implementation``, config fields such as
+                ``hidden_dropout_prob``, ...
+
+        Raises:
+            ValueError: If the checkpoint is not a BERT, or lacks encoder weights.
+            OSError: If there is no such checkpoint.
+        """
+        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        check_is_bert(name_or_path, hub)
+        if pooling is not None:
+            kwargs["sentence_pooling"] = check_pooling(pooling)
+        kwargs.setdefault("dtype", torch.float32)
+        with _quiet_load_report():
+            model, info = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
+        missing = set(info["missing_keys"])
+        broken = sorted(key for key in missing if not key.startswith(("cls.", "bert.pooler.")))
+        if broken or info["mismatched_keys"]:
+            raise ValueError(
+                f"{name_or_path} does not hold the weights its config.json describes; missing or "
+                f"misshapen: {', '.join(broken or map(str, info['mismatched_keys']))[:200]}."
+            )
+        model.has_lm_head = not any(key.startswith("cls.predictions.transform") for key in missing)
+        model._freeze_unused_pooler()
+        model.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
+        return model
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **kwargs: Any) -> None:
+        """Write one directory that every loader reads: weights, config, tokenizer, modules.
+
+        Plain BERT weights (safetensors), the tokenizer and sentence-transformers modules; without
+        this package and without remote code it loads in ``AutoModel``, ``AutoModelForMaskedLM``
+        and ``SentenceTransformer``. Arguments as in transformers.
+        """
+        if kwargs.get("state_dict") is None:
+            kwargs["state_dict"] = self.state_dict()
+        if not self.has_lm_head:
+            kwargs["state_dict"] = {
+                k: v for k, v in kwargs["state_dict"].items() if not k.startswith("cls.")
+            }
+        super().save_pretrained(save_directory, **kwargs)
+        if kwargs.get("is_main_process", True):
+            finish_checkpoint(self, os.fspath(save_directory))
+
+    def _freeze_unused_pooler(self) -> None:
+        """Leave the pooler out of training unless it makes the vector (DDP refuses idle weights)."""
+        self.bert.pooler.requires_grad_(self.config.sentence_pooling == "linear_pooler")
+
+    @torch.no_grad()
+    def _init_weights(self, module: torch.nn.Module) -> None:
+        """Start a fresh LM transform and a fresh pooler at the identity: they learn far faster."""
+        super()._init_weights(module)
+        if isinstance(module, BertPredictionHeadTransform | BertPooler):
+            init.eye_(module.dense.weight)
+            init.zeros_(module.dense.bias)
+
+    # ------------------------------------------------------------------ forward
+
+    def get_output_embeddings(self) -> torch.nn.Module:
+        """Return the LM head's decoder, tied to the word embeddings."""
+        return self.cls.predictions.decoder
+
+    def set_output_embeddings(self, new_embeddings: torch.nn.Module) -> None:
+        """Replace the LM head's decoder (transformers calls this when the vocabulary is resized)."""
+        self.cls.predictions.decoder = new_embeddings
+        self.cls.predictions.bias = new_embeddings.bias
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        lm_positions: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,  # generate() passes it; a given cache is always used
+        logits_to_keep: int = 0,
+        **kwargs: Any,
+    ) -> SimBertOutput:
+        """Encode rows under the prefix mask; the LM head runs only where asked.
+
+        Args:
+            input_ids: Shape: (B, L).
+            attention_mask: 1 for tokens, 0 for padding, (B, L), from which and ``token_type_ids``
+                the prefix mask is built; or a ready additive mask, (B, 1, L, keys).
+            token_type_ids: 0 for the source, 1 for the target; all source if None. Shape: (B, L).
+            position_ids: Shape: (B, L); 0, 1, 2, ... if None.
+            lm_positions: Indices into the flattened (B * L) positions where the LM head runs.
+                Shape: (N,).
+            past_key_values: A cache to read and grow; then ``attention_mask`` must be 4-D.
+            use_cache: Ignored: caching follows ``past_key_values``.
+            logits_to_keep: Run the LM head on the last this many positions of each row.
+            **kwargs: Passed to ``BertModel``.
+
+        Returns:
+            A ``SimBertOutput``.
+        """
+        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
+        all_layers = self.config.sentence_pooling == "first_last_mean"
+        outputs = self.bert(
+            input_ids,
+            attention_mask=mask,
+            token_type_ids=segments,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            output_hidden_states=all_layers or None,
+            **kwargs,
+        )
+        hidden = outputs.last_hidden_state
+        embedding = None
+        if past_key_values is None and real.dim() == 2:
+            layers = outputs.hidden_states if all_layers else (hidden,)
+            source = real * (segments == 0)
+            embedding = pool(layers, source, self.config.sentence_pooling, self.bert.pooler.dense)
+        logits = None
+        if lm_positions is not None:
+            logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))
+        elif logits_to_keep:
+            logits = self.cls(hidden[:, -logits_to_keep:])
+        return SimBertOutput(embedding, logits, hidden, past_key_values)
+
+    # ------------------------------------------------------------------ transformers' generate()
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Give ``generate()`` the prefix mask, segments and positions of the not yet cached tokens."""
+        segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        start = 0 if past_key_values is None else past_key_values.get_seq_length()
+        return {
+            "input_ids": input_ids[:, start:],
+            "attention_mask": prefix_mask(segments, attention_mask, self.dtype)[:, :, start:],
+            "token_type_ids": segments[:, start:],
+            "position_ids": (attention_mask.cumsum(-1) - 1).clamp(min=0)[:, start:],
+            "past_key_values": past_key_values,
+            "logits_to_keep": 1,
+        }
+
+    def _update_model_kwargs_for_generation(
+        self, outputs: ModelOutput, model_kwargs: dict[str, Any], **kwargs: Any
+    ) -> dict[str, Any]:
+        segments = model_kwargs.pop("token_type_ids", None)
+        if segments is None:
+            segments = torch.zeros_like(model_kwargs["attention_mask"])
+        model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **kwargs)
+        new = torch.ones_like(segments[:, :1])  # what is written stands in segment 1
+        return {**model_kwargs, "token_type_ids": torch.cat([segments, new], dim=1)}
+
+    # ------------------------------------------------------------------ sentences
+
+    @property
+    def rows(self) -> RowBuilder:
+        """Builds token rows with the model's tokenizer.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
+        if self.tokenizer is None:
+            raise ValueError(
+                "This SimBert has no tokenizer; load it with SimBert.from_pretrained, or set "
+                "model.tokenizer."
+            )
+        return RowBuilder(self.tokenizer)
+
+    @property
+    def max_length(self) -> int:
+        """Longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
+        limit = self.config.max_position_embeddings
+        return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
+
+    @torch.inference_mode()
+    def encode(
+        self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
+    ) -> np.ndarray:
+        """Embed sentences.
+
+        Args:
+            texts: One text, or several.
+            batch_size: Texts a forward pass; texts of like length share one.
+            normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
+
+        Returns:
+            float32, shape (N, D); (D,) for a single text.
+
+        Raises:
+            TypeError: If a text is not a string.
+            ValueError: If a text is empty, or the model has no tokenizer.
+        """
+        batch = [texts] if isinstance(texts, str) else list(texts)
+        check_texts(batch)
+        rows = self.rows.sources(batch, self.max_length)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        vectors = np.zeros((len(rows), self.config.hidden_size), dtype=np.float32)
+        with evaluating(self):
+            for start in range(0, len(order), batch_size):
+                chosen = order[start : start + batch_size]
+                inputs = self.rows.pad([rows[i] for i in chosen])
+                found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
+                found = normalize(found) if normalize_embeddings else found
+                vectors[chosen] = found.float().cpu().numpy()
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def gen_synonyms(self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any) -> Any:
+        """Write paraphrases, best first; see :func:`simbert_hf.generation.gen_synonyms`."""
+        from simbert_hf.generation import gen_synonyms
+
+        return gen_synonyms(text, n, k, model=self, **kwargs)
+
+
+def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+    """Refuse a checkpoint of another architecture before anything is loaded.
+
+    Raises:
+        ValueError: If its ``model_type`` is not ``bert``.
+    """
+    config, _ = BertConfig.get_config_dict(name_or_path, **hub)
+    model_type = config.get("model_type")
+    if model_type != "bert":
+        raise ValueError(
+            f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
+            'architecture ("model_type": "bert" in its config.json).'
+        )
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@contextmanager
+def _quiet_load_report() -> Iterator[None]:
+    """Hide transformers' table of missing keys: from_pretrained judges them itself."""
+    level = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)

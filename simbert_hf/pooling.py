@@ -1,0 +1,73 @@
+"""From hidden states to one vector a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+Pooling = Literal["mean", "cls", "linear_pooler", "first_last_mean"]
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+
+def check_pooling(pooling: str) -> str:
+    """Return ``pooling`` if it is a known one.
+
+    Raises:
+        ValueError: If it is not one of ``POOLINGS``.
+    """
+    if pooling not in POOLINGS:
+        raise ValueError(f"Unknown pooling {pooling!r}; choose one of {', '.join(POOLINGS)}.")
+    return pooling
+
+
+def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Average the hidden states where ``mask`` is 1.
+
+    Args:
+        hidden: Shape: (B, L, D).
+        mask: 1 for the tokens to average. Shape: (B, L).
+
+    Returns:
+        Shape: (B, D).
+
+    Example:
+        >>> masked_mean(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]])).tolist()
+        [[2.0]]
+    """
+    weights = mask.to(hidden.dtype).unsqueeze(-1)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
+
+
+def pool(
+    hidden_states: Sequence[Tensor], source_mask: Tensor, pooling: str, pooler: nn.Linear
+) -> Tensor:
+    """Turn the layers' hidden states into sentence vectors (not normalised).
+
+    ``linear_pooler`` is SimBERT's own: [CLS] through the pooler's Dense *without* its tanh.
+    ``first_last_mean`` averages the first and the last transformer layer's outputs before the mean.
+
+    Args:
+        hidden_states: Outputs by layer, last one last; ``first_last_mean`` needs index 1, the first
+            transformer layer's. Each of shape: (B, L, D).
+        source_mask: 1 for the tokens of the source sentence. Shape: (B, L).
+        pooling: One of ``POOLINGS``.
+        pooler: The pooler's Dense layer, read by ``linear_pooler`` only.
+
+    Returns:
+        Shape: (B, D).
+    """
+    last = hidden_states[-1]
+    if pooling == "mean":
+        return masked_mean(last, source_mask)
+    if pooling == "first_last_mean":
+        return masked_mean((hidden_states[1] + last) / 2, source_mask)
+    cls = last[:, 0]
+    return pooler(cls) if pooling == "linear_pooler" else cls
+
+
+def normalize(vectors: Tensor) -> Tensor:
+    """Scale vectors to length 1 along the last axis (a zero vector stays zero)."""
+    return torch.nn.functional.normalize(vectors, dim=-1)

@@ -1,0 +1,399 @@
+"""Rows of any supported shape -> sentences: groups that mean the same, scored pairs, plain lines.
+
+Shapes, told apart by their columns:
+
+- ``{"text": ..., "synonyms": [...]}``: JSON lines, Parquet or a Hub data set.
+- Pairs: one of :data:`PAIR_COLUMNS`, or two columns named by the caller. Where a column is one
+  of :data:`LABEL_COLUMNS`, rows with 0 are not pairs: they are counted and left out.
+- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without header.
+
+A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when its first line holds
+known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
+two columns are groups if the first 1,000 values of the first are whole numbers, pairs if more than
+half of these values differ. Anything else must be named by ``form``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal, TypedDict, get_args
+
+from simbert_hf.textfiles import (
+    OBJECTS,
+    TABLES,
+    DataError,
+    Row,
+    fault,
+    read_cells,
+    read_objects,
+    shorten,
+    suffix_of,
+)
+
+Form = Literal["auto", "synonyms", "pairs", "groups"]
+Numbered = Iterator[tuple[int, Row]]
+
+PAIR_COLUMNS = (
+    ("sentence1", "sentence2"),
+    ("text_a", "text_b"),
+    ("anchor", "positive"),
+    ("s1", "s2"),
+    ("question1", "question2"),
+    ("sent0", "sent1"),
+    ("text1", "text2"),
+    ("source", "target"),
+)
+GROUP_COLUMNS = (("group", "sentence"), ("group", "text"))
+LABEL_COLUMNS = ("label", "is_duplicate", "quality")
+SCORE_COLUMNS = ("score", "similarity_score", "similarity")
+SNIFFED_ROWS = 1000  # rows that decide what a table without header is
+
+USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
+
+
+class Record(TypedDict):
+    """One record after cleaning, with what was found wrong in it.
+
+    Attributes:
+        texts: Its different sentences, stripped; sentences that differ in case or white space
+            only count as one.
+        fate: USABLE, ONE_MEMBER (fewer than two sentences), NEGATIVE (labelled 0) or BLANK (an
+            empty line).
+        empty: Number of empty sentences left out.
+        repeats: Number of sentences left out as repeated within the record.
+        over_long: Number of kept sentences with more than ``max_chars`` characters.
+    """
+
+    texts: list[str]
+    fate: int
+    empty: int
+    repeats: int
+    over_long: int
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read rows.
+
+    Attributes:
+        form: The shape of the rows, or "auto".
+        text_columns: The two columns to read: a pair, text and synonyms, or group and sentence.
+        max_chars: Sentences with more characters are counted as over-long.
+        consecutive: Let only neighbouring rows with one id make a group, which needs no memory;
+            otherwise rows anywhere in a file do.
+    """
+
+    form: Form = "auto"
+    text_columns: tuple[str, ...] | None = None
+    max_chars: int = 128
+    consecutive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise ValueError(f"form is {self.form!r}; choose one of {', '.join(get_args(Form))}.")
+        if self.text_columns is not None and len(self.text_columns) != 2:
+            raise ValueError(f"text_columns is {self.text_columns!r}; name two columns.")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the columns of a file mean: a form, its two columns and perhaps a label."""
+
+    form: Form
+    columns: tuple[str, str]
+    label: str | None = None
+
+
+def normalize(text: str) -> str:
+    r"""Make sentences that differ in case or white space only equal.
+
+    Example:
+        >>> normalize("  How are\tYou? ")
+        'how are you?'
+    """
+    return " ".join(text.split()).casefold()
+
+
+def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
+    """Yield line numbers and rows of a file, by its extension.
+
+    Raises:
+        DataError: If the extension or the header is unknown, or a row does not parse.
+    """
+    suffix = suffix_of(path)
+    if suffix in OBJECTS:
+        return read_objects(path)
+    if suffix in TABLES:
+        return _table_rows(path, options)
+    known = ", ".join((*TABLES, *OBJECTS))
+    raise fault(
+        path, None, f"the extension {suffix!r} is unknown", f"Use one of {known} (.gz and .xz too)"
+    )
+
+
+def read_records(file: str | Path, rows: Numbered, options: ReadOptions) -> Iterator[Record]:
+    """Clean rows and yield them as records.
+
+    Args:
+        file: Name of the rows' source, for messages.
+        rows: Line numbers and rows.
+        options: How to read them.
+
+    Raises:
+        DataError: If there are no rows, their columns are unknown, or a value cannot be used.
+
+    Example:
+        >>> rows = [(1, {"text": "Hi", "synonyms": ["Hello", "hi ", ""]})]
+        >>> list(read_records("a.jsonl", iter(rows), ReadOptions()))
+        [{'texts': ['Hi', 'Hello'], 'fate': 0, 'empty': 1, 'repeats': 1, 'over_long': 0}]
+    """
+    head = list(_until_filled(rows))
+    if not head or not head[-1][1]:
+        raise fault(file, None, "is empty", "Give it at least one record")
+    line, first = head[-1]
+    shape = choose_shape(file, line, list(first), options)
+    numbered = chain(head, rows)
+    if shape.form == "groups":
+        return _grouped_records(file, numbered, shape, options)
+    return (_record(_values(file, line, row, shape), options) for line, row in numbered)
+
+
+def _until_filled(rows: Numbered) -> Numbered:
+    for line, row in rows:
+        yield line, row
+        if row:
+            return
+
+
+def choose_shape(
+    file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
+) -> Shape:
+    """Decide from its columns what a file holds.
+
+    Raises:
+        DataError: If no known shape fits, or a score stands beside pairs.
+
+    Example:
+        >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
+        Shape(form='pairs', columns=('s1', 's2'), label='label')
+    """
+    names = {name.strip().lower(): name for name in columns}
+    form, found = _find_columns(names, options)
+    if found is None:
+        raise _columns_fault(file, line, columns, options)
+    if form != "pairs":
+        return Shape(form, found)
+    label = next((names[name] for name in LABEL_COLUMNS if name in names), None)
+    score = next((name for name in SCORE_COLUMNS if name in names), None)
+    if score and not label and options.text_columns is None:
+        problem = f"has a column {score!r} beside {found[0]!r} and {found[1]!r}"
+        remedy = "Keep only true paraphrases, then drop it or pass text_columns"
+        raise fault(file, line, problem, remedy)
+    return Shape(form, found, label)
+
+
+def _find_columns(
+    names: dict[str, str], options: ReadOptions
+) -> tuple[Form, tuple[str, str] | None]:
+    if options.text_columns is not None:
+        first, second = options.text_columns
+        form: Form = "pairs" if options.form == "auto" else options.form
+        present = {first, second} <= set(names.values())
+        return form, (first, second) if present else None
+    known: tuple[tuple[Form, tuple[tuple[str, str], ...]], ...] = (
+        ("synonyms", (("text", "synonyms"),)),
+        ("pairs", PAIR_COLUMNS),
+        ("groups", GROUP_COLUMNS),
+    )
+    for form, candidates in known:
+        for first, second in candidates if options.form in ("auto", form) else ():
+            if first in names and second in names:
+                return form, (names[first], names[second])
+    return options.form, None
+
+
+def _columns_fault(
+    file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
+) -> DataError:
+    wanted = " and ".join(map(repr, options.text_columns or ()))
+    wanted = wanted or "'text' and 'synonyms', 'sentence1' and 'sentence2' or another known pair"
+    problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
+    remedy = "Name the columns so (a .csv needs a header), or pass text_columns=(first, second)"
+    return fault(file, line, problem, remedy)
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def _table_rows(path: str | Path, options: ReadOptions) -> Numbered:
+    numbered = read_cells(path)
+    sniffed = list(islice(numbered, SNIFFED_ROWS))
+    filled = [cells for _, cells in sniffed if cells]
+    if not filled:
+        raise fault(path, None, "is empty", "Give it at least one row")
+    names = _header(path, filled[0], options)
+    rows = chain(sniffed, numbered)
+    if names is None:
+        names = _guess_names(path, filled, options)
+    else:
+        line = next(line for line, cells in rows if cells)  # leaves the header behind
+        choose_shape(path, line, names, options)
+    for line, cells in rows:
+        yield line, _named(path, line, names, cells) if cells else {}
+
+
+def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[str] | None:
+    """Return the names of the first line if it is a header."""
+    names = [cell.strip() for cell in cells]
+    known = {name.lower(): name for name in names}
+    must = suffix_of(path) == ".csv" or options.text_columns is not None
+    return names if must or _find_columns(known, options)[1] else None
+
+
+def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:
+    """Name the columns of a table without header."""
+    width = len(rows[0])
+    if width == 3 and all(cells[-1].strip() in ("0", "1") for cells in rows):
+        return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
+    if width != 2:
+        raise _width_fault(path, width)
+    form = options.form if options.form != "auto" else _guess_form(path, rows)
+    return list(GROUP_COLUMNS[0] if form == "groups" else PAIR_COLUMNS[0])
+
+
+def _width_fault(path: str | Path, width: int) -> DataError:
+    if width == 1:
+        remedy = "Write two sentences, or a group id and a sentence, parted by a tab"
+        return fault(path, 1, "has one column, so no pairs", remedy)
+    remedy = "If it is a header, name its two columns as text_columns; else keep two columns"
+    return fault(path, 1, f"has {width} columns, none of a known name", remedy)
+
+
+def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
+    first = [cells[0].strip() for cells in rows]
+    if all(cell.isdecimal() for cell in first):
+        return "groups"
+    if 2 * len(set(first)) > len(first):
+        return "pairs"
+    problem = f"the first column repeats: is {shorten(first[0])} a group id or a sentence?"
+    raise fault(path, 1, problem, 'Pass form="groups" or form="pairs"')
+
+
+def _named(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
+    if len(cells) == len(names):
+        return dict(zip(names, cells, strict=True))
+    problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
+    comma = suffix_of(path) == ".csv"
+    remedy = (
+        "Put quotes around a sentence that holds a comma"
+        if comma
+        else "Part the cells by single tabs, and keep tabs out of sentences"
+    )
+    raise fault(path, line, problem, remedy)
+
+
+# Records ----------------------------------------------------------------------------------------
+
+
+def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[str], int]:
+    """Return the sentences of a row, and its fate as far as the label tells it."""
+    if not row:
+        return [], BLANK
+    first, second = (_cell(file, line, row, name) for name in shape.columns)
+    if shape.form == "synonyms":
+        values = [first, *_synonyms(file, line, shape.columns[1], second)]
+    else:
+        values = [first, second]
+    texts = [_text(file, line, value) for value in values]
+    if shape.label is None or _is_positive(file, line, shape.label, row.get(shape.label)):
+        return texts, USABLE
+    return texts, NEGATIVE
+
+
+def _cell(file: str | Path, line: int, row: Row, name: str) -> object:
+    if name in row:
+        return row[name]
+    problem = f"has no {name!r}, only {shorten(list(row))}"
+    raise fault(file, line, problem, "Give every record the columns of the first")
+
+
+def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    problem = f"{name!r} is {shorten(value)}, not a list"
+    raise fault(file, line, problem, 'Write it as a list of sentences: ["...", "..."]')
+
+
+def _text(file: str | Path, line: int, value: object) -> str:
+    """Strip a sentence; a missing one is empty."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
+        raise fault(file, line, problem, "Put it in quotes, or name other text_columns")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        problem = f"{shorten(value)} holds half a character"
+        raise fault(file, line, problem, "Save it as UTF-8 anew") from None
+    return value.strip()
+
+
+def _is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
+    text = str(value).strip().lower()
+    if text in ("1", "1.0", "true"):
+        return True
+    if text in ("0", "0.0", "false"):
+        return False
+    remedy = "Write 1 for a paraphrase and 0 for none, or drop the column if all rows are pairs"
+    raise fault(file, line, f"the {name} {shorten(value)} is neither 0 nor 1", remedy)
+
+
+def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
+    texts, fate = values
+    kept: dict[str, str] = {}
+    for text in texts:
+        if text:
+            kept.setdefault(normalize(text), text)
+    empty = texts.count("") + (fate == BLANK)
+    if fate == USABLE and len(kept) < 2:
+        fate = ONE_MEMBER
+    return Record(
+        texts=list(kept.values()),
+        fate=fate,
+        empty=empty,
+        repeats=len(texts) - texts.count("") - len(kept),
+        over_long=sum(len(text) > options.max_chars for text in kept.values()),
+    )
+
+
+def _grouped_records(
+    file: str | Path, rows: Numbered, shape: Shape, options: ReadOptions
+) -> Iterator[Record]:
+    """Collect sentences by group id: over the whole file, or over neighbouring rows."""
+    groups: dict[str, list[str]] = {}
+    for line, row in rows:
+        if not row:
+            yield _record(([], BLANK), options)
+            continue
+        key = _group_id(file, line, _cell(file, line, row, shape.columns[0]))
+        if options.consecutive and key not in groups and groups:
+            yield from _records_of(groups, options)
+            groups.clear()
+        text = _text(file, line, _cell(file, line, row, shape.columns[1]))
+        groups.setdefault(key, []).append(text)
+    yield from _records_of(groups, options)
+
+
+def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:
+    return (_record((texts, USABLE), options) for texts in groups.values())
+
+
+def _group_id(file: str | Path, line: int, value: object) -> str:
+    key = "" if value is None else str(value).strip()
+    if not key:
+        raise fault(file, line, "the group id is empty", "Write an id before the tab in every row")
+    return key

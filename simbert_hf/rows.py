@@ -1,0 +1,98 @@
+"""Rows of token ids: ``[CLS] source [SEP]`` in segment 0, then ``target [SEP]`` in segment 1.
+
+Built from ids and not with ``tokenizer(a, b)``: pair templates differ (some put two separators
+between the sentences), and many tokenizers return no segments at all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+
+def check_texts(texts: Sequence[str]) -> None:
+    """Refuse what cannot be encoded.
+
+    Raises:
+        TypeError: If an item is not a string.
+        ValueError: If an item is empty or blank.
+    """
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
+        if not text.strip():
+            raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
+
+
+class RowBuilder:
+    """Turns texts into rows of token ids and pads rows to tensors.
+
+    Args:
+        tokenizer: Any tokenizer with a separator and a padding token; its ``cls_token`` (or
+            ``bos_token``) opens the source, its ``sep_token`` (or ``eos_token``) closes both.
+
+    Raises:
+        ValueError: If the tokenizer lacks one of the three.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+        self.cls_id = self._special("cls_token", "bos_token")
+        self.sep_id = self._special("sep_token", "eos_token")
+        self.pad_id = self._special("pad_token", "pad_token")
+
+    def _special(self, *names: str) -> int:
+        for name in names:
+            token_id = getattr(self.tokenizer, f"{name}_id", None)
+            if token_id is not None:
+                return int(token_id)
+        raise ValueError(
+            f"The tokenizer {type(self.tokenizer).__name__} has no {' or '.join(names)}; "
+            f"set one, e.g. tokenizer.{names[0]} = '[...]'."
+        )
+
+    def ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
+        """Token ids without special tokens, each list cut to ``max_tokens`` with one warning."""
+        rows: list[list[int]] = self.tokenizer(
+            list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
+        )["input_ids"]
+        if any(len(row) > max_tokens for row in rows):
+            warnings.warn(
+                f"Texts of more than {max_tokens} tokens were cut to their first {max_tokens}; "
+                "raise the maximum length if their ends matter.",
+                stacklevel=3,
+            )
+        return [row[:max_tokens] for row in rows]
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
+        return [
+            [self.cls_id, *row, self.sep_id] for row in self.ids(texts, max(max_length - 2, 0))
+        ]
+
+    def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""
+        return [[*row, self.sep_id] for row in self.ids(texts, max(max_length - 1, 0))]
+
+    def pad(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]] | None = None
+    ) -> dict[str, Tensor]:
+        """Join each source with its target (if any) and pad on the right.
+
+        Returns:
+            ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, each of shape (B, L).
+        """
+        ends: Sequence[list[int]] = targets if targets is not None else [[]] * len(sources)
+        length = max(len(a) + len(b) for a, b in zip(sources, ends, strict=True))
+        batch = torch.full((3, len(sources), length), 0, dtype=torch.long)
+        batch[0] = self.pad_id
+        for i, (a, b) in enumerate(zip(sources, ends, strict=True)):
+            total = len(a) + len(b)
+            batch[0, i, :total] = torch.tensor(a + b, dtype=torch.long)
+            batch[1, i, :total] = 1
+            batch[2, i, len(a) : total] = 1
+        return dict(zip(("input_ids", "attention_mask", "token_type_ids"), batch, strict=True))

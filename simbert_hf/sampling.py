@@ -1,0 +1,273 @@
+"""Groups -> pairs: two members drawn anew each epoch, and batches of like length.
+
+Every draw depends on (seed, epoch, row) alone, so it is the same after a resume, in any worker and
+on any number of processes. The epoch lives in shared memory in the data set: worker processes that
+outlive an epoch see it change, and a sampler reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypedDict
+
+import datasets
+import numpy as np
+import pyarrow.compute  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset, IterableDataset, Sampler
+
+from simbert_hf.textfiles import DataError
+
+Hashes = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+
+class Pair(TypedDict):
+    """Two different members of a group.
+
+    Attributes:
+        source: One sentence.
+        target: The other.
+        group: Groups with the same number must not be negatives of each other.
+        seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
+    """
+
+    source: str
+    target: str
+    group: int
+    seed: int
+
+
+Transform = Callable[[Pair], Pair]
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Scramble bits (the finaliser of splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
+    """Draw three random numbers for each row, from (seed, epoch, row) alone: (3, N).
+
+    Example:
+        >>> a, b = random_bits(0, 1, np.array([5, 6])), random_bits(0, 1, np.array([6]))
+        >>> a.shape, bool((a[:, 1:] == b).all())
+        ((3, 2), True)
+    """
+    key = _mix(np.array([seed], dtype=np.int64).astype(np.uint64))
+    key = _mix(key + np.uint64(epoch))
+    streams = np.arange(1, 4, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    return _mix(_mix(key + rows.astype(np.uint64)) + streams)
+
+
+def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
+    """Choose two different positions below each size, all ordered pairs alike: (N,), (N,)."""
+    n = sizes.astype(np.uint64)
+    first = bits[0] % n
+    second = (first + np.uint64(1) + bits[1] % (n - np.uint64(1))) % n
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def _shared(value: int = 0) -> torch.Tensor:
+    """Return a number that worker processes see change."""
+    number = torch.tensor(value, dtype=torch.int64)
+    number.share_memory_()
+    return number
+
+
+def _make_pairs(
+    texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes, transform: Transform | None
+) -> list[Pair]:
+    first, second = _draw(bits, np.array([len(members) for members in texts]))
+    pairs = [
+        Pair(source=members[a], target=members[b], group=int(group), seed=int(seed))
+        for members, a, b, group, seed in zip(
+            texts, first, second, groups, bits[2] >> np.uint64(1), strict=True
+        )
+    ]
+    return pairs if transform is None else [transform(pair) for pair in pairs]
+
+
+class PairDataset(Dataset[Pair]):
+    """A pair of each group; another one each epoch.
+
+    Args:
+        groups: A data set of groups.
+        seed: Choice of the pairs.
+        transform: Applied to each pair.
+
+    Example:
+        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello", "Hey"]], "group": [0]})
+        >>> pairs = PairDataset(groups, seed=0)
+        >>> pairs[0]["source"], pairs[0]["target"]
+        ('Hello', 'Hey')
+        >>> pairs.set_epoch(1)
+        >>> pairs[0]["source"], pairs[0]["target"]
+        ('Hey', 'Hi')
+    """
+
+    def __init__(
+        self, groups: datasets.Dataset, seed: int = 0, transform: Transform | None = None
+    ) -> None:
+        self.groups = groups
+        self.seed = seed
+        self.transform = transform
+        self._tables = groups.with_format("arrow")
+        self._epoch = _shared()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose pairs are drawn."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the pairs of this epoch from now on, in every worker process."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Draw several pairs with one look into the data set; a DataLoader calls this."""
+        rows = [range(len(self))[i] for i in indices]
+        columns = self.groups[rows]
+        bits = random_bits(self.seed, self.epoch, np.array(rows))
+        return _make_pairs(columns["texts"], columns["group"], bits, self.transform)
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Count the characters of the pairs drawn this epoch, both sides, untransformed: (N,)."""
+        texts = self._tables[rows]["texts"].combine_chunks()
+        offsets = texts.offsets.to_numpy().astype(np.int64)
+        chars = pyarrow.compute.utf8_length(texts.values).to_numpy().astype(np.int64)
+        first, second = _draw(random_bits(self.seed, self.epoch, rows), np.diff(offsets))
+        lengths: Ints = chars[offsets[:-1] + first] + chars[offsets[:-1] + second]
+        return lengths
+
+
+class PairStream(IterableDataset[Pair]):
+    """Pairs of a streamed data set of groups, shuffled through a buffer anew each epoch.
+
+    Worker processes share the stream's shards (its files), and
+    ``accelerate`` lets every process read all and keep its part, so each row is seen once.
+
+    Args:
+        groups: A streamed data set of groups.
+        seed: Choice and order of the pairs.
+        buffer_size: Rows in the buffer that the next one is drawn from.
+        transform: Applied to each pair.
+        repeat: Start the next epoch when one ends, for ever. With a Trainer's ``max_steps`` this
+            makes a resume exact: it counts a stream of unknown length as one epoch.
+
+    Example:
+        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [7]})
+        >>> for pair in PairStream(groups.to_iterable_dataset()):
+        ...     print(pair["source"], pair["target"], pair["group"])
+        Hello Hi 7
+    """
+
+    def __init__(
+        self,
+        groups: datasets.IterableDataset,
+        seed: int = 0,
+        buffer_size: int = 10_000,
+        transform: Transform | None = None,
+        repeat: bool = False,
+    ) -> None:
+        self.groups = groups
+        self.seed = seed
+        self.buffer_size = buffer_size
+        self.transform = transform
+        self.repeat = repeat
+        self._epoch = _shared()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the pairs of this epoch, or begin with it, from the next iteration on."""
+        self._epoch.fill_(epoch)
+
+    def __iter__(self) -> Iterator[Pair]:
+        epoch = int(self._epoch)
+        yield from self._one_epoch(epoch)
+        while self.repeat:
+            epoch += 1
+            yield from self._one_epoch(epoch)
+
+    def _one_epoch(self, epoch: int) -> Iterator[Pair]:
+        order = int(random_bits(self.seed, epoch, np.array([-1]))[0, 0])
+        for row in self.groups.shuffle(seed=order, buffer_size=self.buffer_size):
+            bits = random_bits(self.seed, epoch, np.array([row["group"]]))
+            yield _make_pairs([row["texts"]], [row["group"]], bits, self.transform)[0]
+
+
+class LengthGroupedBatchSampler(Sampler[list[int]]):
+    """Batches of random pairs of like length, so that little is padding.
+
+    A random order is cut into windows, each window sorted by the length of the pairs drawn this
+    epoch and cut into batches, and these are shuffled. The epoch is the data set's.
+
+    Args:
+        dataset: Pairs; its epoch is the sampler's.
+        batch_size: Pairs in a batch.
+        seed: Order of the batches.
+        window: Batches in a window: 1 is a random order; more save more padding.
+        drop_last: Leave out the pairs that do not fill a batch, other ones each epoch.
+
+    Raises:
+        DataError: If the pairs do not fill one batch.
+
+    Example:
+        >>> texts = [[x, x.upper()] for x in ("a", "bb", "c", "dd")]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": range(4)})
+        >>> sampler = LengthGroupedBatchSampler(PairDataset(groups), batch_size=2, seed=0)
+        >>> sorted(sorted(batch) for batch in sampler)
+        [[0, 2], [1, 3]]
+    """
+
+    def __init__(
+        self,
+        dataset: PairDataset,
+        batch_size: int,
+        seed: int = 0,
+        window: int = 50,
+        drop_last: bool = True,
+    ) -> None:
+        if batch_size < 1 or window < 1:
+            raise ValueError(f"batch_size {batch_size} and window {window} must be at least 1.")
+        if drop_last and len(dataset) < batch_size:
+            raise DataError(
+                f"{len(dataset)} groups do not fill a batch of {batch_size} pairs; "
+                "give more data or a smaller batch."
+            )
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.seed = seed
+        self.window = window
+        self.drop_last = drop_last
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the data set, which is this sampler's too."""
+        self.dataset.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        return full + bool(rest and not self.drop_last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.seed, self.dataset.epoch])
+        order = rng.permutation(len(self.dataset))
+        if self.drop_last:
+            order = order[: len(self) * self.batch_size]
+        step = self.window * self.batch_size
+        for start in range(0, len(order), step):
+            yield from self._window(order[start : start + step], rng)
+
+    def _window(self, rows: Ints, rng: np.random.Generator) -> list[list[int]]:
+        if self.window > 1:
+            rows = rows[np.argsort(self.dataset.lengths(rows), kind="stable")]
+        batches = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
+        return [batches[i].tolist() for i in rng.permutation(len(batches))]

@@ -1,0 +1,118 @@
+"""Pairs with a similarity score: the files that STS benchmarks come in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS
+from simbert_hf.textfiles import check_exists, fault, read_cells, shorten
+
+Cells = list[tuple[int, list[str]]]
+SNIFFED_ROWS = 50  # rows that decide which column of a file without header is the score
+
+
+class ScoredPair(NamedTuple):
+    """Two sentences and how similar people found them."""
+
+    first: str
+    second: str
+    score: float
+
+
+class _Layout(NamedTuple):
+    """Where the two sentences and the score stand, and among how many cells."""
+
+    first: int
+    second: int
+    score: int
+    width: int
+
+
+STSB = _Layout(0, 1, 2, 3)
+SEMEVAL = _Layout(1, 2, 0, 3)
+
+
+def load_scored_pairs(path: str | Path) -> list[ScoredPair]:
+    r"""Read scored pairs from a ``.csv``, ``.tsv`` or ``.txt`` file (or a ``.gz`` or ``.xz``).
+
+    With a header, the columns are a known pair (``sentence1`` and ``sentence2``, ``s1`` and
+    ``s2``, ...) and ``score`` or ``label``, in any order, beside others. Without, there are three:
+    the score comes last (STS-B) or first (SemEval), told by which column holds more numbers.
+    SemEval's rows without a score were never judged: they are left out, as by its own script.
+
+    Returns:
+        ``(first, second, score)`` for each row; blank lines are left out.
+
+    Raises:
+        DataError: If the columns are unknown, a sentence is empty or a score is not a number.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "sts.tsv")
+        ...     _ = path.write_text("4.5\tIt is late.\tIt's late.\n")
+        ...     load_scored_pairs(path)
+        [ScoredPair(first='It is late.', second="It's late.", score=4.5)]
+    """
+    check_exists(path)
+    rows = [(line, cells) for line, cells in read_cells(path) if cells]
+    if not rows:
+        raise fault(path, None, "is empty", "Give it at least one scored pair")
+    headed = _headed(rows[0][1])
+    layout = headed or _headless(path, rows)
+    if headed:
+        rows = rows[1:]
+    elif layout == SEMEVAL:
+        rows = [(line, cells) for line, cells in rows if cells[0].strip()]
+    if not rows:
+        raise fault(path, None, "holds no scored row", "Give it at least one scored pair")
+    return [_scored(path, line, cells, layout) for line, cells in rows]
+
+
+def _headed(cells: Sequence[str]) -> _Layout | None:
+    """Find the columns by name; None where the first line is no header."""
+    at = {cell.strip().lower(): i for i, cell in enumerate(cells)}
+    pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(at)), None)
+    score = next((name for name in SCORE_COLUMNS + LABEL_COLUMNS if name in at), None)
+    if pair is None or score is None:
+        return None
+    return _Layout(at[pair[0]], at[pair[1]], at[score], len(cells))
+
+
+def _headless(path: str | Path, rows: Cells) -> _Layout:
+    line, cells = rows[0]
+    head = [cells for _, cells in rows[:SNIFFED_ROWS]]
+    first = sum(_number(cells[0]) is not None for cells in head)
+    last = sum(_number(cells[-1]) is not None for cells in head)
+    if len(cells) != 3 or not (first or last):
+        problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
+        remedy = "Write s1, s2, score in each row, or a header that names them"
+        raise fault(path, line, problem, remedy)
+    return STSB if last >= first else SEMEVAL
+
+
+def _scored(path: str | Path, line: int, cells: Sequence[str], layout: _Layout) -> ScoredPair:
+    if len(cells) != layout.width:
+        problem = f"has {len(cells)} cells where {layout.width} are due: {shorten(cells)}"
+        remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
+        raise fault(path, line, problem, remedy)
+    first, second = cells[layout.first].strip(), cells[layout.second].strip()
+    if not (first and second):
+        raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")
+    score = _number(cells[layout.score])
+    if score is None:
+        problem = f"the score {shorten(cells[layout.score])} is not a number"
+        raise fault(path, line, problem, "Write a number such as 3.5, or drop the row")
+    return ScoredPair(first, second, score)
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

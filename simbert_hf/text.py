@@ -1,0 +1,94 @@
+"""Token ids -> text as people write it, and text -> the form in which two texts count as equal."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from transformers import PreTrainedTokenizerBase
+
+CJK = (
+    "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"  # no Hangul: spaced
+)
+ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
+
+# WordPiece splits off every punctuation mark; each rule takes back the spaces around one kind.
+SPACING = [
+    (re.compile(pattern), joined)
+    for pattern, joined in [
+        (r'" ([^"]+?) "', r'"\1"'),  # quotation marks stand in pairs,
+        (r'^" | "$', '"'),  # or alone at an end
+        (rf"(\w) ([’']) (?=(?:{ENDINGS})\b)", r"\1\2"),
+        (r"\b([odl]) ([’']) (?=\w)", r"\1\2"),  # o'neil, d'accord, l'amour
+        (r"([’']) (?=(?:em|til|cause|twas|tis)\b)", r"\1"),
+        (r"(?<!\S)' ([^']+?) '(?!\S)", r"'\1'"),  # single ones too
+        (r"(?<=s) ([’'])(?= )", r"\1"),  # a few days' rest
+        (r"(?<=\d) ([.:/]) (?=\d)", r"\1"),  # 3.5, 10:30, 9/11
+        (r"(?<=\d) , (?=\d{3}\b)", ","),  # 86,400
+        (r"(?<=\w) ([-\u2010-\u2013_]) (?=\w)", r"\1"),
+        (r"(?<=[\w.]) ([@/]) (?=\w)", r"\1"),
+        (r"([$£€¥#(\[{«“‘¿¡]) ", r"\1"),
+        (r" ([.,!?;:%°…)\]}»”])", r"\1"),
+        (r"\b([a-z])\. (?=[a-z]\.)", r"\1."),  # 5 a.m., the u.s.
+        (rf" (?=[{CJK}])|(?<=[{CJK}]) ", ""),
+    ]
+]
+
+
+def is_wordpiece(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokenizer marks the inside of a word (``##ing``) and not its start (``▁go``)."""
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    return type(model).__name__ == "WordPiece" if model else "Bert" in type(tokenizer).__name__
+
+
+def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> list[str]:
+    """Turn rows of ids into text: ``don't`` and never ``don ' t``, no spaces inside Chinese.
+
+    Args:
+        tokenizer: Any tokenizer. WordPiece forgets where spaces stood, so they are placed by rule;
+            other tokenizers remember.
+        rows: Token ids, special ones allowed.
+
+    Returns:
+        One text a row.
+    """
+    if is_wordpiece(tokenizer):
+        pieces = (tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows)
+        return [join_wordpieces(row) for row in pieces]
+    texts = (tokenizer.decode(row, skip_special_tokens=True) for row in rows)
+    return [" ".join(text.split()) for text in texts]
+
+
+def join_wordpieces(pieces: Iterable[str]) -> str:
+    """Join WordPiece tokens to a sentence with the spaces that people write.
+
+    Example:
+        >>> join_wordpieces("they don ' t re ##pay ( a well - known ) $ 5 . 00 !".split())
+        "they don't repay (a well-known) $5.00!"
+        >>> join_wordpieces("我 喜 欢 python ， 你 呢 ？".split())
+        '我喜欢python，你呢？'
+    """
+    text = " ".join(pieces).replace(" ##", "")
+    for pattern, joined in SPACING:
+        text = pattern.sub(joined, text)
+    return text.strip()
+
+
+def normalize_text(text: str) -> str:
+    """Return the form in which two texts are the same sentence.
+
+    Compatibility characters are unified (NFKC), case and spacing ignored, and punctuation at both
+    ends dropped.
+
+    Example:
+        >>> normalize_text("How  are YOU？") == normalize_text("how are you")
+        True
+    """
+    words = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return words.strip("".join({char for char in words if is_mark(char)}))
+
+
+def is_mark(char: str) -> bool:
+    """Whether a character is punctuation or a space (a currency sign or a digit is neither)."""
+    return char.isspace() or unicodedata.category(char).startswith("P")

@@ -1,0 +1,238 @@
+"""Files -> numbered rows: decoding, unpacking and parsing, with every fault named by its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+TABLES = (".csv", ".tsv", ".txt")
+OBJECTS = (".jsonl", ".json", ".parquet")
+BYTE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive"}
+
+Row = dict[str, object]  # column -> value; a blank line is an empty row
+
+
+class DataError(ValueError):
+    """Text that cannot be used; the message names the file and line, the value and the remedy."""
+
+
+def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> DataError:
+    """Word an error: where, what is wrong, and what to do.
+
+    Example:
+        >>> print(fault("pairs.tsv", 3, "a sentence is missing", "Give two cells a line"))
+        pairs.tsv:3: a sentence is missing. Give two cells a line.
+    """
+    place = f"{file}:{line}" if line else f"{file}"
+    return DataError(f"{place}: {problem}. {remedy}.")
+
+
+def shorten(value: object, width: int = 60) -> str:
+    """Show a value in a message: its repr, cut short where it is long.
+
+    Example:
+        >>> shorten("a" * 99, 10)
+        "'aaaaaa..."
+    """
+    text = repr(value)
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def suffix_of(path: str | Path) -> str:
+    """Name a file's format by its extension, looking inside ``.gz`` and ``.xz``.
+
+    Example:
+        >>> suffix_of("pairs.TSV.gz")
+        '.tsv'
+    """
+    path = Path(path)
+    if path.suffix.lower() in PACKED:
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 text file (a byte order mark is fine), without their ends.
+
+    Args:
+        path: A plain, ``.gz`` or ``.xz`` file.
+
+    Raises:
+        DataError: If a line is not UTF-8, or the packed file is broken.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.txt")
+        ...     _ = path.write_text("one\n\ntwo\n")
+        ...     list(read_lines(path))
+        ['one', '', 'two']
+    """
+    opener = PACKED.get(Path(path).suffix.lower(), open)
+    with opener(path, "rb") as file:
+        for number, line in enumerate(_raw_lines(path, file), start=1):
+            yield _decode(path, number, line)
+
+
+def _raw_lines(path: str | Path, file: IO[bytes]) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        problem = f"is damaged and cannot be unpacked ({error})"
+        raise fault(path, None, problem, "Copy or pack it again") from None
+
+
+def _decode(path: str | Path, number: int, line: bytes) -> str:
+    if number == 1:
+        _check_start(path, line)
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        bad = shorten(line[max(0, error.start - 8) : error.start + 8])
+        problem = f"is not UTF-8 at byte {error.start}: {bad}"
+        raise fault(path, number, problem, "Save it as UTF-8") from None
+    return text.rstrip("\r\n")
+
+
+def _check_start(path: str | Path, line: bytes) -> None:
+    for mark, kind in BYTE_MARKS.items():
+        if line.startswith(mark):
+            raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
+
+
+def load_sentences(path: str | Path) -> list[str]:
+    r"""Read plain sentences, one a line, from a ``.txt`` file or a ``.gz`` or ``.xz`` of one.
+
+    Blank lines are left out.
+
+    Raises:
+        DataError: If the file is missing, is not UTF-8 or holds no sentence.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.txt")
+        ...     _ = path.write_text("Is it late?\n\nIt is.\n")
+        ...     load_sentences(path)
+        ['Is it late?', 'It is.']
+    """
+    check_exists(path)
+    sentences = [text for line in read_lines(path) if (text := line.strip())]
+    if not sentences:
+        raise fault(path, None, "holds no sentence", "Write one sentence a line")
+    return sentences
+
+
+def check_exists(path: str | Path) -> None:
+    """Raise a :class:`DataError` unless the path is a file.
+
+    Example:
+        >>> check_exists(__file__)
+    """
+    if Path(path).is_dir():
+        raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
+    if not Path(path).is_file():
+        raise fault(path, None, "is no file", f"Check the path; this process runs in {Path.cwd()}")
+
+
+def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    r"""Yield line numbers and cells of a table; a blank line has no cells.
+
+    Commas part the cells of ``.csv``, whose quotes may hold commas, quotes and line ends; tabs
+    part those of ``.tsv`` and ``.txt``, where a quote is an ordinary character.
+
+    Raises:
+        DataError: If a quote is never closed, or stands where it cannot.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.csv")
+        ...     _ = path.write_text('s1,s2\n"Yes, now",Now\n')
+        ...     list(read_cells(path))
+        [(1, ['s1', 's2']), (2, ['Yes, now', 'Now'])]
+    """
+    if suffix_of(path) == ".csv":
+        yield from _comma_cells(path)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, line.split("\t") if line.strip() else []
+
+
+def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    start = 1
+    try:
+        for cells in reader:
+            yield start, cells if any(map(str.strip, cells)) else []
+            start = reader.line_num + 1
+    except csv.Error as error:
+        remedy = 'Put quotes around the whole cell, double those inside it ("") and close them'
+        raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
+
+
+def read_objects(path: str | Path) -> Iterator[tuple[int, Row]]:
+    r"""Yield line numbers and records of JSON lines, or row numbers and rows of Parquet.
+
+    Raises:
+        DataError: If a line is not one whole JSON object, or the Parquet file is broken.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.jsonl")
+        ...     _ = path.write_text('{"text": "Hi", "synonyms": ["Hello"]}\n')
+        ...     list(read_objects(path))
+        [(1, {'text': 'Hi', 'synonyms': ['Hello']})]
+    """
+    if suffix_of(path) == ".parquet":
+        yield from _parquet_rows(path)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, _json_object(path, number, line) if line.strip() else {}
+
+
+def _json_object(path: str | Path, number: int, line: str) -> Row:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _json_fault(path, number, line, error) from None
+    if isinstance(value, Mapping):
+        return dict(value)
+    problem = f"holds {shorten(value)}, not a JSON object"
+    raise fault(path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair a line')
+
+
+def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecodeError) -> DataError:
+    if line.lstrip().startswith("["):
+        remedy = "Write one object a line, e.g. with: jq -c '.[]' in.json > out.jsonl"
+        return fault(path, number, "opens a JSON array, not JSON lines", remedy)
+    at_end = error.pos >= len(line.rstrip()) or error.msg.startswith("Unterminated string")
+    if at_end and line.lstrip().startswith("{"):
+        remedy = r"Write each record on one line, line ends inside a sentence as \n"
+        return fault(path, number, f"the record {shorten(line)} does not end on its line", remedy)
+    problem = f"is not JSON at column {error.colno} ({error.msg}): {shorten(line)}"
+    return fault(path, number, problem, "Write one JSON object a line")
+
+
+def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        remedy = "Write it again, or check its extension"
+        raise fault(path, None, f"is not a whole Parquet file ({error})", remedy) from None

@@ -1,0 +1,216 @@
+"""One trainer for every objective: transformers' Trainer with named losses and our evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
+from transformers.trainer import TRAINING_ARGS_NAME
+
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.data import LengthGroupedBatchSampler
+from simbert_hf.evaluation import SimBertEvaluator
+
+logger = logging.getLogger(__name__)
+
+
+class LossMeter:
+    """Averages the loss parts and counts rows and tokens between two log lines."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start a new window."""
+        self.sums: dict[str, Tensor] = {}
+        self.steps = self.rows = 0
+        self.tokens: Tensor | int = 0
+        self.started = time.perf_counter()
+
+    def add(self, parts: Any, batch: dict[str, Tensor]) -> None:
+        """Take in one batch; nothing is copied from the device yet."""
+        for field in dataclasses.fields(parts):
+            if field.name != "total":
+                value = getattr(parts, field.name).detach()
+                self.sums[field.name] = self.sums.get(field.name, torch.zeros_like(value)) + value
+        self.steps += 1
+        self.rows += len(batch["input_ids"])
+        self.tokens = self.tokens + batch["attention_mask"].sum()
+
+    def read(self, processes: int) -> dict[str, float]:
+        """Return the window's means and rates (of all processes, taken as equal)."""
+        if not self.steps:
+            return {}
+        means = {name: round(float(value) / self.steps, 6) for name, value in self.sums.items()}
+        seconds = time.perf_counter() - self.started
+        rates = {"rows_per_second": self.rows, "tokens_per_second": int(self.tokens)}
+        return means | {k: round(v * processes / seconds, 1) for k, v in rates.items()}
+
+
+class EpochCallback(TrainerCallback):
+    """Tells the epoch to what draws by epoch, on every supported transformers alike."""
+
+    def __init__(self, listeners: list[Any]) -> None:
+        self.listeners = listeners
+
+    def on_epoch_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Set the epoch that begins (or is resumed)."""
+        for listener in self.listeners:
+            listener.set_epoch(int(state.epoch or 0))
+
+
+class SimilarityTrainer(Trainer):
+    """Trains a model with an objective that names its loss parts.
+
+    Args:
+        objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
+        evaluator: Measures the model at each evaluation; None for no evaluation.
+        fresh_head: Name prefix of parameters that train at ``args.head_learning_rate``, for a head
+            that starts untrained; None for none.
+        **kwargs: As for ``transformers.Trainer``.
+    """
+
+    args: SimilarityTrainingArguments
+
+    def __init__(
+        self,
+        *,
+        objective: Callable[[nn.Module, dict[str, Tensor]], Any],
+        evaluator: SimBertEvaluator | None = None,
+        fresh_head: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if self.args.n_gpu > 1:
+            raise ValueError(
+                "Several GPUs are visible to one process; start one process a GPU with "
+                "`accelerate launch`, or set CUDA_VISIBLE_DEVICES to one."
+            )
+        self.model_accepts_loss_kwargs = False  # parts are means: Trainer divides by accumulation
+        self.objective = objective
+        self.evaluator = evaluator
+        self.fresh_head = fresh_head
+        self.meter = LossMeter()
+
+    # ------------------------------------------------------------------ data
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Batch rows of like length; a streamed dataset brings its own order."""
+        if isinstance(self.train_dataset, IterableDataset):
+            self.add_callback(EpochCallback([self.train_dataset]))
+            return super().get_train_dataloader()
+        sampler = LengthGroupedBatchSampler(
+            self.train_dataset,
+            self.args.per_device_train_batch_size,
+            seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
+            window=self.args.length_window,
+        )
+        self.add_callback(EpochCallback([sampler]))
+        loader = DataLoader(
+            self.train_dataset,
+            batch_sampler=sampler,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory,
+            prefetch_factor=self.args.dataloader_prefetch_factor,
+        )
+        return self.accelerator.prepare(loader)
+
+    # ------------------------------------------------------------------ optimiser and loss
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Give a fresh head its own learning rate, biases and norms no weight decay."""
+        if self.optimizer is None:
+            model = self.model if model is None else model
+            optimizer, options = self.get_optimizer_cls_and_kwargs(self.args, model)
+            self.optimizer = optimizer(self._parameter_groups(model), **options)
+        return self.optimizer
+
+    def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
+        decayed = set(self.get_decay_parameter_names(model))
+        groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                decays = self.args.decay_all_parameters or name in decayed
+                is_head = self.fresh_head is not None and self.fresh_head in name
+                groups.setdefault((decays, is_head), []).append(parameter)
+        return [
+            {
+                "params": parameters,
+                "weight_decay": self.args.weight_decay if decays else 0.0,
+                "lr": self.args.head_learning_rate if is_head else self.args.learning_rate,
+            }
+            for (decays, is_head), parameters in groups.items()
+        ]
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
+    ) -> Any:
+        """Run the objective and keep its parts for the log."""
+        parts = self.objective(model, inputs)
+        self.meter.add(parts, inputs)
+        return (parts.total, parts) if return_outputs else parts.total
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Add the parts' means and the throughput to each line of the training log."""
+        if "loss" in logs:
+            logs |= self.meter.read(self.args.world_size)
+            self.meter.reset()
+        super().log(logs, start_time)
+
+    # ------------------------------------------------------------------ evaluation and saving
+
+    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
+        """Measure the model, log the figures, print paraphrases of the fixed sentences."""
+        if self.evaluator is None:
+            raise ValueError(
+                "There is nothing to evaluate on: hold out groups with --validation_groups or "
+                "give --validation_file, or set --eval_strategy no."
+            )
+        with self._clock_stopped():
+            model = self.accelerator.unwrap_model(self.model)
+            metrics = {f"{metric_key_prefix}_{k}": v for k, v in self.evaluator(model).items()}
+            self.log(metrics)
+            if self.args.should_log and self.evaluator.sentences:
+                self._show_paraphrases(self.evaluator.paraphrases(model))
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
+        return metrics
+
+    def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
+        lines = [f"## Step {self.state.global_step}", ""]
+        for sentence, found in samples.items():
+            shown = "; ".join(f"{item.text} ({item.score:.2f})" for item in found) or "(none)"
+            lines.append(f"- {sentence} -> {shown}")
+        logger.info("\n".join(lines))
+        with (Path(self.args.output_dir) / "paraphrases.md").open("a", encoding="utf-8") as file:
+            file.write("\n".join([*lines, "", ""]))
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        with self._clock_stopped():
+            super()._save_checkpoint(*args, **kwargs)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        pickled = Path(output_dir or self.args.output_dir) / TRAINING_ARGS_NAME
+        if self.args.should_save:
+            pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one
+
+    @contextmanager
+    def _clock_stopped(self) -> Iterator[None]:
+        """Keep what happens inside out of the training throughput."""
+        start = time.perf_counter()
+        yield
+        self.meter.started += time.perf_counter() - start

@@ -1,0 +1,102 @@
+import random
+from collections import Counter
+
+import pytest
+
+from simbert_hf.collators import Corruption, PairCollator, cut_at_punctuation
+from simbert_hf.rows import RowBuilder
+from tests.tiny import wordpiece_tokenizer
+
+PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "seed": 11}
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "cut"),
+    [
+        ("short enough", 30, "short enough"),
+        ("One. Two. Three is long.", 10, "One. Two."),
+        ("first line is here\nsecond", 20, "first line is here"),
+        ("no stop, but a comma and more", 12, "no stop,"),
+        ("words with no mark at all here", 12, "words with"),
+        ("你好吗？我很好，谢谢你的关心。", 8, "你好吗？"),
+        ("unbreakablewordwithoutanyblank", 10, "unbreakablewordwithoutanyblank"),
+        ("A very long first sentence, with a comma. Second.", 30, "A very long first sentence,"),
+    ],
+)
+def test_cut_at_punctuation(text: str, limit: int, cut: str) -> None:
+    assert cut_at_punctuation(text, limit) == cut
+
+
+def test_corruption_takes_whole_words_at_the_named_rates() -> None:
+    corruption = Corruption(mask_id=4, vocab_size=40, special_ids=frozenset(range(5)))
+    ids, words = list(range(10, 30)), [i // 2 for i in range(20)]  # ten words of two tokens
+    fates: Counter[str] = Counter()
+    for seed in range(4000):
+        corrupted, positions = corruption(ids, words, random.Random(seed))
+        chosen = {words[i] for i in positions}
+        assert positions == [i for i in range(20) if words[i] in chosen]
+        fates["words"] += len(chosen)
+        for i in range(20):
+            if i not in positions:
+                assert corrupted[i] == ids[i]
+        for i in positions:
+            assert corrupted[i] == 4 or corrupted[i] >= 5
+            kind = "mask" if corrupted[i] == 4 else "kept" if corrupted[i] == ids[i] else "random"
+            fates[kind] += 1
+    total = fates["mask"] + fates["kept"] + fates["random"]
+    assert fates["words"] / 40000 == pytest.approx(0.15, abs=0.01)
+    assert fates["mask"] / total == pytest.approx(0.8, abs=0.02)
+    assert fates["random"] / total == pytest.approx(0.1 * 34 / 35, abs=0.015)
+
+
+def test_special_tokens_stay_and_targets_stay_clean() -> None:
+    tokenizer = wordpiece_tokenizer()
+    rows = RowBuilder(tokenizer)
+    clean = PairCollator(rows)([PAIR])
+    touched = 0
+    for seed in range(60):
+        batch = PairCollator(rows, mlm=True)([PAIR | {"seed": seed}])
+        changed = batch["input_ids"] != clean["input_ids"]
+        assert not changed[batch["token_type_ids"] == 1].any()
+        special = (clean["input_ids"] == tokenizer.cls_token_id) | (
+            clean["input_ids"] == tokenizer.sep_token_id
+        )
+        assert not changed[special].any()
+        flat = changed.flatten().nonzero()[:, 0].tolist()
+        assert set(flat) <= set(batch["mlm_positions"].tolist())
+        labels = clean["input_ids"].flatten()[batch["mlm_positions"]]
+        assert labels.tolist() == batch["mlm_labels"].tolist()
+        touched += len(flat)
+    assert touched > 20
+
+
+def test_denoising_touches_half_of_the_sources_and_has_no_labels() -> None:
+    rows = RowBuilder(wordpiece_tokenizer())
+    clean = PairCollator(rows)([PAIR])["input_ids"]
+    n_touched = 0
+    for seed in range(400):
+        batch = PairCollator(rows, denoising=True)([PAIR | {"seed": seed}])
+        assert "mlm_labels" not in batch
+        n_touched += int((batch["input_ids"] != clean).any(1).sum())
+    # 5 and 3 words at 15 %, 90 % of chosen tokens changed, on half of the 800 rows
+    assert 0.15 < n_touched / 800 < 0.33
+
+
+def test_the_same_seed_corrupts_alike() -> None:
+    collator = PairCollator(RowBuilder(wordpiece_tokenizer()), mlm=True)
+    batches = [collator([PAIR | {"seed": seed}])["input_ids"].tolist() for seed in (5, 5, 6, 7, 8)]
+    assert batches[0] == batches[1]
+    assert len({str(batch) for batch in batches}) > 1
+
+
+def test_max_chars_cuts_before_tokens() -> None:
+    collator = PairCollator(RowBuilder(wordpiece_tokenizer()), max_chars=10)
+    batch = collator([PAIR | {"source": "a cat sat? the dog ran on the mat"}])
+    assert batch["input_ids"].shape[1] == 2 + 4 + 4  # "a cat sat ?" and "a cat sat" + [SEP]
+
+
+def test_mlm_without_a_mask_token_is_refused() -> None:
+    tokenizer = wordpiece_tokenizer()
+    tokenizer.mask_token = None
+    with pytest.raises(ValueError, match="need a tokenizer with a mask token"):
+        PairCollator(RowBuilder(tokenizer), mlm=True)

@@ -1,0 +1,210 @@
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    pipeline,
+)
+
+from simbert_hf import SimBert
+from simbert_hf.pooling import POOLINGS
+from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
+
+TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]
+TOKENIZERS = {"wordpiece": wordpiece_tokenizer, "unigram": unigram_tokenizer}
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_every_loader_agrees(tmp_path: Path, pooling: str, tokenizer: str) -> None:
+    model = tiny_simbert(pooling, TOKENIZERS[tokenizer]())
+    model.save_pretrained(tmp_path)
+    vectors = model.encode(TEXTS)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+    again = SimBert.from_pretrained(tmp_path)
+    assert again.config.sentence_pooling == pooling
+    assert again.has_lm_head
+    assert np.abs(again.encode(TEXTS) - vectors).max() < 1e-6
+
+    sentence_transformer = SentenceTransformer(str(tmp_path), device="cpu")
+    assert np.abs(sentence_transformer.encode(TEXTS) - vectors).max() < 1e-5
+
+    inputs = AutoTokenizer.from_pretrained(tmp_path)(TEXTS, padding=True, return_tensors="pt")
+    plain = AutoModel.from_pretrained(tmp_path)
+    assert type(plain) is BertModel
+    ours = model(**inputs).last_hidden_state
+    real = inputs["attention_mask"].bool()
+    assert torch.allclose(plain(**inputs).last_hidden_state[real], ours[real], atol=1e-5)
+
+    masked_lm = AutoModelForMaskedLM.from_pretrained(tmp_path)
+    assert type(masked_lm) is BertForMaskedLM
+    logits = masked_lm(**inputs).logits
+    positions = real.flatten().nonzero()[:, 0]
+    found = model(**inputs, lm_positions=positions).logits
+    assert torch.allclose(logits.flatten(0, 1)[positions], found, atol=1e-4)
+
+    features = pipeline("feature-extraction", model=str(tmp_path))(TEXTS[0], return_tensors=True)
+    assert torch.allclose(features[0], ours[0, : features.shape[1]], atol=1e-5)
+
+
+def test_pooling_changes_the_vector() -> None:
+    vectors = [tiny_simbert(pooling).encode(TEXTS[0]) for pooling in POOLINGS]
+    for i, first in enumerate(vectors):
+        for second in vectors[i + 1 :]:
+            assert np.abs(first - second).max() > 1e-3
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_vector_is_the_same_with_a_target_behind_it(pooling: str) -> None:
+    model = tiny_simbert(pooling)
+    sources, targets = model.rows.sources(TEXTS, 20), model.rows.targets(TEXTS[::-1], 20)
+    alone = model(**model.rows.pad(sources)).sentence_embedding
+    joined = model(**model.rows.pad(sources, targets)).sentence_embedding
+    assert torch.allclose(alone, joined, atol=1e-5)
+
+
+def test_encode_does_not_depend_on_the_batch() -> None:
+    model = tiny_simbert()
+    together = model.encode(TEXTS, batch_size=3)
+    assert np.abs(together - model.encode(TEXTS, batch_size=1)).max() < 1e-6
+    assert np.abs(together[1] - model.encode(TEXTS[1])).max() < 1e-6
+    assert model.encode(TEXTS[1]).shape == (32,)
+
+
+def test_saved_config_suits_other_loaders(tmp_path: Path) -> None:
+    tiny_simbert().bfloat16().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"]
+    assert config["model_type"] == "bert"
+    assert config["is_decoder"] is False
+    assert config["dtype"] == "float32"
+    weights = load_file(tmp_path / "model.safetensors")
+    assert {name.split(".")[0] for name in weights} == {"bert", "cls"}
+    for loader in (SimBert, AutoModel):
+        assert loader.from_pretrained(tmp_path).dtype == torch.float32
+
+
+def test_saving_again_with_another_pooling_leaves_no_old_module(tmp_path: Path) -> None:
+    tiny_simbert("first_last_mean").save_pretrained(tmp_path)
+    model = SimBert.from_pretrained(tmp_path, pooling="cls")
+    model.save_pretrained(tmp_path)
+    loaded = SentenceTransformer(str(tmp_path), device="cpu")
+    assert np.abs(loaded.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-5
+
+
+def test_without_lm_head_it_embeds_and_refuses_to_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start, out = tmp_path / "start", tmp_path / "out"
+    BertModel(
+        BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                   intermediate_size=48), add_pooling_layer=False,
+    ).save_pretrained(start)  # fmt: skip
+    wordpiece_tokenizer().save_pretrained(start)
+    with caplog.at_level(logging.WARNING):
+        model = SimBert.from_pretrained(start)
+    assert not caplog.records
+    assert not model.has_lm_head
+    assert model.config.sentence_pooling == "mean"
+    with pytest.raises(ValueError, match=r"no trained LM head.*train_simbert\.py"):
+        model.gen_synonyms("how can i go")
+    model.save_pretrained(out)
+    assert not any(name.startswith("cls.") for name in load_file(out / "model.safetensors"))
+    again = SimBert.from_pretrained(out)
+    assert not again.has_lm_head
+    assert np.abs(again.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-6
+
+
+def test_fresh_head_and_pooler_start_at_the_identity(tmp_path: Path) -> None:
+    config = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
+    BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
+    wordpiece_tokenizer().save_pretrained(tmp_path)
+    model = SimBert.from_pretrained(tmp_path, pooling="linear_pooler")
+    assert torch.equal(model.cls.predictions.transform.dense.weight, torch.eye(32))
+    cls_vectors = SimBert.from_pretrained(tmp_path, pooling="cls").encode(TEXTS)
+    assert np.abs(model.encode(TEXTS) - cls_vectors).max() < 1e-6
+
+
+def test_only_the_used_pooler_trains() -> None:
+    assert not any(p.requires_grad for p in tiny_simbert("mean").bert.pooler.parameters())
+    assert all(p.requires_grad for p in tiny_simbert("linear_pooler").bert.pooler.parameters())
+
+
+def test_lm_head_is_tied_and_runs_only_where_asked() -> None:
+    model = tiny_simbert()
+    embeddings = model.bert.embeddings.word_embeddings.weight
+    assert model.cls.predictions.decoder.weight is embeddings
+    inputs = model.rows.pad(model.rows.sources(TEXTS, 20))
+    assert model(**inputs).logits is None
+    assert model(**inputs, lm_positions=torch.tensor([1, 4])).logits.shape == (2, len(embeddings))
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    DistilBertModel(
+        DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
+    ).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"is a 'distilbert' checkpoint; SimBert needs the BERT"):
+        SimBert.from_pretrained(tmp_path)
+
+
+def test_missing_encoder_weights_are_refused(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    gone = {k: v for k, v in weights.items() if "layer.1.attention" not in k}
+    save_file(gone, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"missing or misshapen: bert\.encoder\.layer\.1"):
+        SimBert.from_pretrained(tmp_path)
+
+
+def test_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        SimBert.from_pretrained(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        (["fine", ""], ValueError, "text 1 is empty"),
+        (["fine", 7], TypeError, "text 1 is int 7; pass strings only"),
+        ("  ", ValueError, "text 0 is empty"),
+    ],
+)
+def test_encode_refuses_what_is_no_sentence(
+    texts: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        tiny_simbert().encode(texts)  # type: ignore[arg-type]
+
+
+def test_overlong_text_is_cut_with_a_warning() -> None:
+    model = tiny_simbert()
+    with pytest.warns(UserWarning, match="more than 46 tokens were cut"):
+        vector = model.encode("the cat " * 40)
+    assert np.abs(vector - model.encode("the cat " * 23)).max() < 1e-6
+
+
+def test_unknown_pooling_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Unknown pooling 'max'; choose one of mean"):
+        tiny_simbert("max")
+
+
+def test_a_model_without_tokenizer_says_so() -> None:
+    model = tiny_simbert()
+    model.tokenizer = None
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        model.encode("a cat")

@@ -1,0 +1,88 @@
+"""Tiny models and tokenizers that tests build in memory: no file, no network."""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from simbert_hf import SimBert, SimBertConfig
+
+WORDS = (
+    "how can i do reset my password please tell me the weather is nice today what time it "
+    "where are you going to go learn english fast a cat sat on mat and dog ran"
+).split()
+
+
+def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
+    """BERT's shape of tokenizer, with special ids that are not BERT's own."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = list(dict.fromkeys([*specials, *WORDS, "'", "?", ".", "t", "don", "##s", "##ing"]))
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=48,
+    )
+
+
+def unigram_tokenizer() -> PreTrainedTokenizerFast:
+    """XLM-R's shape: ``<s> </s>``, padding id 1, two separators in a pair, no segments."""
+    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    letters = [(letter, -8.0) for letter in "▁abcdefghijklmnopqrstuvwxyz?.'"]
+    vocabulary = [(s, 0.0) for s in specials] + [(f"▁{w}", -3.0) for w in WORDS] + letters
+    vocabulary = list(dict(vocabulary).items()) + [("<mask>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        cls_token="<s>",
+        sep_token="</s>",
+        mask_token="<mask>",
+        model_max_length=48,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def tiny_simbert(
+    pooling: str = "mean", tokenizer: PreTrainedTokenizerFast | None = None, **config: object
+) -> SimBert:
+    """A random two-layer SimBert in eval mode, its weights large enough to tell tokens apart."""
+    tokenizer = tokenizer or wordpiece_tokenizer()
+    options = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 64,
+        "pad_token_id": tokenizer.pad_token_id,
+        "initializer_range": 0.3,
+        "sentence_pooling": pooling,
+    }
+    torch.manual_seed(0)
+    model = SimBert(SimBertConfig(**options | config)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.1)
+    model.tokenizer = tokenizer
+    return model
