@@ -10,15 +10,15 @@ import random
 import tempfile
 from collections.abc import Iterator
 
-# Set before any Hugging Face library is imported: they read these once.
-_HF_HOME = tempfile.TemporaryDirectory(prefix="simbert_hf-tests-")
-os.environ["HF_HOME"] = _HF_HOME.name
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tests fork workers
-
 import numpy as np
 import pytest
 import torch
+
+# Set before any test imports a Hugging Face library: they read these once.
+_HF_HOME = tempfile.TemporaryDirectory(prefix="simbert_hf-tests-")
+os.environ["HF_HOME"] = _HF_HOME.name
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # data loaders fork workers
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ from sentence_transformers.sentence_transformer.modules import (
     WeightedLayerPooling,
 )
 from torch import nn
+from transformers import BertConfig, BertModel
+from transformers.utils import logging as hf_logging
 
 if TYPE_CHECKING:
     from simbert_hf.modeling import SimBert
@@ -48,18 +52,39 @@ def update_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def write_modules(model: SimBert, directory: Path) -> None:
-    """Write the sentence-transformers modules through its own API, beside the saved weights."""
-    transformer = Transformer(os.fspath(directory))
-    modules = [transformer, *pooling_modules(model), Normalize()]
-    with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        SentenceTransformer(modules=modules, device="cpu").save(scratch, create_model_card=False)
-        written = json.loads((Path(scratch) / "modules.json").read_text(encoding="utf-8"))
+    """Write the sentence-transformers modules through its own API, beside the saved weights.
+
+    The modules are saved around a one-layer stand-in, so that the weights are not written twice.
+    """
+    with tempfile.TemporaryDirectory(dir=directory) as scratch, quiet_transformers():
+        stand_in, out = Path(scratch) / "stand_in", Path(scratch) / "out"
+        config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+        BertModel(config).save_pretrained(stand_in)
+        model.tokenizer.save_pretrained(stand_in)
+        modules = [Transformer(os.fspath(stand_in)), *pooling_modules(model), Normalize()]
+        SentenceTransformer(modules=modules, device="cpu").save(
+            os.fspath(out), create_model_card=False
+        )
+        written = json.loads((out / "modules.json").read_text(encoding="utf-8"))
         keep = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"]
         for name in keep + [module["path"] for module in written if module["path"]]:
-            source, target = Path(scratch) / name, directory / name
-            if source.is_dir():
-                shutil.rmtree(target, ignore_errors=True)
-            os.replace(source, target)
+            if (out / name).is_dir():
+                shutil.rmtree(directory / name, ignore_errors=True)
+            os.replace(out / name, directory / name)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Hide transformers' load reports and progress bars: what matters is judged here."""
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()
 
 
 def pooling_modules(model: SimBert) -> list[nn.Module]:

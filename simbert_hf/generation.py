@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,8 +101,7 @@ def gen_synonyms(
     """
     settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, seed)
     check_ranking(n, k, min_similarity, fluency_weight)
-    texts = [text] if isinstance(text, str) else list(text)
-    check_texts(texts)
+    texts = text_list(text)
     if not texts:
         return []
     model = model if isinstance(model, SimBert) else load(model)
@@ -110,6 +110,22 @@ def gen_synonyms(
     best = [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
+
+
+def text_list(text: object) -> list[str]:
+    """Return the texts of one text or of several.
+
+    Raises:
+        TypeError: If one is not a string.
+        ValueError: If one is empty.
+    """
+    if not isinstance(text, Iterable):
+        raise TypeError(
+            f"text is {type(text).__name__} {text!r:.40}; pass a string or a list of strings."
+        )
+    texts = [text] if isinstance(text, str) else list(text)
+    check_texts(texts)
+    return texts
 
 
 def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: float) -> None:
@@ -221,7 +237,9 @@ def rank(
     model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
 ) -> list[list[Paraphrase]]:
     """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
-    vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
+    with warnings.catch_warnings():  # of a long text, writing has warned
+        warnings.filterwarnings("ignore", message="Texts of more than .* tokens were cut")
+        vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
     ranked, first = [], len(texts)
     for i, row in enumerate(drafts):
         cosines = (vectors[first : first + len(row)] @ vectors[i]).tolist()
@@ -244,7 +262,6 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
 
 @lru_cache(maxsize=2)
 def _load(name_or_path: str, changed: int) -> SimBert:
-    model = SimBert.from_pretrained(name_or_path).eval()
-    if torch.cuda.is_available():
-        model.cuda()
+    model = SimBert.from_pretrained(name_or_path)
+    torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
     return model

@@ -151,27 +151,26 @@ def find_components(hashes: Hashes, sizes: Ints) -> tuple[Ints, int]:
     """Number rows by what they are connected to through shared sentences.
 
     Args:
-        hashes: Sentences of all rows, one row after the other: (S,).
-        sizes: Number of sentences in each row, at least 1: (G,).
+        hashes: Sentences of all rows, one row after the other, different within a row: (S,).
+        sizes: Number of sentences in each row: (G,).
 
     Returns:
-        The number of each row's component, in order of appearance: (G,); and how many different
-        sentences there are.
+        The number of each row's component, from 0: (G,); and how many different sentences there
+        are.
 
     Example:
         >>> sentences = hash_sentences(["a", "b", "c", "d", "b", "e"])
         >>> find_components(sentences, np.array([2, 2, 2]))
         (array([0, 1, 0]), 5)
     """
-    unique, nodes = np.unique(hashes, return_inverse=True)
-    first = nodes[_starts(sizes)]  # each row is a star around its first sentence
-    edges = (np.ones(len(nodes), dtype=np.int8), (np.repeat(first, sizes), nodes))
-    graph = coo_array(edges, shape=(len(unique), len(unique)))
+    order = np.argsort(hashes)
+    hashes = hashes[order]
+    rows = np.repeat(np.arange(len(sizes)), sizes)[order]
+    shared = np.flatnonzero(hashes[1:] == hashes[:-1])  # one edge for each further use
+    edges = (np.ones(len(shared), dtype=np.int8), (rows[shared], rows[shared + 1]))
+    graph = coo_array(edges, shape=(len(sizes), len(sizes)))
     _, labels = connected_components(graph, directed=False)
-    _, where, inverse = np.unique(labels[first], return_index=True, return_inverse=True)
-    order = np.empty(len(where), dtype=np.int64)
-    order[np.argsort(where)] = np.arange(len(where))
-    return order[inverse], len(unique)
+    return labels.astype(np.int64), len(hashes) - len(shared)
 
 
 def find_first(hashes: Hashes, sizes: Ints) -> NDArray[np.bool_]:

@@ -12,19 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoTokenizer, BertConfig, BertPreTrainedModel, PreTrainedTokenizerBase
-from transformers import initialization as init
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
-from transformers.models.bert.modeling_bert import (
-    BertModel,
-    BertOnlyMLMHead,
-    BertPooler,
-    BertPredictionHeadTransform,
-)
-from transformers.utils import logging as hf_logging
+from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 
-from simbert_hf.checkpoint import finish_checkpoint
+from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, normalize, pool
 from simbert_hf.rows import RowBuilder, check_texts
@@ -83,6 +76,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     }
 
+    _keys_to_ignore_on_save = list(_tied_weights_keys)  # noqa: RUF012
+
     def __init__(self, config: SimBertConfig) -> None:
         super().__init__(config)
         check_pooling(config.sentence_pooling)
@@ -118,7 +113,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
         kwargs.setdefault("dtype", torch.float32)
-        with _quiet_load_report():
+        with quiet_transformers():
             model, info = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
         missing = set(info["missing_keys"])
         broken = sorted(key for key in missing if not key.startswith(("cls.", "bert.pooler.")))
@@ -127,7 +122,11 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
                 f"{name_or_path} does not hold the weights its config.json describes; missing or "
                 f"misshapen: {', '.join(broken or map(str, info['mismatched_keys']))[:200]}."
             )
-        model.has_lm_head = not any(key.startswith("cls.predictions.transform") for key in missing)
+        model.has_lm_head = "cls.predictions.transform.dense.weight" not in missing
+        if not model.has_lm_head:
+            start_at_identity(model.cls.predictions.transform.dense)
+        if "bert.pooler.dense.weight" in missing:
+            start_at_identity(model.bert.pooler.dense)
         model._freeze_unused_pooler()
         model.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
         return model
@@ -145,21 +144,14 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             kwargs["state_dict"] = {
                 k: v for k, v in kwargs["state_dict"].items() if not k.startswith("cls.")
             }
-        super().save_pretrained(save_directory, **kwargs)
+        with quiet_transformers():
+            super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
             finish_checkpoint(self, os.fspath(save_directory))
 
     def _freeze_unused_pooler(self) -> None:
         """Leave the pooler out of training unless it makes the vector (DDP refuses idle weights)."""
         self.bert.pooler.requires_grad_(self.config.sentence_pooling == "linear_pooler")
-
-    @torch.no_grad()
-    def _init_weights(self, module: torch.nn.Module) -> None:
-        """Start a fresh LM transform and a fresh pooler at the identity: they learn far faster."""
-        super()._init_weights(module)
-        if isinstance(module, BertPredictionHeadTransform | BertPooler):
-            init.eye_(module.dense.weight)
-            init.zeros_(module.dense.bias)
 
     # ------------------------------------------------------------------ forward
 
@@ -321,6 +313,13 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         return gen_synonyms(text, n, k, model=self, **kwargs)
 
 
+@torch.no_grad()
+def start_at_identity(linear: torch.nn.Linear) -> None:
+    """Let a fresh square layer pass its input on; an LM head's transform then learns far faster."""
+    linear.weight.copy_(torch.eye(len(linear.weight)))
+    linear.bias.zero_()
+
+
 def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
     """Refuse a checkpoint of another architecture before anything is loaded.
 
@@ -345,14 +344,3 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(training)
-
-
-@contextmanager
-def _quiet_load_report() -> Iterator[None]:
-    """Hide transformers' table of missing keys: from_pretrained judges them itself."""
-    level = hf_logging.get_verbosity()
-    hf_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)

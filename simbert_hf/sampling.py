@@ -8,6 +8,7 @@ outlive an epoch see it change, and a sampler reads it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TypedDict
 
 import datasets
@@ -21,6 +22,8 @@ from simbert_hf.textfiles import DataError
 
 Hashes = NDArray[np.uint64]
 Ints = NDArray[np.int64]
+
+DRAWN_AT_ONCE = 100  # rows of a stream, as numpy is slow on single ones
 
 
 class Pair(TypedDict):
@@ -199,9 +202,11 @@ class PairStream(IterableDataset[Pair]):
 
     def _one_epoch(self, epoch: int) -> Iterator[Pair]:
         order = int(random_bits(self.seed, epoch, np.array([-1]))[0, 0])
-        for row in self.groups.shuffle(seed=order, buffer_size=self.buffer_size):
-            bits = random_bits(self.seed, epoch, np.array([row["group"]]))
-            yield _make_pairs([row["texts"]], [row["group"]], bits, self.transform)[0]
+        stream = iter(self.groups.shuffle(seed=order, buffer_size=self.buffer_size))
+        while rows := list(islice(stream, DRAWN_AT_ONCE)):
+            groups = [row["group"] for row in rows]
+            bits = random_bits(self.seed, epoch, np.array(groups))
+            yield from _make_pairs([row["texts"] for row in rows], groups, bits, self.transform)
 
 
 class LengthGroupedBatchSampler(Sampler[list[int]]):

@@ -1,0 +1,45 @@
+"""Pictures of a run; needs the extra ``demo`` (matplotlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
+    """Draw both losses and the held-out retrieval over the steps of a run.
+
+    Args:
+        log_history: ``trainer.state.log_history``, or the same from ``trainer_state.json``.
+        path: Where the picture goes (.png, .svg, ...).
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[demo]'.") from error
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3)
+    for axis, name in zip(axes, ("seq2seq", "similarity"), strict=False):
+        _draw(axis, log_history, name, "training", "-")
+        _draw(axis, log_history, f"eval_{name}", "held-out groups", "o-")
+        axis.set(title=f"{name} loss", xlabel="step", ylabel="nats", ylim=(0, None))
+        axis.legend(frameon=False)
+    for k in (1, 5, 10):
+        _draw(axes[2], log_history, f"eval_top{k}", f"top-{k}", "o-")
+    axes[2].set(title="retrieval among held-out sentences", xlabel="step", ylabel="share found")
+    axes[2].legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    return Path(path)
+
+
+def _draw(axis: Any, log: Sequence[dict[str, Any]], name: str, label: str, style: str) -> None:
+    points = [(line["step"], line[name]) for line in log if name in line]
+    if points:
+        axis.plot(*zip(*points, strict=True), style, label=label, markersize=3)

@@ -1,0 +1,280 @@
+import math
+
+import pytest
+import torch
+from naive import float64_weights, naive_next_log_probs
+from tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
+from tokenizers import decoders
+
+from simbert_hf import SimBert, gen_synonyms, generation
+from simbert_hf.decoder import BertDecoder
+from simbert_hf.generation import Draft, banned_tokens, distinct, rank, write
+from simbert_hf.search import SearchSettings, search
+from simbert_hf.text import normalize_text
+
+
+def readable_unigram_tokenizer():
+    tokenizer = unigram_tokenizer()
+    tokenizer.backend_tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+TOKENIZERS = {"wordpiece": wordpiece_tokenizer, "unigram": readable_unigram_tokenizer}
+STRATEGIES = ["sample", "without_replacement", "beam"]
+TEXTS = [
+    "how can i reset my password ?",
+    "the weather is nice",
+    "dog",
+    "tell me what time it is and where you are going to learn english fast please",
+]
+
+
+@pytest.fixture(params=TOKENIZERS)
+def model(request):
+    """A random model whose sentences end after a handful of tokens."""
+    model = tiny_simbert(tokenizer=TOKENIZERS[request.param]())
+    with torch.no_grad():
+        model.cls.predictions.bias[model.rows.sep_id] += 4.0
+    return model
+
+
+def token_rows(model, texts, **options):
+    """Each source's (tokens with [SEP], log-probability), in the order found."""
+    settings = SearchSettings(**{"seed": 0, "max_new_tokens": 8} | options)
+    sources = model.rows.sources(texts, 40)
+    rows = [[] for _ in texts]
+    with torch.inference_mode():
+        decoder = BertDecoder(model, sources, settings.max_new_tokens, banned_tokens(model))
+        result = search(decoder, settings, model.rows.sep_id)
+    for source, tokens, log_prob in zip(
+        result.source.tolist(), result.tokens.tolist(), result.log_prob.tolist(), strict=True
+    ):
+        end = [*tokens, model.rows.sep_id].index(model.rows.sep_id) + 1
+        rows[source].append((tokens[:end], log_prob))
+    return rows
+
+
+def reference_log_probs(model, source, target):
+    """Next-token log-probabilities without cache, batch or padding, in float64."""
+    banned = banned_tokens(model).tolist() + ([] if target else [model.rows.sep_id])
+    weights = float64_weights(model.state_dict())
+    return naive_next_log_probs(weights, model.config, source, target, banned)
+
+
+def reference_greedy(model, source, max_new_tokens=8):
+    target = []
+    while len(target) < max_new_tokens and model.rows.sep_id not in target:
+        target.append(int(reference_log_probs(model, source, target).argmax()))
+    return target
+
+
+def test_greedy_equals_a_cacheless_reference(model):
+    sources = model.rows.sources(TEXTS, 40)
+    expected = [reference_greedy(model, source) for source in sources]
+    assert len({tuple(row) for row in expected}) > 2  # the sources matter
+    for options in ({"n": 1, "strategy": "beam"}, {"n": 7, "top_k": 1}):
+        assert [row[0][0] for row in token_rows(model, TEXTS, **options)] == expected
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_greedy_equals_transformers_generate(model, use_cache):
+    sources = model.rows.sources(TEXTS, 40)
+    width = max(map(len, sources))
+    ids = [[model.rows.pad_id] * (width - len(row)) + row for row in sources]
+    real = [[0] * (width - len(row)) + [1] * len(row) for row in sources]
+    output = model.generate(
+        torch.tensor(ids),
+        attention_mask=torch.tensor(real),
+        do_sample=False,
+        use_cache=use_cache,
+        max_new_tokens=8,
+        eos_token_id=model.rows.sep_id,
+        pad_token_id=model.rows.pad_id,
+        suppress_tokens=banned_tokens(model).tolist(),
+        begin_suppress_tokens=[model.rows.sep_id],
+    )[:, width:]
+    for row, written in zip(token_rows(model, TEXTS, n=1, top_k=1), output.tolist(), strict=True):
+        tokens = row[0][0]
+        assert written[: len(tokens)] == tokens
+        assert set(written[len(tokens) :]) <= {model.rows.pad_id}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_log_probs_equal_a_cacheless_reference(model, strategy):
+    sources = model.rows.sources(TEXTS[:2], 40)
+    found = token_rows(model, TEXTS[:2], n=3, strategy=strategy, max_new_tokens=5)
+    for source, row in zip(sources, found, strict=True):
+        for tokens, log_prob in row:
+            steps = [reference_log_probs(model, source, tokens[:t]) for t in range(len(tokens))]
+            exact = sum(float(step[token]) for step, token in zip(steps, tokens, strict=True))
+            assert log_prob == pytest.approx(exact, abs=1e-4)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention, monkeypatch):
+    model.set_attn_implementation(attention)
+    options = {"n": 20, "k": 20, "seed": 3, "strategy": strategy, "return_scores": True}
+    together = model.gen_synonyms(TEXTS, **options)
+    alone = [model.gen_synonyms(text, **options) for text in TEXTS]
+    monkeypatch.setattr(generation, "MAX_ROWS", 40)
+    in_twos = model.gen_synonyms(TEXTS, **options)
+    assert sum(map(len, alone)) > 20
+    for others in (together, in_twos):
+        for row, other in zip(alone, others, strict=True):
+            assert {p.text for p in row} == {p.text for p in other}
+            scores = {p.text: p[1:] for p in other}
+            assert all(p[1:] == pytest.approx(scores[p.text], abs=1e-5) for p in row)
+
+
+def test_same_seed_same_answer(model):
+    first = model.gen_synonyms(TEXTS[0], seed=5)
+    torch.manual_seed(99)  # the global generator has no say
+    assert model.gen_synonyms(TEXTS[0], seed=5) == first
+    assert model.gen_synonyms(TEXTS[0], seed=6) != first
+    assert model.gen_synonyms(TEXTS[0]) != model.gen_synonyms(TEXTS[0])
+
+
+def test_dropout_is_off_while_writing_and_back_on_after(model):
+    expected = model.gen_synonyms(TEXTS[0], seed=0)
+    assert model.train().gen_synonyms(TEXTS[0], seed=0) == expected
+    assert model.training
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_comes_back(model, strategy):
+    found = model.gen_synonyms(TEXTS, 30, 6, seed=0, strategy=strategy, return_scores=True)
+    strings = model.gen_synonyms(TEXTS, 30, 6, seed=0, strategy=strategy)
+    assert strings == [[p.text for p in row] for row in found]
+    for text, row in zip(TEXTS, found, strict=True):
+        assert 1 < len(row) <= 6
+        keys = [normalize_text(p.text) for p in row]
+        assert len({*keys, normalize_text(text), ""}) == len(row) + 2
+        vectors = model.encode([text, *(p.text for p in row)])
+        for p, vector in zip(row, vectors[1:], strict=True):
+            assert p.similarity == pytest.approx(float(vector @ vectors[0]), abs=1e-5)
+            assert p.score == pytest.approx(
+                p.similarity + generation.FLUENCY_WEIGHT * p.log_prob, abs=1e-6
+            )
+        assert [p.score for p in row] == sorted((p.score for p in row), reverse=True)
+
+
+def test_one_text_gives_one_list_and_no_text_none(model):
+    assert all(isinstance(p, str) for p in model.gen_synonyms(TEXTS[0], 10, 3, seed=0))
+    (row,) = model.gen_synonyms(TEXTS[:1], 10, 3, seed=0)
+    assert row == gen_synonyms(TEXTS[0], 10, 3, seed=0, model=model)
+    assert model.gen_synonyms([]) == []
+
+
+def test_without_replacement_writes_more_sentences_than_sampling(model):
+    settings = {"n": 60, "seed": 0, "max_new_tokens": 6}
+    sampled, distinct_ones = (
+        token_rows(model, TEXTS[:1], strategy=strategy, **settings)[0]
+        for strategy in ("sample", "without_replacement")
+    )
+    tokens = [tuple(row) for row, _ in distinct_ones]
+    assert len(set(tokens)) == len(tokens) > len(sampled)
+
+
+def test_min_similarity_and_fluency_weight(model):
+    options = {"n": 50, "k": 50, "seed": 0, "return_scores": True}
+    by_meaning = model.gen_synonyms(TEXTS[0], fluency_weight=0.0, **options)
+    assert all(p.score == p.similarity for p in by_meaning)
+    middle = by_meaning[len(by_meaning) // 2].similarity
+    kept = model.gen_synonyms(TEXTS[0], fluency_weight=0.0, min_similarity=middle, **options)
+    assert kept == [p for p in by_meaning if p.similarity >= middle]
+    assert len(kept) < len(by_meaning)
+    by_fluency = model.gen_synonyms(TEXTS[0], fluency_weight=1e6, **options)
+    log_probs = [p.log_prob for p in by_fluency]
+    assert log_probs == sorted(log_probs, reverse=True)
+    assert [p.text for p in by_fluency] != [p.text for p in by_meaning]
+
+
+def test_log_prob_is_the_mean_over_tokens_and_sep(model):
+    drafts = write(model, TEXTS[:1], SearchSettings(n=20, seed=0, max_new_tokens=8))[0]
+    rows = token_rows(model, TEXTS[:1], n=20)[0]
+    means = sorted(log_prob / len(tokens) for tokens, log_prob in rows)
+    assert all(min(abs(d.log_prob - mean) for mean in means) < 1e-6 for d in drafts)
+
+
+def test_distinct_keeps_the_likeliest_form():
+    drafts = [Draft("Hi there.", -2.0), Draft("hi there!", -1.0), Draft("?", -0.1), Draft("no", -3)]
+    assert distinct(drafts, ["NO!"]) == [Draft("hi there!", -1.0)]
+
+
+def test_rank_takes_texts_without_drafts(model):
+    assert rank(model, TEXTS[:2], [[], []], 0.1) == [[], []]
+
+
+def test_special_tokens_are_never_written():
+    model = tiny_simbert(vocab_size=len(wordpiece_tokenizer()) + 3)  # three rows have no token
+    banned = set(banned_tokens(model).tolist())
+    assert banned == {0, 1, 2, 4, *range(len(model.tokenizer), model.config.vocab_size)}
+    with torch.no_grad():
+        model.cls.predictions.bias[sorted(banned)] += 50.0
+    for row, _ in token_rows(model, TEXTS[:1], n=50, top_k=None)[0]:
+        assert not banned & set(row)
+        assert row[0] != model.rows.sep_id
+
+
+def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
+    model.save_pretrained(tmp_path / "a")
+    loads = []
+    original = SimBert.from_pretrained.__func__
+
+    def counting(cls, *args, **kwargs):
+        loads.append(args)
+        return original(cls, *args, **kwargs)
+
+    monkeypatch.setattr(SimBert, "from_pretrained", classmethod(counting))
+    expected = model.gen_synonyms(TEXTS[0], 10, 5, seed=0)
+    for path in (tmp_path / "a", str(tmp_path / "a")):
+        assert gen_synonyms(TEXTS[0], 10, 5, seed=0, model=path) == expected
+    assert len(loads) == 1
+    model.save_pretrained(tmp_path / "a")
+    gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a")
+    assert len(loads) == 2
+
+
+def test_a_long_text_is_cut_with_one_warning(model):
+    long = " ".join(["dog"] * 100)
+    with pytest.warns(UserWarning, match="were cut to their first") as caught:
+        model.gen_synonyms([long, long], n=3, k=3, seed=0, max_new_tokens=8)
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error", "sentence"),
+    [
+        ("", {}, ValueError, "text 0 is empty"),
+        (["a", " "], {}, ValueError, "text 1 is empty"),
+        (["a", 5], {}, TypeError, "text 1 is int 5"),
+        (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
+        ("a", {"n": 0}, ValueError, "n=0 is out of range"),
+        ("a", {"k": 0}, ValueError, "k=0 is out of range"),
+        ("a", {"n": 10, "k": 11}, ValueError, "k=11 is out of range.*at most n=10"),
+        ("a", {"top_k": -1}, ValueError, "top_k=-1 is out of range"),
+        ("a", {"min_similarity": 3}, ValueError, "min_similarity=3 is no cosine"),
+        ("a", {"fluency_weight": -1}, ValueError, "fluency_weight=-1 is out of range"),
+        ("a", {"max_new_tokens": 62}, ValueError, "max_new_tokens=62 is out.*has 64 positions"),
+        ("a", {"strategy": "x"}, ValueError, "Unknown strategy 'x'"),
+    ],
+)
+def test_bad_input_gets_one_clear_sentence(text, options, error, sentence):
+    with pytest.raises(error, match=sentence) as caught:
+        gen_synonyms(text, model=tiny_simbert(), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_without_lm_head_says_how_to_get_one():
+    model = tiny_simbert()
+    model.has_lm_head = False
+    with pytest.raises(ValueError, match=r"only embeds.*no LM head.*scripts/train_simbert\.py"):
+        model.gen_synonyms("dog")
+
+
+def test_scores_are_finite_when_everything_may_be_drawn(model):
+    for strategy in STRATEGIES:
+        options = {"n": 40, "k": 40, "top_k": None, "top_p": 0.9, "temperature": 1.5}
+        found = model.gen_synonyms(TEXTS[3], strategy=strategy, return_scores=True, **options)
+        assert all(math.isfinite(value) for p in found for value in p[1:])
