@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from transformers.generation import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from simbert_hf import search as search_module
-from simbert_hf.search import Noise, SearchSettings, log1mexp, search
+from simbert_hf.search import Noise, SearchSettings, log1mexp, next_tokens, search
 
 SEP, VOCAB, LENGTH = 1, 4, 4
 INF = float("inf")
@@ -200,6 +200,12 @@ def test_unfinished_sentences_count_only_where_nothing_finished(strategy):
     (rows,) = found(n=20, logits=never_ends, strategy=strategy)
     assert rows
     assert all(len(sentence) == LENGTH and SEP not in sentence for sentence, _, _ in rows)
+
+
+def test_near_ties_do_not_change_the_order_of_tokens():
+    logits = torch.tensor([[0.0, 1.0, 3.0, 1.0 + 1e-6, 2.0]])
+    ids = [next_tokens(x, settings(top_k=4)).ids.tolist() for x in (logits, logits.flip(1))]
+    assert ids == [[[1, 2, 3, 4]], [[0, 1, 2, 3]]]
 
 
 def test_log1mexp_keeps_its_precision():

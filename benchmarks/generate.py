@@ -1,0 +1,157 @@
+"""Speed of writing paraphrases: this package, a cache-less loop, and transformers' `generate()`.
+
+    python -m benchmarks.generate --model PATH_OR_ID --output generate.json
+
+All three run the same weights in one process, with top-k 5 and at most 32 new tokens, and return
+n texts a source; the ranking that `gen_synonyms` adds is not timed. The two peers take one source
+at a time: with many sources they are timed on the first few, and the time is scaled. Prints a
+Markdown table; the JSON file holds the same numbers and where they were measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
+from simbert_hf import SimBert
+from simbert_hf.generation import Draft, write
+from simbert_hf.search import SearchSettings
+
+SUBJECTS = (
+    "reset my password",
+    "open a new bank account",
+    "find the nearest train station",
+    "learn english in three months",
+    "get a refund for my order",
+    "change the language of my phone",
+    "make good coffee at home",
+    "sleep better when it is hot",
+)
+FRAMES = (
+    "how can i {}?",
+    "what is the best way to {}?",
+    "please tell me how to {}.",
+    "is it possible to {}?",
+    "i want to {} but i don't know how.",
+    "where can i {}?",
+    "can you help me to {}?",
+    "do you think it is hard to {}?",
+)
+TEXTS = [frame.format(subject) for subject in SUBJECTS for frame in FRAMES]  # 64
+PEER_SOURCES = 2  # how many of many sources the peers are timed on
+
+
+class Contest:
+    """The three programs, on the same weights and device."""
+
+    def __init__(self, name_or_path: str, device: str) -> None:
+        """Load the weights twice: for the package and for the peers."""
+        self.model = SimBert.from_pretrained(name_or_path).to(device)
+        self.peer = NaiveGenerativeBert.from_pretrained(name_or_path).eval().to(device)
+
+    def ours(self, texts: list[str], n: int, strategy: str = "sample") -> list[list[Draft]]:
+        """Write n texts for each source with this package."""
+        return write(self.model, texts, SearchSettings(n=n, strategy=strategy, seed=0))
+
+    def peers(self, program: Callable[..., list[str]], texts: list[str], n: int) -> list[list[str]]:
+        """Write n texts for each source with a peer, one source after the other."""
+        return [program(self.peer, self.model.tokenizer, text, n) for text in texts]
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3, enough: float = 6.0) -> tuple[float, Any]:
+    """Return the best time of some runs, and the result; stop repeating after `enough` seconds."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < enough:
+        start = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - start)
+    return min(times), result
+
+
+def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dict[str, Any]:
+    """Time the three programs on the first `sources` texts."""
+    texts = TEXTS[:sources]
+    timed_on = min(sources, PEER_SOURCES)
+    ours, _ = seconds(lambda: contest.ours(texts, n))
+    cached, _ = seconds(lambda: contest.peers(generate_cached, texts[:timed_on], n))
+    row = {"n": n, "sources": sources, "ours_s": ours, "generate_s": cached * sources / timed_on}
+    if with_cacheless:
+        cacheless, _ = seconds(lambda: contest.peers(generate_cacheless, texts[:timed_on], n))
+        row["cacheless_s"] = cacheless * sources / timed_on
+        row["times_cacheless"] = row["cacheless_s"] / ours
+    row["times_generate"] = row["generate_s"] / ours
+    return row
+
+
+def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str, Any]]:
+    """Count the different sentences that each strategy writes, and how fast."""
+    rows = []
+    for strategy in ("sample", "without_replacement", "beam"):
+        spent, drafts = seconds(lambda s=strategy: contest.ours(TEXTS[:sources], n, s), repeats=2)
+        unique = sum(map(len, drafts))
+        rows.append(
+            {
+                "strategy": strategy,
+                "n": n,
+                "sources": sources,
+                "unique_per_source": unique / sources,
+                "unique_per_second": unique / spent,
+            }
+        )
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Lay rows out as a table; the first row names the columns, missing values stay empty."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [names, ["---"] * len(names)]
+    cells += [
+        [f"{v:.3g}" if isinstance(v := row.get(k, ""), float) else str(v) for k in names]
+        for row in rows
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+
+
+def environment(name_or_path: str, device: str) -> dict[str, Any]:
+    """Say where the numbers come from."""
+    return {
+        "model": Path(name_or_path).name,
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--full", action="store_true", help="the slow combinations too")
+    arguments = parser.parse_args()
+    contest = Contest(arguments.model, arguments.device)
+    contest.ours(TEXTS[:1], 2)  # warm up
+    grid = [(1, 1), (10, 1), (100, 1), (1000, 1), (1, 64), (10, 64), (100, 64)]
+    grid += [(1000, 64)] * arguments.full
+    speed = [compare(contest, n, s, n < 1000 or arguments.full) for n, s in grid]
+    strategies = compare_strategies(contest, 100, 8)
+    where = environment(arguments.model, arguments.device)
+    print(f"{where}\n\n{markdown(speed)}\n\n{markdown(strategies)}")
+    if arguments.output:
+        report = {"environment": where, "speed": speed, "strategies": strategies}
+        arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+
+from simbert_hf.collators import PairCollator
+from simbert_hf.data import PairDataset, load_groups
+from simbert_hf.evaluation import SimBertEvaluator, sts_spearman, topk_accuracy
+from simbert_hf.objectives import SimBertObjective
+from tests.naive import naive_topk_accuracy
+from tests.tiny import tiny_simbert
+
+GROUPS = """\
+{"text": "how can i reset my password?", "synonyms": ["password reset please"]}
+{"text": "the weather is nice", "synonyms": ["nice weather today", "what nice weather it is"]}
+{"text": "where are you going?", "synonyms": ["tell me where you go"]}
+"""
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_topk_equals_the_naive_one(chunk: int) -> None:
+    vectors = torch.nn.functional.normalize(torch.randn(40, 6, dtype=torch.float64), dim=1)
+    groups = torch.randint(0, 12, (40,))
+    found = topk_accuracy(vectors.numpy(), groups.numpy(), (1, 3, 10), chunk)
+    naive = naive_topk_accuracy(vectors, groups.tolist(), (1, 3, 10))
+    assert found == pytest.approx({f"top{k}": share for k, share in naive.items()})
+    assert 0 < found["top1"] < found["top10"] < 1
+
+
+def test_topk_deeper_than_the_set() -> None:
+    assert topk_accuracy(np.eye(3), np.array([0, 0, 1]), (1, 10))["top10"] == pytest.approx(2 / 3)
+
+
+def test_topk_of_one_sentence_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least two sentences; got 1"):
+        topk_accuracy(np.ones((1, 4)), np.array([0]))
+
+
+def test_spearman_is_that_of_the_cosines() -> None:
+    model = tiny_simbert()
+    texts = ["a cat sat", "the dog ran", "a cat ran", "what time is it"]
+    cosines = [float(model.encode("a cat sat") @ model.encode(text)) for text in texts]
+    ranks = np.argsort(np.argsort(cosines))
+    pairs = [("a cat sat", text, float(rank)) for text, rank in zip(texts, ranks, strict=True)]
+    assert sts_spearman(model, pairs) == pytest.approx(1.0)
+    assert sts_spearman(model, [(a, b, -s) for a, b, s in pairs]) == pytest.approx(-1.0)
+
+
+def test_evaluator_names_its_figures(tmp_path) -> None:
+    path = tmp_path / "groups.jsonl"
+    path.write_text(GROUPS)
+    model = tiny_simbert()
+    evaluator = SimBertEvaluator(
+        PairDataset(load_groups(path, cache_dir=tmp_path)[0]),
+        PairCollator(model.rows, mlm=True),
+        SimBertObjective(mlm_weight=1.0),
+        sts=[("a cat", "a dog", 1.0), ("a cat", "a cat sat", 3.0), ("a cat", "english", 0.0)],
+        sentences=["how can i learn english?"],
+        batch_size=2,
+    )
+    model.train()
+    figures = evaluator(model)
+    assert model.training
+    assert figures == evaluator(model)  # dropout is off, and the draws are the same
+    assert set(figures) == {
+        "loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity",
+        "top1", "top5", "top10", "sts_spearman",
+    }  # fmt: skip
+    assert figures["loss"] == pytest.approx(figures["seq2seq"] + figures["similarity"])
+    batch = PairCollator(model.rows)([evaluator.pairs[i] for i in range(3)])
+    with torch.no_grad():
+        whole = SimBertObjective()(model.eval(), batch)
+    assert figures["perplexity"] == pytest.approx(whole.seq2seq.exp().item(), rel=1e-4)
+    found = evaluator.paraphrases(model, k=2)
+    assert list(found) == ["how can i learn english?"]
+    assert len(found["how can i learn english?"]) <= 2

@@ -1,0 +1,264 @@
+"""Files -> rows -> records: every supported form, and every fault named with line and remedy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from simbert_hf.readers import NEGATIVE, ONE_MEMBER, USABLE, ReadOptions, read_records, read_rows
+from simbert_hf.scored import load_scored_pairs
+from simbert_hf.textfiles import DataError, load_sentences, suffix_of
+
+PAIRS = [["Is it late?", "Is it late already?"], ["Where's she?", "Where is she?"]]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write text or bytes to a file and return its path."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def records(path, **options):
+    options = ReadOptions(**options)
+    return list(read_records(path, read_rows(path, options), options))
+
+
+def texts(path, **options):
+    return [record["texts"] for record in records(path, **options) if record["fate"] == USABLE]
+
+
+def message(call, *args, **kwargs):
+    """Return the message of the DataError that a call raises."""
+    with pytest.raises(DataError) as error:
+        call(*args, **kwargs)
+    return str(error.value)
+
+
+def jsonl(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+# Forms -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", jsonl(*({"text": a, "synonyms": [b]} for a, b in PAIRS))),
+        ("a.json", jsonl(*({"question1": a, "question2": b, "id": 1} for a, b in PAIRS))),
+        ("a.csv", "id,sentence1,sentence2\n" + "".join(f'1,"{a}","{b}"\n' for a, b in PAIRS)),
+        ("a.csv", "Anchor,Positive\r\n" + "".join(f"{a},{b}\r\n" for a, b in PAIRS)),
+        ("a.tsv", "s1\ts2\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
+        ("a.txt", "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
+        ("a.txt", "".join(f"{a}\t{b}\t1\n" for a, b in PAIRS)),
+        ("a.tsv", "".join(f"{i}\t{s}\n" for i, pair in enumerate(PAIRS) for s in pair)),
+        ("a.tsv", "group\tsentence\n" + "".join(f"g{s[0]}\t{s}\n" for p in PAIRS for s in p)),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte order mark"])
+@pytest.mark.parametrize(
+    ("extension", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+)
+def test_every_form_gives_the_same_groups(write, name, content, mark, extension, pack):
+    assert texts(write(name + extension, pack((mark + content).encode()))) == PAIRS
+
+
+def test_parquet_holds_pairs_or_synonyms(tmp_path):
+    first, second = zip(*PAIRS, strict=True)
+    pq.write_table(pa.table({"text_a": first, "text_b": second}), tmp_path / "pairs.parquet")
+    synonyms = pa.table({"text": first, "synonyms": [[s] for s in second]})
+    pq.write_table(synonyms, tmp_path / "synonyms.parquet")
+    assert texts(tmp_path / "pairs.parquet") == PAIRS
+    assert texts(tmp_path / "synonyms.parquet") == PAIRS
+
+
+def test_named_columns_are_read(write):
+    path = write("a.csv", "title,query\nB,A\n")
+    assert texts(path, text_columns=("query", "title")) == [["A", "B"]]
+    path = write("a.tsv", "intent\tutterance\nlate\tA\nlate\tB\n")
+    assert texts(path, text_columns=("intent", "utterance"), form="groups") == [["A", "B"]]
+
+
+def test_groups_need_not_stand_together_unless_streamed(write):
+    path = write("a.tsv", "1\tA\n2\tC\n1\tB\n2\tD\n2\tE\n")
+    assert texts(path) == [["A", "B"], ["C", "D", "E"]]
+    assert texts(path, consecutive=True) == [["D", "E"]]
+
+
+def test_rows_labelled_zero_are_no_pairs(write):
+    path = write("a.csv", "sentence1,sentence2,label\nA,B,1\nC,D,0\nE,F,1.0\nG,H,False\n")
+    fates = [record["fate"] for record in records(path)]
+    assert fates == [USABLE, NEGATIVE, USABLE, NEGATIVE]
+
+
+def test_what_is_wrong_in_a_record_is_counted(write):
+    rows = (
+        {"text": " A ", "synonyms": ["B", "", "a", "b ", None, "C" * 9]},
+        {"text": "x  Y", "synonyms": ["X y"]},
+    )
+    first, blank, second = records(write("a.jsonl", jsonl(*rows).replace("\n", "\n\n", 1)))[:3]
+    assert first == {"texts": ["A", "B", "C" * 9], "fate": 0, "empty": 2, "repeats": 2} | {
+        "over_long": 0
+    }
+    assert (blank["texts"], blank["empty"]) == ([], 1)
+    assert (second["fate"], second["repeats"]) == (ONE_MEMBER, 1)
+    assert records(write("a.jsonl", jsonl(rows[0])), max_chars=8)[0]["over_long"] == 1
+
+
+def test_quotes_are_ordinary_characters_in_tsv_and_quote_in_csv(write):
+    assert texts(write("a.tsv", 's1\ts2\n"Hi\tHi", he said\n')) == [['"Hi', 'Hi", he said']]
+    path = write("a.csv", 's1,s2\n"He said ""hi"", twice","over\ntwo lines"\nA,B\n')
+    assert texts(path) == [['He said "hi", twice', "over\ntwo lines"], ["A", "B"]]
+
+
+def test_a_line_ends_at_a_line_feed_only(write):
+    assert texts(write("a.tsv", "s1\ts2\nA\u2028a\tB\x0bb\n")) == [["A\u2028a", "B\x0bb"]]
+
+
+def test_suffix_looks_inside_packed_files():
+    assert [suffix_of(name) for name in ("a.CSV", "a.tsv.gz", "a.gz")] == [".csv", ".tsv", ""]
+
+
+# Faults: (name, content, options) -> file, line and remedy -----------------------------------------
+
+BAD = {
+    "unknown extension": ("a.doc", "x", {}, "a.doc: ", "Use one of .csv"),
+    "empty file": ("a.jsonl", "", {}, "a.jsonl: is empty", "at least one record"),
+    "blank file": ("a.jsonl", "\n \n", {}, "a.jsonl: is empty", "at least one record"),
+    "empty table": ("a.csv", "", {}, "a.csv: is empty", "at least one row"),
+    "header only": ("a.csv", "s1,s2\n", {}, "a.csv: is empty", "at least one record"),
+    "unknown columns": ("a.csv", "q,t\nA,B\n", {}, "a.csv:1: the columns ['q', 't']", "text_colum"),
+    "unknown keys": ("a.jsonl", '\n{"q": 1}\n', {}, "a.jsonl:2: the columns ['q']", "text_columns"),
+    "missing column": (
+        *("a.tsv", "q\tt\nA\tB\n", {"text_columns": ("q", "x")}),
+        *("a.tsv:1: the columns ['q', 't'] do not hold 'q' and 'x'", "Name the columns"),
+    ),
+    "key gone": (
+        *("a.jsonl", jsonl({"s1": "A", "s2": "B"}, {"s1": "A"}), {}),
+        *("a.jsonl:2: has no 's2'", "the columns of the first"),
+    ),
+    "score": ("a.csv", "s1,s2,score\nA,B,3\n", {}, "a.csv:1: has a column 'score'", "true para"),
+    "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
+    "wrong encoding": (
+        *("a.tsv", "s1\ts2\nA\tB\n".encode() + "你\t好\n".encode("gb18030"), {}),
+        *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8"),
+    ),
+    "wide encoding": ("a.csv", "s1,s2\n".encode("utf-16"), {}, "a.csv:1: looks like UTF-16", "UTF-8"),
+    "half a character": (
+        *("a.jsonl", '{"s1": "\\ud83d", "s2": "A"}\n', {}),
+        *("a.jsonl:1: '\\ud83d' holds half a character", "Save it as UTF-8"),
+    ),
+    "record over two lines": (
+        *("a.jsonl", '{"text": "A", "synonyms": ["B", "C\nD"]}\n', {}),
+        *("a.jsonl:1: the record", "Write each record on one line"),
+    ),
+    "pretty-printed": ("a.json", '{\n"text": "A"}\n', {}, "a.json:1: the record '{'", "one line"),
+    "json array": ("a.json", '[\n{"s1": "A"}\n]\n', {}, "a.json:1: opens a JSON array", "jq -c"),
+    "broken json": (
+        *("a.jsonl", '{"text": A}\n', {}),
+        *("a.jsonl:1: is not JSON at column 10", "one JSON object a line"),
+    ),
+    "no object": ("a.jsonl", '["A", "B"]\n', {}, "a.jsonl:1: holds ['A', 'B']", "Write one {"),
+    "synonyms no list": (
+        *("a.jsonl", jsonl({"text": "A", "synonyms": "B"}), {}),
+        *("a.jsonl:1: 'synonyms' is 'B', not a list", "Write it as a list"),
+    ),
+    "a number": ("a.jsonl", jsonl({"s1": "A", "s2": 3}), {}, "a.jsonl:1: 3 is int", "in quotes"),
+    "one column": ("a.txt", "A\nB\n", {}, "a.txt:1: has one column, so no pairs", "a tab"),
+    "four columns": ("a.tsv", "A\tB\tC\tD\n", {}, "a.tsv:1: has 4 columns", "text_columns"),
+    "more cells": ("a.csv", "s1,s2\nA,B\nA, b,C\n", {}, "a.csv:3: has 3 cells where 2", "quotes"),
+    "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cells where 2 are due", "tabs"),
+    "open quote": ("a.csv", 's1,s2\nA,B\n"A,B\nC,D\n', {}, "a.csv:3: is not valid CSV", "close them"),
+    "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
+    "no group id": ("a.tsv", "1\tA\n\tB\n", {"form": "groups"}, "a.tsv:2: the group id is", "an id"),
+    "damaged gzip": ("a.tsv.gz", gzip.compress(b"A\tB\n")[:-9], {}, "a.tsv.gz: is damaged", "again"),
+    "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or pack it again"),
+    "damaged xz": ("a.tsv.xz", lzma.compress(b"A\tB\n")[:-9], {}, "a.tsv.xz: is damaged", "again"),
+    "no parquet": ("a.parquet", b"PAR", {}, "a.parquet: is not a whole Parquet", "Write it again"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "options", "start", "remedy"), BAD.values(), ids=BAD)
+def test_faults_name_file_line_and_remedy(write, name, content, options, start, remedy):
+    path = write(name, content)
+    said = message(records, path, **options)
+    assert said.startswith(f"{path.parent}{os.sep}{start}")
+    assert remedy in said
+    assert len(said) < len(str(path)) + 350
+
+
+def test_long_values_are_cut_in_messages(write):
+    said = message(records, write("a.jsonl", jsonl({"s1": "A", "s2": ["x" * 9999]})))
+    assert "..." in said
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize("options", [{"form": "triples"}, {"text_columns": ("a",)}])
+def test_options_are_checked(options):
+    with pytest.raises(ValueError, match="form is 'triples'; choose|name two columns"):
+        ReadOptions(**options)
+
+
+# Scored pairs and sentences ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'A,"B, b",4.5\r\nC,D,0\r\n'),
+        ("a.tsv", "4.5\tA\tB, b\n0\tC\tD\n"),
+        ("a.tsv", "4.5\tA\tB, b\n\tE\tF\n0\tC\tD\n"),  # SemEval 2015 and 2016: not all judged
+        ("a.csv", 'split,score,sentence1,sentence2\ndev,4.5,A,"B, b"\n\ntest,0,C,D\n'),
+        ("a.tsv", "s1\ts2\tlabel\nA\tB, b\t4.5\nC\tD\t0\n"),
+    ],
+)
+def test_scored_pairs_in_every_layout(write, name, content):
+    assert load_scored_pairs(write(name, content)) == [("A", "B, b", 4.5), ("C", "D", 0.0)]
+
+
+def test_numbers_as_sentences_do_not_confuse_scores(write):
+    content = "1984\tA book\t2.5\nA\tB\t3\n"
+    assert load_scored_pairs(write("a.tsv", content))[0] == ("1984", "A book", 2.5)
+
+
+@pytest.mark.parametrize(
+    ("content", "start", "remedy"),
+    [
+        ("", "a.csv: is empty", "at least one scored pair"),
+        ("s1,s2,score\n", "a.csv: holds no scored row", "at least one scored pair"),
+        ("A,B,1\nA,B,high\n", "a.csv:2: the score 'high' is not a number", "such as 3.5"),
+        ("s1,s2,score\nA,B,\n", "a.csv:2: the score '' is not a number", "drop the row"),
+        ("A,B,1\nA,B,nan\n", "a.csv:2: the score 'nan' is not a number", "such as 3.5"),
+        ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
+        ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
+        ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
+    ],
+)
+def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
+    path = write("a.csv", content)
+    said = message(load_scored_pairs, path)
+    assert said.startswith(f"{path.parent}{os.sep}{start}")
+    assert remedy in said
+
+
+def test_sentences_are_stripped_and_blank_lines_left_out(write):
+    path = write("a.txt.xz", lzma.compress("\ufeff A\r\n\n 你好\n".encode()))
+    assert load_sentences(path) == ["A", "你好"]
+
+
+def test_sentences_need_a_file_with_some(write, tmp_path):
+    assert "holds no sentence" in message(load_sentences, write("a.txt", "\n\n"))
+    assert "is no file" in message(load_sentences, tmp_path / "none.txt")
+    assert "Pass the files inside it" in message(load_sentences, tmp_path)

@@ -1,0 +1,195 @@
+"""The training script from end to end, on a tiny model and a few groups."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
+
+from scripts.train_simbert import main
+from simbert_hf import SimBert
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    ObjectiveArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.trainer import SimilarityTrainer
+from tests.tiny import WORDS, tiny_simbert
+
+TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """A checkpoint without LM head."""
+    model = tiny_simbert()
+    model.has_lm_head = False
+    model.save_pretrained(tmp_path / "start")
+    return tmp_path / "start"
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    path = tmp_path / "groups.jsonl"
+    texts = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
+    rows = [{"text": text, "synonyms": [f"the {text}", f"{text} please"]} for text in texts]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    return path
+
+
+def flags(start: Path, groups: Path, out: Path, *more: str) -> list[str]:
+    return [
+        f"--model_name_or_path={start}", f"--train_file={groups}", f"--output_dir={out}",
+        "--validation_groups=6", "--per_device_train_batch_size=4", "--use_cpu", "--max_steps=6",
+        "--eval_strategy=steps", "--eval_steps=3", "--save_strategy=steps", "--save_steps=3",
+        "--logging_steps=1", "--learning_rate=5e-3", "--head_learning_rate=1e-2",
+        "--report_to=none", "--disable_tqdm=true", *more,
+    ]  # fmt: skip
+
+
+def test_trains_evaluates_and_saves_one_checkpoint(
+    start: Path, groups: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    trainer = main(flags(start, groups, out, "--mlm_weight=0.5"))
+    log = trainer.state.log_history
+    first, last = (
+        next(line for line in lines if "seq2seq" in line) for lines in (log, reversed(log))
+    )
+    assert last["loss"] < first["loss"]
+    for name in ("similarity", "similarity_accuracy", "mlm", "rows_per_second"):
+        assert name in first
+    assert first["loss"] == pytest.approx(
+        first["seq2seq"] + first["similarity"] + 0.5 * first["mlm"], rel=1e-4
+    )
+    evaluated = [line for line in log if "eval_top1" in line]
+    assert len(evaluated) >= 2
+    assert "## Step 3" in (out / "paraphrases.md").read_text()
+    assert not list(out.rglob("training_args.bin"))
+    model = SimBert.from_pretrained(out)
+    assert model.has_lm_head
+    vectors = SentenceTransformer(str(out), device="cpu").encode(["a cat", "the dog"])
+    assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5
+
+
+class StopAt(TrainerCallback):
+    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("corruption", ["--mlm_weight=0.5", "--denoising=true"])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    start: Path, groups: Path, tmp_path: Path, corruption: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, *more: str) -> dict[str, torch.Tensor]:
+        main(flags(start, groups, out, corruption, "--max_steps=14", *more))
+        return load_file(out / "model.safetensors")
+
+    more = ("--load_best_model_at_end=false", "--hidden_dropout=0.2")
+    whole = run(tmp_path / "whole", *more)
+    # 42 groups in batches of 4: step 3 and step 12 lie inside the first and the second epoch.
+    for stop, saved in ((4, 3), (13, 12)):
+        out = tmp_path / f"stopped{stop}"
+        with monkeypatch.context() as patch:
+            build = SimilarityTrainer.__init__
+            patch.setattr(
+                SimilarityTrainer, "__init__",
+                lambda self, **kw: build(self, callbacks=[StopAt(stop)], **kw),  # noqa: B023
+            )  # fmt: skip
+            with pytest.raises(KeyboardInterrupt):
+                run(out, *more)
+        assert (out / f"checkpoint-{saved}").is_dir()
+        assert not (out / "model.safetensors").exists()
+        resumed = run(out, *more, "--resume_from_checkpoint=true")
+        assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
+    trainer = main(flags(start, groups, tmp_path / "out", "--streaming=true", "--max_steps=14"))
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert len(losses) == 14
+    assert sum(losses[-3:]) < sum(losses[:3])
+
+
+def test_the_original_preset() -> None:
+    model, data, objective, args = parse_arguments(TYPES, ["--preset", "original"])
+    assert model.pooling == "linear_pooler"
+    assert model.load_options()["attention_probs_dropout_prob"] == 0
+    assert (data.max_length, data.max_chars) == (32, 30)
+    assert objective.scale == 30
+    assert not objective.mask_false_negatives
+    assert args.learning_rate == args.head_learning_rate == 2e-6
+    assert args.max_grad_norm == 0
+    assert args.lr_scheduler_type == "constant"
+    assert args.per_device_train_batch_size == 64
+
+
+def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("preset: original\nscale: 20\nlearning_rate: 1.0e-5\ntrain_file: [a.jsonl]\n")
+    _, data, objective, args = parse_arguments(TYPES, [str(path), "--learning_rate", "0.5"])
+    assert data.train_file == ["a.jsonl"]
+    assert objective.scale == 20
+    assert args.learning_rate == 0.5
+    assert args.weight_decay == 0.01
+    assert args.decay_all_parameters
+
+
+def test_a_fresh_head_and_norms_have_their_own_settings(
+    start: Path, groups: Path, tmp_path: Path
+) -> None:
+    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1", "--weight_decay=0.1"))
+    model = trainer.model
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    seen = {}
+    for group in trainer.optimizer.param_groups:
+        for parameter in group["params"]:
+            seen[names[id(parameter)]] = (group["initial_lr"], group["weight_decay"])
+    assert seen["bert.embeddings.word_embeddings.weight"] == (5e-3, 0.1)
+    assert seen["bert.encoder.layer.0.output.LayerNorm.weight"] == (5e-3, 0.0)
+    assert seen["cls.predictions.transform.dense.weight"] == (1e-2, 0.1)
+    assert seen["cls.predictions.bias"] == (1e-2, 0.0)
+    assert not any("pooler" in name for name in seen)
+    assert set(seen) == {n for n, p in model.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train_file=nowhere.jsonl"], r"nowhere\.jsonl.*is neither a file nor a Hub id"),
+        (["--scale=0"], r"--scale 0.0: .*above 0"),
+        (["--seq2seq_weight=0", "--similarity_weight=0"], "not all of them 0"),
+        (["--model_name_or_path=nowhere/at/all"], "nowhere/at/all"),
+        (["--text_columns", "left", "right"], "left"),
+        (["--validation_groups=48"], "48"),
+    ],
+)
+def test_bad_arguments_are_named_before_training(
+    start: Path, groups: Path, tmp_path: Path, more: list[str], message: str
+) -> None:
+    with pytest.raises((ValueError, OSError), match=message):
+        main(flags(start, groups, tmp_path / "out", *more))
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("scal: 3", "unknown arguments: scal"), ("- 3", "no mapping"),
+     ("preset: old", "Unknown preset 'old'")],
+)  # fmt: skip
+def test_bad_yaml_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        parse_arguments(TYPES, [str(path)])
