@@ -103,6 +103,18 @@ class DataArguments:
         default=None, metadata={"help": "Cut sentences at punctuation to this many characters."}
     )
 
+    def pair_columns(self) -> tuple[str, str] | None:
+        """Return ``text_columns`` checked.
+
+        Raises:
+            ValueError: If they are not two.
+        """
+        if not self.text_columns:
+            return None
+        if len(self.text_columns) != 2:
+            raise ValueError(f"--text_columns needs two column names; got {self.text_columns}.")
+        return self.text_columns[0], self.text_columns[1]
+
 
 @dataclass
 class ObjectiveArguments:
@@ -167,10 +179,10 @@ class SimilarityTrainingArguments(TrainingArguments):
     metric_for_best_model: str | None = field(
         default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
     )
-    remove_unused_columns: bool | None = field(
+    remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
-    report_to: None | str | list[str] = field(
+    report_to: str | list[str] | None = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
     )
@@ -181,7 +193,7 @@ class SimilarityTrainingArguments(TrainingArguments):
         super().__post_init__()
 
 
-def parse_arguments(types: Sequence[type], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
+def parse_arguments(types: Sequence[Any], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
     """Parse flags into dataclasses: ``[config.yaml] [--preset NAME] [--flag value ...]``.
 
     A flag wins over the YAML file, which wins over the preset.
@@ -197,7 +209,7 @@ def parse_arguments(types: Sequence[type], argv: Sequence[str] | None = None) ->
         ValueError: If the preset or a key of the YAML file is unknown.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(types, description="Flags, or one YAML file with the same names.")
+    parser = HfArgumentParser(tuple(types), description="Flags, or one YAML file with the same names.")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="modern")
     known = {action.dest for action in parser._actions}
     config: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import (
     WeightedLayerPooling,
 )
 from torch import nn
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def finish_checkpoint(model: SimBert, directory: str) -> None:
     update_json(path / "config.json", hints)
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(directory)
-        write_modules(model, path)
+        write_modules(model, model.tokenizer, path)
 
 
 def update_json(path: Path, values: dict[str, Any]) -> None:
@@ -48,10 +48,10 @@ def update_json(path: Path, values: dict[str, Any]) -> None:
     content = json.loads(path.read_text(encoding="utf-8")) | values
     temporary = path.with_suffix(".json.tmp")
     temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
-def write_modules(model: SimBert, directory: Path) -> None:
+def write_modules(model: SimBert, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
     """Write the sentence-transformers modules through its own API, beside the saved weights.
 
     The modules are saved around a one-layer stand-in, so that the weights are not written twice.
@@ -60,7 +60,7 @@ def write_modules(model: SimBert, directory: Path) -> None:
         stand_in, out = Path(scratch) / "stand_in", Path(scratch) / "out"
         config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
         BertModel(config).save_pretrained(stand_in)
-        model.tokenizer.save_pretrained(stand_in)
+        tokenizer.save_pretrained(stand_in)
         modules = [Transformer(os.fspath(stand_in)), *pooling_modules(model), Normalize()]
         SentenceTransformer(modules=modules, device="cpu").save(
             os.fspath(out), create_model_card=False
@@ -70,7 +70,7 @@ def write_modules(model: SimBert, directory: Path) -> None:
         for name in keep + [module["path"] for module in written if module["path"]]:
             if (out / name).is_dir():
                 shutil.rmtree(directory / name, ignore_errors=True)
-            os.replace(out / name, directory / name)
+            (out / name).replace(directory / name)
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def pooling_modules(model: SimBert) -> list[nn.Module]:
     if pooling == "cls":
         return [Pooling(size, "cls")]
     dense = Dense(size, size, activation_function=nn.Identity())  # its default is a Tanh
-    pooler = model.bert.pooler.dense
+    pooler = model.pooler
     with torch.no_grad():
         dense.linear.weight.copy_(pooler.weight)
         dense.linear.bias.copy_(pooler.bias)

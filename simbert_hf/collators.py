@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from simbert_hf.data import Pair
 from simbert_hf.rows import RowBuilder
 
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
@@ -64,7 +64,9 @@ class Corruption:
         Returns:
             The corrupted ids, and the positions that were chosen (kept ones included).
         """
-        chosen = {w for w in sorted({w for w in words if w is not None}) if rng.random() < self.rate}
+        chosen = {
+            w for w in sorted({w for w in words if w is not None}) if rng.random() < self.rate
+        }
         positions = [i for i, word in enumerate(words) if word in chosen]
         corrupted = list(ids)
         for i in positions:
@@ -110,7 +112,7 @@ class PairCollator:
         special = frozenset(tokenizer.all_special_ids)
         self.corruption = Corruption(tokenizer.mask_token_id, len(tokenizer), special)
 
-    def __call__(self, pairs: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
         """Build one batch from P pairs, so B = 2P rows of L tokens.
 
         Args:

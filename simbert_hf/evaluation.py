@@ -100,9 +100,7 @@ class SimBertEvaluator:
     def __post_init__(self) -> None:
         self.collator = dataclasses.replace(self.collator, mlm=False, denoising=False)
         self.objective = dataclasses.replace(self.objective, gather=False)
-        by_text = {
-            text: row["group"] for row in self.pairs.groups for text in row["texts"]
-        }
+        by_text = {text: row["group"] for row in self.pairs.groups for text in row["texts"]}
         self._texts = list(by_text)
         self._groups = np.array(list(by_text.values()))
 

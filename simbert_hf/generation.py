@@ -67,7 +67,7 @@ def gen_synonyms(
     max_new_tokens: int = 32,
     fluency_weight: float = FLUENCY_WEIGHT,
     return_scores: bool = False,
-) -> Any:  # noqa: ANN401 (its type follows that of text, and return_scores)
+) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
     The input itself and repetitions are dropped, so fewer than k may be left. A text gets the same

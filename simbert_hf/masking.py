@@ -1,4 +1,4 @@
-"""The UniLM prefix mask: one sentence is read in both directions, its paraphrase from left to right."""
+"""The UniLM prefix mask: the source is read both ways, its paraphrase from left to right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def prefix_mask(token_type_ids: Tensor, attention_mask: Tensor, dtype: torch.dty
     ``c[k] <= c[q]`` and ``k`` is not padding: source tokens (segment 0) see the whole source and
     nothing else, target tokens (segment 1) see the source and the target up to themselves.
 
-    The mask is additive because a boolean 4-D mask is silently *added* as 0/1 under eager attention.
+    The mask is additive: eager attention silently *adds* a boolean 4-D mask as 0 and 1.
 
     Args:
         token_type_ids: Segment of each token, 0 for the source, 1 for the target. Shape: (B, L).

@@ -25,7 +25,14 @@ from simbert_hf.rows import RowBuilder, check_texts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "subfolder", "force_download")
+HUB_ARGUMENTS = (
+    "revision",
+    "token",
+    "cache_dir",
+    "local_files_only",
+    "subfolder",
+    "force_download",
+)
 
 
 class SimBertConfig(BertConfig):
@@ -114,7 +121,9 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             kwargs["sentence_pooling"] = check_pooling(pooling)
         kwargs.setdefault("dtype", torch.float32)
         with quiet_transformers():
-            model, info = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
+            loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
+        model: Self = loaded[0]
+        info: dict[str, Any] = loaded[1]
         missing = set(info["missing_keys"])
         broken = sorted(key for key in missing if not key.startswith(("cls.", "bert.pooler.")))
         if broken or info["mismatched_keys"]:
@@ -126,12 +135,14 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         if not model.has_lm_head:
             start_at_identity(model.cls.predictions.transform.dense)
         if "bert.pooler.dense.weight" in missing:
-            start_at_identity(model.bert.pooler.dense)
+            start_at_identity(model.pooler)
         model._freeze_unused_pooler()
         model.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
         return model
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **kwargs: Any) -> None:
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **kwargs: Any
+    ) -> None:
         """Write one directory that every loader reads: weights, config, tokenizer, modules.
 
         Plain BERT weights (safetensors), the tokenizer and sentence-transformers modules; without
@@ -150,8 +161,14 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             finish_checkpoint(self, os.fspath(save_directory))
 
     def _freeze_unused_pooler(self) -> None:
-        """Leave the pooler out of training unless it makes the vector (DDP refuses idle weights)."""
-        self.bert.pooler.requires_grad_(self.config.sentence_pooling == "linear_pooler")
+        """Train the pooler only where it makes the vector: DDP refuses idle weights."""
+        self.pooler.requires_grad_(self.config.sentence_pooling == "linear_pooler")
+
+    @property
+    def pooler(self) -> torch.nn.Linear:
+        """The pooler's Dense layer."""
+        assert self.bert.pooler is not None
+        return self.bert.pooler.dense
 
     # ------------------------------------------------------------------ forward
 
@@ -159,8 +176,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         """Return the LM head's decoder, tied to the word embeddings."""
         return self.cls.predictions.decoder
 
-    def set_output_embeddings(self, new_embeddings: torch.nn.Module) -> None:
-        """Replace the LM head's decoder (transformers calls this when the vocabulary is resized)."""
+    def set_output_embeddings(self, new_embeddings: torch.nn.Linear) -> None:
+        """Replace the LM head's decoder; resizing the vocabulary calls this."""
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
@@ -212,7 +229,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         if past_key_values is None and real.dim() == 2:
             layers = outputs.hidden_states if all_layers else (hidden,)
             source = real * (segments == 0)
-            embedding = pool(layers, source, self.config.sentence_pooling, self.bert.pooler.dense)
+            embedding = pool(layers, source, self.config.sentence_pooling, self.pooler)
         logits = None
         if lm_positions is not None:
             logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))
@@ -230,7 +247,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         past_key_values: Cache | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Give ``generate()`` the prefix mask, segments and positions of the not yet cached tokens."""
+        """Give ``generate()`` mask, segments and positions of the tokens not yet cached."""
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         start = 0 if past_key_values is None else past_key_values.get_seq_length()
         return {
@@ -242,7 +259,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             "logits_to_keep": 1,
         }
 
-    def _update_model_kwargs_for_generation(
+    def _update_model_kwargs_for_generation(  # type: ignore[override]
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], **kwargs: Any
     ) -> dict[str, Any]:
         segments = model_kwargs.pop("token_type_ids", None)
@@ -306,7 +323,9 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
                 vectors[chosen] = found.float().cpu().numpy()
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def gen_synonyms(self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any) -> Any:
+    def gen_synonyms(
+        self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any
+    ) -> Any:
         """Write paraphrases, best first; see :func:`simbert_hf.generation.gen_synonyms`."""
         from simbert_hf.generation import gen_synonyms
 

@@ -70,9 +70,7 @@ class RowBuilder:
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
-        return [
-            [self.cls_id, *row, self.sep_id] for row in self.ids(texts, max(max_length - 2, 0))
-        ]
+        return [[self.cls_id, *row, self.sep_id] for row in self.ids(texts, max(max_length - 2, 0))]
 
     def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from transformers import PreTrainedTokenizerBase
 
-CJK = (
-    "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"  # no Hangul: spaced
-)
+# Chinese and Japanese writing and its punctuation; Korean puts spaces between words.
+CJK = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"
 ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
 
 # WordPiece splits off every punctuation mark; each rule takes back the spaces around one kind.
@@ -30,7 +29,7 @@ SPACING = [
         (r"(?<=[\w.]) ([@/]) (?=\w)", r"\1"),
         (r"([$£€¥#(\[{«“‘¿¡]) ", r"\1"),
         (r" ([.,!?;:%°…)\]}»”])", r"\1"),
-        (r"\b([a-z])\. (?=[a-z]\.)", r"\1."),  # 5 a.m., the u.s.
+        (r"\b([A-Za-z])\. (?=[A-Za-z]\.)", r"\1."),  # 5 a.m., the u.s.
         (rf" (?=[{CJK}])|(?<=[{CJK}]) ", ""),
     ]
 ]

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINING_ARGS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
-from simbert_hf.data import LengthGroupedBatchSampler
+from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 
 logger = logging.getLogger(__name__)
@@ -82,6 +82,8 @@ class SimilarityTrainer(Trainer):
     """
 
     args: SimilarityTrainingArguments
+    train_dataset: PairDataset | PairStream
+    objective: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class SimilarityTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batch rows of like length; a streamed dataset brings its own order."""
-        if isinstance(self.train_dataset, IterableDataset):
+        if isinstance(self.train_dataset, PairStream):
             self.add_callback(EpochCallback([self.train_dataset]))
             return super().get_train_dataloader()
         sampler = LengthGroupedBatchSampler(
@@ -117,7 +119,7 @@ class SimilarityTrainer(Trainer):
             window=self.args.length_window,
         )
         self.add_callback(EpochCallback([sampler]))
-        loader = DataLoader(
+        loader: DataLoader[Any] = DataLoader(
             self.train_dataset,
             batch_sampler=sampler,
             collate_fn=self.data_collator,
@@ -125,16 +127,17 @@ class SimilarityTrainer(Trainer):
             pin_memory=self.args.dataloader_pin_memory,
             prefetch_factor=self.args.dataloader_prefetch_factor,
         )
-        return self.accelerator.prepare(loader)
+        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
+        return prepared
 
     # ------------------------------------------------------------------ optimiser and loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give a fresh head its own learning rate, biases and norms no weight decay."""
         if self.optimizer is None:
-            model = self.model if model is None else model
-            optimizer, options = self.get_optimizer_cls_and_kwargs(self.args, model)
-            self.optimizer = optimizer(self._parameter_groups(model), **options)
+            optimizer, options = self.get_optimizer_cls_and_kwargs(self.args)
+            trained: nn.Module = model if model is not None else self.model
+            self.optimizer = optimizer(self._parameter_groups(trained), **options)
         return self.optimizer
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
@@ -154,7 +157,7 @@ class SimilarityTrainer(Trainer):
             for (decays, is_head), parameters in groups.items()
         ]
 
-    def compute_loss(
+    def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
         """Run the objective and keep its parts for the log."""
@@ -195,16 +198,18 @@ class SimilarityTrainer(Trainer):
             shown = "; ".join(f"{item.text} ({item.score:.2f})" for item in found) or "(none)"
             lines.append(f"- {sentence} -> {shown}")
         logger.info("\n".join(lines))
-        with (Path(self.args.output_dir) / "paraphrases.md").open("a", encoding="utf-8") as file:
+        with Path(str(self.args.output_dir), "paraphrases.md").open("a", encoding="utf-8") as file:
             file.write("\n".join([*lines, "", ""]))
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         with self._clock_stopped():
             super()._save_checkpoint(*args, **kwargs)
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None
+    ) -> None:
         super()._save(output_dir, state_dict)
-        pickled = Path(output_dir or self.args.output_dir) / TRAINING_ARGS_NAME
+        pickled = Path(output_dir or str(self.args.output_dir), TRAINING_ARGS_NAME)
         if self.args.should_save:
             pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one
 

@@ -41,9 +41,7 @@ def set_up_logging(args: SimilarityTrainingArguments) -> None:
     logging.getLogger("simbert_hf").setLevel(level)
 
 
-def load_training_data(
-    data_args: DataArguments, args: SimilarityTrainingArguments
-) -> TrainingData:
+def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
     """Read, check and split the data; report what was dropped.
 
     Raises:
@@ -52,7 +50,7 @@ def load_training_data(
     if not data_args.train_file:
         raise DataError("Nothing to train on; give --train_file with a file of pairs or groups.")
     source = data_args.train_file[0] if len(data_args.train_file) == 1 else data_args.train_file
-    columns = tuple(data_args.text_columns) if data_args.text_columns else None
+    columns = data_args.pair_columns()
     with args.main_process_first(desc="reading the training data"):
         groups, report = load_groups(source, text_columns=columns, streaming=data_args.streaming)
     logger.info("%s: %s", ", ".join(data_args.train_file), report)
@@ -79,10 +77,10 @@ def load_training_data(
 
 def run(trainer: SimilarityTrainer) -> dict[str, Any]:
     """Train (or go on training), then save the model, the log and the last figures."""
-    args = trainer.args
+    args, out = trainer.args, str(trainer.args.output_dir)
     checkpoint: str | None = args.resume_from_checkpoint
     if checkpoint is not None and checkpoint.lower() == "true":
-        checkpoint = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
+        checkpoint = get_last_checkpoint(out) if Path(out).is_dir() else None
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.save_model()
     trainer.save_state()

@@ -64,7 +64,9 @@ def test_half_precision_scores_do_not_overflow() -> None:
     found = pair_loss(vectors, scale=30.0, groups=torch.tensor([0, 0, 0, 0, 1, 1])).loss
     assert found.isfinite()
     assert found.item() == pytest.approx(
-        pair_loss(vectors.double(), scale=30.0, groups=torch.tensor([0, 0, 0, 0, 1, 1])).loss.item(),
+        pair_loss(
+            vectors.double(), scale=30.0, groups=torch.tensor([0, 0, 0, 0, 1, 1])
+        ).loss.item(),
         abs=0.05,
     )
 

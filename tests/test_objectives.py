@@ -6,7 +6,7 @@ import torch
 from simbert_hf.collators import PairCollator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import POOLINGS
-from tests.naive import float64_weights, naive_lm_logits, naive_encode_row, naive_simbert_loss
+from tests.naive import float64_weights, naive_encode_row, naive_lm_logits, naive_simbert_loss
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 PAIRS = [
@@ -69,7 +69,9 @@ def test_mlm_loss_restores_the_masked_source() -> None:
     weights = float64_weights(model.state_dict())
     width = batch["input_ids"].shape[1]
     losses = []
-    for at, label in zip(batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True):
+    for at, label in zip(
+        batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True
+    ):
         ids, segments = rows_of(batch)[at // width]
         hidden = naive_encode_row(weights, model.config, ids, segments)[-1][at % width]
         losses.append(-naive_lm_logits(weights, model.config, hidden).log_softmax(-1)[label].item())

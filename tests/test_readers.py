@@ -131,7 +131,7 @@ def test_suffix_looks_inside_packed_files():
     assert [suffix_of(name) for name in ("a.CSV", "a.tsv.gz", "a.gz")] == [".csv", ".tsv", ""]
 
 
-# Faults: (name, content, options) -> file, line and remedy -----------------------------------------
+# Faults: (name, content, options) -> file, line and remedy ---------------------------------------
 
 BAD = {
     "unknown extension": ("a.doc", "x", {}, "a.doc: ", "Use one of .csv"),
@@ -152,10 +152,16 @@ BAD = {
     "score": ("a.csv", "s1,s2,score\nA,B,3\n", {}, "a.csv:1: has a column 'score'", "true para"),
     "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
     "wrong encoding": (
-        *("a.tsv", "s1\ts2\nA\tB\n".encode() + "你\t好\n".encode("gb18030"), {}),
+        *("a.tsv", b"s1\ts2\nA\tB\n" + "你\t好\n".encode("gb18030"), {}),
         *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8"),
     ),
-    "wide encoding": ("a.csv", "s1,s2\n".encode("utf-16"), {}, "a.csv:1: looks like UTF-16", "UTF-8"),
+    "wide encoding": (
+        "a.csv",
+        "s1,s2\n".encode("utf-16"),
+        {},
+        "a.csv:1: looks like UTF-16",
+        "UTF-8",
+    ),
     "half a character": (
         *("a.jsonl", '{"s1": "\\ud83d", "s2": "A"}\n', {}),
         *("a.jsonl:1: '\\ud83d' holds half a character", "Save it as UTF-8"),
@@ -180,10 +186,28 @@ BAD = {
     "four columns": ("a.tsv", "A\tB\tC\tD\n", {}, "a.tsv:1: has 4 columns", "text_columns"),
     "more cells": ("a.csv", "s1,s2\nA,B\nA, b,C\n", {}, "a.csv:3: has 3 cells where 2", "quotes"),
     "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cells where 2 are due", "tabs"),
-    "open quote": ("a.csv", 's1,s2\nA,B\n"A,B\nC,D\n', {}, "a.csv:3: is not valid CSV", "close them"),
+    "open quote": (
+        "a.csv",
+        's1,s2\nA,B\n"A,B\nC,D\n',
+        {},
+        "a.csv:3: is not valid CSV",
+        "close them",
+    ),
     "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
-    "no group id": ("a.tsv", "1\tA\n\tB\n", {"form": "groups"}, "a.tsv:2: the group id is", "an id"),
-    "damaged gzip": ("a.tsv.gz", gzip.compress(b"A\tB\n")[:-9], {}, "a.tsv.gz: is damaged", "again"),
+    "no group id": (
+        "a.tsv",
+        "1\tA\n\tB\n",
+        {"form": "groups"},
+        "a.tsv:2: the group id is",
+        "an id",
+    ),
+    "damaged gzip": (
+        "a.tsv.gz",
+        gzip.compress(b"A\tB\n")[:-9],
+        {},
+        "a.tsv.gz: is damaged",
+        "again",
+    ),
     "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or pack it again"),
     "damaged xz": ("a.tsv.xz", lzma.compress(b"A\tB\n")[:-9], {}, "a.tsv.xz: is damaged", "again"),
     "no parquet": ("a.parquet", b"PAR", {}, "a.parquet: is not a whole Parquet", "Write it again"),
@@ -207,11 +231,11 @@ def test_long_values_are_cut_in_messages(write):
 
 @pytest.mark.parametrize("options", [{"form": "triples"}, {"text_columns": ("a",)}])
 def test_options_are_checked(options):
-    with pytest.raises(ValueError, match="form is 'triples'; choose|name two columns"):
+    with pytest.raises(ValueError, match=r"form is 'triples'; choose|name two columns"):
         ReadOptions(**options)
 
 
-# Scored pairs and sentences ------------------------------------------------------------------------
+# Scored pairs and sentences ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

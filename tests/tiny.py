@@ -40,7 +40,7 @@ def unigram_tokenizer() -> PreTrainedTokenizerFast:
     specials = ["<s>", "<pad>", "</s>", "<unk>"]
     letters = [(letter, -8.0) for letter in "▁abcdefghijklmnopqrstuvwxyz?.'"]
     vocabulary = [(s, 0.0) for s in specials] + [(f"▁{w}", -3.0) for w in WORDS] + letters
-    vocabulary = list(dict(vocabulary).items()) + [("<mask>", 0.0)]
+    vocabulary = [*dict(vocabulary).items(), ("<mask>", 0.0)]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.post_processor = processors.TemplateProcessing(

@@ -1,0 +1,335 @@
+"""Sources -> groups: components, duplicates, report, cache, stream and split."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from simbert_hf.data import DataError, DataReport, load_groups, split_groups
+from simbert_hf.grouping import find_components, find_first, hash_sentences
+from simbert_hf.readers import normalize
+
+DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    datasets.disable_progress_bars()
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write records as JSON lines and return the path."""
+
+    def write(*rows, name="a.jsonl"):
+        path = tmp_path / name
+        lines = (json.dumps({"text": first, "synonyms": rest}) for first, *rest in rows)
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load groups with a cache of the test's own."""
+    return lambda source, **options: load_groups(source, cache_dir=tmp_path / "cache", **options)
+
+
+def message(call, *args, **kwargs):
+    with pytest.raises(DataError) as error:
+        call(*args, **kwargs)
+    return str(error.value)
+
+
+def random_groups(n, n_sentences, seed):
+    rng = np.random.default_rng(seed)
+    return [
+        [f"s{i}" for i in rng.choice(n_sentences, size=rng.integers(2, 5), replace=False)]
+        for _ in range(n)
+    ]
+
+
+def slow_components(groups):
+    """Merge overlapping sets until nothing changes."""
+    parts = [set(group) for group in groups]
+    for _ in groups:
+        for i, part in enumerate(parts):
+            for other in parts[:i]:
+                if part & other:
+                    other |= part
+                    part |= other
+    return [frozenset(part) for part in parts]
+
+
+def same_partition(first, second):
+    pairs = set(zip(first, second, strict=True))
+    return len(pairs) == len(set(first)) == len(set(second))
+
+
+# Components and duplicates -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "n_sentences"), [(1, 4), (30, 200), (60, 150), (40, 20)])
+def test_components_equal_those_found_by_merging_sets(n, n_sentences):
+    groups = random_groups(n, n_sentences, seed=n)
+    hashes = hash_sentences([text for group in groups for text in group])
+    numbers, n_different = find_components(hashes, np.array([len(group) for group in groups]))
+    assert same_partition(numbers.tolist(), slow_components(groups))
+    assert set(numbers) == set(range(len(set(numbers))))
+    assert n_different == len({text for group in groups for text in group})
+
+
+def test_first_of_equal_sets_is_kept():
+    groups = random_groups(200, 6, seed=0)
+    hashes = hash_sentences([text for group in groups for text in group])
+    first = find_first(hashes, np.array([len(group) for group in groups]))
+    seen = set()
+    for group, is_first in zip(groups, first, strict=True):
+        assert is_first == (frozenset(group) not in seen)
+        seen.add(frozenset(group))
+    assert 0 < first.sum() < len(groups)
+
+
+def test_hashes_ignore_case_and_white_space_only():
+    texts = ["Straße 1", " STRASSE\u3000 1\n", "strasse1", "Strase 1"]
+    hashes = hash_sentences(texts)
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes.tolist())) == 3
+
+
+# Loading -----------------------------------------------------------------------------------------
+
+
+def test_groups_and_report(write, load):
+    path = write(
+        ["A", "B"], ["b", "A"], ["C", "D", "D", ""], ["B", "E", "F" * 9], ["G", "g"], ["H"]
+    )
+    path.write_text(path.read_text() + "\n")
+    groups, report = load(path, max_chars=8)
+    assert groups["texts"][:] == [["A", "B"], ["C", "D"], ["B", "E", "F" * 9]]
+    assert groups["group"][:] == [0, 1, 0]
+    assert report == DataReport(
+        records=6,
+        groups=3,
+        components=2,
+        sentences=6,
+        duplicates=1,
+        one_member=2,
+        repeats=2,
+        empty=2,
+        over_long=1,
+        max_chars=8,
+    )
+    assert str(report) == (
+        "6 records -> 3 groups (2 unconnected) of 6 sentences; left out: 1 duplicate records, "
+        "2 one-member records, 2 sentences repeated in their record, 2 empty sentences; "
+        "over-long: 1 with more than 8 characters"
+    )
+
+
+def test_more_groups_than_fit_one_chunk(write, load, monkeypatch):
+    monkeypatch.setattr("simbert_hf.grouping.CHUNK", 7)
+    rows = [["lone"] if i % 3 == 0 else [f"a{i}", f"b{i}"] for i in range(40)]
+    groups, report = load(write(*rows))
+    assert groups["texts"][:] == [row for row in rows if len(row) == 2]
+    assert groups["group"][:] == list(range(26))
+    assert (report.records, report.one_member) == (40, 14)
+
+
+def test_groups_are_memory_mapped_and_cached(write, load, monkeypatch):
+    path = write(["A", "B"])
+    first, report = load(path)
+    assert first.cache_files
+    monkeypatch.setattr("simbert_hf.data.read_rows", lambda *_: pytest.fail("it was read again"))
+    again, report_again = load(path)
+    assert again[:] == first[:]
+    assert report_again == report
+
+
+def test_a_changed_file_is_read_again(write, load):
+    path = write(["A", "B"])
+    load(path)
+    stat = path.stat()
+    path.write_text(path.read_text().replace("B", "C"))  # of the same size
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1_000_000))
+    assert load(path)[0]["texts"][:] == [["A", "C"]]
+
+
+def test_several_files_are_one_data_set(write, load, tmp_path):
+    first = write(["A", "B"])
+    (tmp_path / "b.tsv").write_text("s1\ts2\nB\tA\nB\tC\n")
+    groups, report = load([first, tmp_path / "b.tsv"])
+    assert groups["texts"][:] == [["A", "B"], ["B", "C"]]
+    assert groups["group"][:] == [0, 0]
+    assert report.duplicates == 1
+
+
+def test_group_ids_of_two_files_are_not_the_same(tmp_path, load):
+    for name in "ab":
+        (tmp_path / f"{name}.tsv").write_text(f"1\t{name}1\n1\t{name}2\n")
+    groups, _ = load([tmp_path / "a.tsv", tmp_path / "b.tsv"])
+    assert groups["texts"][:] == [["a1", "a2"], ["b1", "b2"]]
+
+
+def test_reader_faults_come_out_of_datasets_unwrapped(write, load, tmp_path):
+    path = write(["A", "B"])
+    path.write_text(path.read_text() + '{"text": "A"}\n')
+    said = message(load, path)
+    assert said.startswith(f"{path}:2: has no 'synonyms'")
+    path.write_text(path.read_text() + "x\n")
+    assert message(load, path, streaming=False).startswith(f"{path}:2: ")
+
+
+def test_no_pairs_is_a_fault(write, load):
+    path = write(["A"], ["B", "b"])
+    for streaming in (False, True):
+        said = message(load, path, streaming=streaming)
+        assert said.startswith(f"{path}: no two different sentences stand together (")
+        assert "Give each record two sentences" in said
+    assert "2 one-member records" in message(load, path)
+
+
+@pytest.mark.parametrize(
+    "source", ["none.jsonl", "none", "some/none.csv", Path("org/none"), "a/b/c"]
+)
+def test_a_missing_file_is_neither_file_nor_hub_id(load, source):
+    said = message(load, source)
+    assert said.startswith(f"{source}: is neither a file nor a Hub id of the form org/name.")
+    assert "Check the path" in said
+
+
+def test_no_source_and_a_folder_are_faults(load, tmp_path):
+    assert "Pass a file or a Hub id" in message(load, [])
+    assert message(load, tmp_path).startswith(f"{tmp_path}: is a folder. Pass the files")
+
+
+# The Hub -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Stand in for the Hub, and tell what it was asked for."""
+    rows = {"anchor": ["A", "B", "C"], "positive": ["B", "A", "D"]}
+    asked = []
+
+    def load_dataset(path, **options):
+        asked.append((path, options))
+        data = datasets.Dataset.from_dict(rows)
+        return data.to_iterable_dataset(num_shards=3) if options["streaming"] else data
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    return asked
+
+
+def test_hub_rows_are_read_like_those_of_files(hub, load):
+    groups, report = load("org/name", split="dev", revision="abc", token="t")
+    assert groups["texts"][:] == [["A", "B"], ["C", "D"]]
+    assert (report.records, report.duplicates) == (3, 1)
+    options = {"split": "dev", "streaming": False, "revision": "abc", "token": "t"}
+    assert hub == [("org/name", options)]
+
+
+def test_hub_streams_keep_their_shards(hub, load):
+    stream, _ = load("org/name", streaming=True)
+    assert stream.num_shards == 3
+    assert sorted(row["texts"] for row in stream) == [["A", "B"], ["B", "A"], ["C", "D"]]
+
+
+def test_hub_rows_that_do_not_fit_are_named(hub, load):
+    said = message(load, "org/name", text_columns=("q1", "q2"))
+    assert said.startswith("org/name:1: the columns ['anchor', 'positive'] do not hold 'q1' and")
+
+
+def test_what_the_hub_refuses_is_a_fault(load):
+    said = message(load, "org/none")  # tests are offline
+    assert said.startswith("org/none: is no file, and the Hub does not give it (")
+    assert "Check the path or id, the split, the token and the network" in said
+
+
+# Streams -----------------------------------------------------------------------------------------
+
+
+def test_a_stream_has_a_number_for_each_row_and_a_shard_for_each_file(write, load):
+    files = [write(["A", "B"], ["C"], ["D", "E"]), write(["A", "F"], name="b.jsonl")]
+    stream, report = load(files, streaming=True)
+    assert isinstance(stream, datasets.IterableDataset)
+    assert stream.num_shards == 2
+    assert [(row["texts"], row["group"]) for row in stream] == [
+        (["A", "B"], 0),
+        (["D", "E"], 1),
+        (["A", "F"], 1 << 40),
+    ]
+    assert not report.counted
+    assert "not counted" in str(report)
+
+
+def test_a_stream_finds_unknown_columns_at_once_and_bad_rows_later(write, load, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("q,t\nA,B\n")
+    assert message(load, path, streaming=True).startswith(f"{path}:1: the columns")
+    path = write(["A", "B"])
+    path.write_text(path.read_text() + "x\n")
+    stream, _ = load(path, streaming=True)
+    assert message(list, stream).startswith(f"{path}:2: is not JSON")
+
+
+# Split -------------------------------------------------------------------------------------------
+
+
+def sentences(groups):
+    return {normalize(text) for texts in groups["texts"][:] for text in texts}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("n_validation", [1, 7, 40])
+def test_no_sentence_is_on_both_sides(write, load, seed, n_validation):
+    groups, _ = load(write(*random_groups(120, 900, seed=9)))
+    train, validation = split_groups(groups, n_validation, seed)
+    assert not sentences(train) & sentences(validation)
+    assert len(validation) == n_validation
+    assert sorted(train["texts"][:] + validation["texts"][:]) == sorted(groups["texts"][:])
+
+
+def test_split_depends_on_its_seed_alone(write, load):
+    groups, _ = load(write(*([f"a{i}", f"b{i}"] for i in range(50))))
+    first, again, other = (split_groups(groups, 10, seed)[1]["group"][:] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("n_validation", [-1, 0, 3, 4])
+def test_a_split_leaves_something_on_both_sides(n_validation):
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 3, "group": [0, 1, 2]})
+    said = message(split_groups, groups, n_validation, 0)
+    assert f"n_validation_groups is {n_validation} of 3" in said
+    assert "from 1 to 2" in said
+
+
+def test_a_split_does_not_part_a_component():
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 6, "group": [0, 0, 0, 1, 1, 1]})
+    assert "hold out at least 3" in message(split_groups, groups, 2, 0)
+    train, validation = split_groups(groups, 5, 0)
+    assert len(train) == len(validation) == 3
+
+
+# The shipped data --------------------------------------------------------------------------------
+
+
+def test_demo_data_is_what_its_readme_says(load):
+    groups, report = load(DEMO)
+    assert report == DataReport(
+        records=24_348,
+        groups=24_348,
+        components=17_214,
+        sentences=42_778,
+        over_long=5,
+    )
+    assert sum(map(len, groups["texts"][:])) - len(groups) == 34_537
+    said = (DEMO.parent / "README.md").read_text(encoding="utf-8")
+    assert all(f"{n:,}" in said for n in (24_348, 34_537, 17_214, 42_778))
+    assert DEMO.stat().st_size < 2_000_000

@@ -1,0 +1,260 @@
+"""Groups -> pairs: draws by (seed, epoch, row), batches of like length, workers and resume."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import datasets
+import numpy as np
+import pytest
+from accelerate import skip_first_batches
+from accelerate.data_loader import BatchSamplerShard, prepare_data_loader
+from torch.utils.data import DataLoader
+
+from simbert_hf.data import DataError, LengthGroupedBatchSampler, PairDataset, PairStream
+
+N = 103
+
+
+def make_groups(n=N):
+    texts = [[f"{i} {c}" * (i * 7 % 13 + 1) for c in "abcde"[: 2 + i % 4]] for i in range(n)]
+    return datasets.Dataset.from_dict({"texts": texts, "group": list(range(n))})
+
+
+@pytest.fixture
+def pairs():
+    return PairDataset(make_groups(), seed=3)
+
+
+def all_pairs(dataset):
+    return [dataset[i] for i in range(len(dataset))]
+
+
+def seeds(batches):
+    """Flatten batches of pairs to what no two epochs share."""
+    return [pair["seed"] for batch in batches for pair in batch]
+
+
+# Pairs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epoch", range(3))
+def test_a_pair_is_two_different_members_of_its_group(pairs, epoch):
+    pairs.set_epoch(epoch)
+    for i, pair in enumerate(all_pairs(pairs)):
+        assert pair["source"] != pair["target"]
+        assert {pair["source"], pair["target"]} <= set(pairs.groups[i]["texts"])
+        assert pair["group"] == i
+        assert 0 <= pair["seed"] < 2**63
+
+
+def test_draws_depend_on_seed_epoch_and_row_alone(pairs):
+    pairs.set_epoch(4)
+    there = all_pairs(pairs)
+    other = PairDataset(make_groups(), seed=3)
+    assert all_pairs(other) != there
+    other.set_epoch(4)
+    assert other.__getitems__([50, 2, -1]) == [there[50], there[2], there[N - 1]]
+    assert all_pairs(PairDataset(make_groups(), seed=4)) != all_pairs(PairDataset(make_groups(), 3))
+    with pytest.raises(IndexError):
+        pairs[N]
+
+
+def test_every_ordered_pair_is_drawn_equally_often():
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b", "c"]] * 600, "group": range(600)})
+    pairs = PairDataset(groups)
+    drawn = Counter()
+    for epoch in range(5):
+        pairs.set_epoch(epoch)
+        drawn.update((pair["source"], pair["target"]) for pair in pairs.__getitems__(range(600)))
+    assert len(drawn) == 6
+    assert all(abs(count - 500) < 5 * 500**0.5 for count in drawn.values())
+    assert len({pair["seed"] for pair in all_pairs(pairs)}) == 600
+
+
+def test_transform_is_applied_to_pairs():
+    pairs = PairDataset(make_groups(), transform=lambda pair: {**pair, "source": "cut"})
+    assert {pair["source"] for pair in all_pairs(pairs)} == {"cut"}
+
+
+def test_lengths_are_those_of_the_drawn_pairs(pairs):
+    for dataset in (pairs, PairDataset(pairs.groups.select(range(50, 5, -3)), seed=3)):
+        dataset.set_epoch(2)
+        rows = np.random.default_rng(0).permutation(len(dataset))[:10]
+        drawn = dataset.__getitems__(rows.tolist())
+        expected = [len(pair["source"]) + len(pair["target"]) for pair in drawn]
+        assert dataset.lengths(rows).tolist() == expected
+
+
+def test_lengths_count_characters_not_bytes():
+    groups = datasets.Dataset.from_dict({"texts": [["你好", "您好吗"]], "group": [0]})
+    assert PairDataset(groups).lengths(np.array([0])).tolist() == [5]
+
+
+# Batches -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("batch_size", "window"), [(8, 1), (8, 3), (8, 50), (103, 2), (1, 7)])
+def test_each_row_is_drawn_once_an_epoch(pairs, batch_size, window, drop_last):
+    sampler = LengthGroupedBatchSampler(pairs, batch_size, window=window, drop_last=drop_last)
+    batches = list(sampler)
+    assert len(batches) == len(sampler)
+    sizes = Counter(map(len, batches))
+    rest = 0 if drop_last else N % batch_size
+    assert sizes == Counter([batch_size] * (N // batch_size) + [rest] * bool(rest))
+    rows = [row for batch in batches for row in batch]
+    assert len(rows) == len(set(rows))
+    assert set(rows) <= set(range(N))
+
+
+def test_other_rows_are_dropped_each_epoch(pairs):
+    sampler = LengthGroupedBatchSampler(pairs, 25, window=2)
+    dropped = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        dropped.append(set(range(N)) - {row for batch in sampler for row in batch})
+    assert len(dropped[0]) == len(dropped[1]) == 3
+    assert dropped[0] != dropped[1]
+
+
+def test_order_depends_on_seed_and_epoch_alone(pairs):
+    sampler = LengthGroupedBatchSampler(pairs, 8, seed=1)
+    first = list(sampler)
+    assert list(sampler) == first
+    assert list(LengthGroupedBatchSampler(pairs, 8, seed=2)) != first
+    sampler.set_epoch(1)
+    assert pairs.epoch == 1
+    assert list(sampler) != first
+    sampler.set_epoch(0)
+    assert list(sampler) == first
+
+
+def padding(pairs, batches):
+    lengths = [pairs.lengths(np.array(batch)) for batch in batches]
+    return 1 - sum(x.sum() for x in lengths) / sum(x.max() * len(x) for x in lengths)
+
+
+def test_windows_save_most_of_the_padding_in_every_epoch():
+    pairs = PairDataset(make_groups(2000), seed=0)
+    for epoch in range(2):
+        pairs.set_epoch(epoch)
+        grouped = padding(pairs, LengthGroupedBatchSampler(pairs, 16))
+        shuffled = padding(pairs, LengthGroupedBatchSampler(pairs, 16, window=1))
+        assert shuffled > 0.3
+        assert grouped < shuffled / 5
+
+
+def test_batches_do_not_come_in_order_of_length():
+    pairs = PairDataset(make_groups(800), seed=0)
+    means = [
+        pairs.lengths(np.array(batch)).mean() for batch in LengthGroupedBatchSampler(pairs, 16)
+    ]
+    assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.5
+
+
+def test_sampler_options_are_checked(pairs):
+    with pytest.raises(DataError, match="103 groups do not fill a batch of 104 pairs; give more"):
+        LengthGroupedBatchSampler(pairs, 104)
+    for options in ({"batch_size": 0}, {"batch_size": 4, "window": 0}):
+        with pytest.raises(ValueError, match="must be at least 1"):
+            LengthGroupedBatchSampler(pairs, **options)
+
+
+# In accelerate's loaders -------------------------------------------------------------------------
+
+
+def loader(dataset, rank=0, processes=1, workers=0, **options):
+    """Prepare a loader as a Trainer does in one of several processes; batches stay lists."""
+    if isinstance(dataset, PairDataset):
+        options["batch_sampler"] = LengthGroupedBatchSampler(dataset, 8, seed=5, window=3)
+    else:
+        options |= {"batch_size": 8, "drop_last": True}
+    plain = DataLoader(
+        dataset, collate_fn=list, num_workers=workers, persistent_workers=workers > 0, **options
+    )
+    return prepare_data_loader(
+        plain, num_processes=processes, process_index=rank, put_on_device=False
+    )
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_processes_share_an_epoch(processes):
+    for epoch in range(2):
+        rows = []
+        for rank in range(processes):
+            prepared = loader(PairDataset(make_groups(), seed=3), rank, processes)
+            prepared.set_epoch(epoch)
+            rows += [pair["group"] for batch in prepared for pair in batch]
+        assert len(rows) == len(set(rows)) == N // 8 // processes * processes * 8
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes):
+    whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes)
+    assert processes == 1 or isinstance(whole.batch_sampler, BatchSamplerShard)
+    whole.set_epoch(2)
+    expected = seeds(whole)[4 * 8 :]
+    fresh = loader(PairDataset(make_groups(), seed=3), processes - 1, processes)
+    resumed = skip_first_batches(fresh, 4)
+    resumed.set_epoch(2)  # reaches the data set only, not the sampler of several processes
+    assert seeds(resumed) == expected
+    assert expected
+
+
+@pytest.mark.multiproc
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_workers_that_outlive_an_epoch_draw_the_next_one():
+    alone, helped = (loader(PairDataset(make_groups(), 3), workers=n) for n in (0, 2))
+    first, second = seeds(alone), seeds(alone)  # accelerate counts epochs by itself
+    assert set(first) != set(second)
+    assert seeds(helped) == first
+    assert seeds(helped) == second
+
+
+# Streams -----------------------------------------------------------------------------------------
+
+
+def stream(shards=1, **options):
+    rows = make_groups().to_iterable_dataset(num_shards=shards)
+    return PairStream(rows, seed=3, buffer_size=10, **options)
+
+
+def test_a_stream_gives_each_row_once_an_epoch_in_another_order():
+    pairs = stream()
+    first, again = list(pairs), list(pairs)
+    pairs.set_epoch(1)
+    second = list(pairs)
+    assert first == again
+    rows = [[pair["group"] for pair in epoch] for epoch in (first, second)]
+    assert sorted(rows[0]) == sorted(rows[1]) == list(range(N))
+    assert rows[0] != rows[1] != list(range(N))
+    assert not {pair["seed"] for pair in first} & {pair["seed"] for pair in second}
+
+
+def test_a_stream_draws_as_a_data_set_does(pairs):
+    by_row = {pair["group"]: pair for pair in stream()}
+    assert [by_row[i] for i in range(N)] == all_pairs(pairs)
+
+
+def test_a_repeated_stream_goes_on_with_the_next_epoch():
+    pairs = stream(repeat=True)
+    endless = iter(pairs)
+    taken = [next(endless) for _ in range(2 * N)]
+    once = stream()
+    once.set_epoch(1)
+    assert taken == [*stream(), *once]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_processes_share_a_stream(processes):
+    parts = [loader(stream(), rank, processes) for rank in range(processes)]
+    rows = [pair["group"] for part in parts for batch in part for pair in batch]
+    assert len(rows) == len(set(rows)) == N // (8 * processes) * 8 * processes
+
+
+@pytest.mark.multiproc
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_workers_share_the_shards_of_a_stream():
+    prepared = DataLoader(stream(shards=4), batch_size=None, num_workers=2)
+    assert sorted(pair["group"] for pair in prepared) == list(range(N))
