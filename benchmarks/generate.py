@@ -138,8 +138,11 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="the slow combinations too")
     arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
     contest = Contest(arguments.model, arguments.device)
     contest.ours(TEXTS[:1], 2)  # warm up
     grid = [(1, 1), (10, 1), (100, 1), (1000, 1), (1, 64), (10, 64), (100, 64)]

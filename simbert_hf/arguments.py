@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
@@ -182,7 +183,7 @@ class SimilarityTrainingArguments(TrainingArguments):
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
-    report_to: str | list[str] | None = field(
+    report_to: str = field(  # type: ignore[assignment]
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
     )
@@ -190,6 +191,7 @@ class SimilarityTrainingArguments(TrainingArguments):
     def __post_init__(self) -> None:
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
+        self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
         super().__post_init__()
 
 

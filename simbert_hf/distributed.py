@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -30,11 +32,21 @@ def gather_with_grad(local: Tensor) -> tuple[Tensor, int]:
     """
     if not is_distributed():
         return local, 0
-    if local.is_floating_point():
-        from torch.distributed.nn.functional import all_gather
+    rows: Tensor = _Gather.apply(local)
+    return rows, dist.get_rank() * len(local)
 
-        parts = all_gather(local)
-    else:
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        ctx.size = len(local)
         parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, local.contiguous())
-    return torch.cat(list(parts)), dist.get_rank() * len(local)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)  # every process's loss depends on these rows
+        start = dist.get_rank() * ctx.size
+        return total[start : start + ctx.size]

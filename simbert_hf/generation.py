@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -201,11 +200,9 @@ def source_limit(model: SimBert, max_new_tokens: int) -> int:
 def banned_tokens(model: SimBert) -> Tensor:
     """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
     tokenizer = model.rows.tokenizer
-    unused = {
-        i for token, i in tokenizer.get_vocab().items() if re.fullmatch(r"\[unused\d+]", token)
-    }
+    unused = tokenizer.convert_tokens_to_ids([f"[unused{i}]" for i in range(1000)])  # or [UNK]'s
     unnamed = range(len(tokenizer), model.config.vocab_size)
-    banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id}
+    banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id, None}
     return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
 
 

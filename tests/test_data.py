@@ -269,6 +269,13 @@ def test_a_stream_has_a_number_for_each_row_and_a_shard_for_each_file(write, loa
     assert "not counted" in str(report)
 
 
+def test_only_neighbouring_rows_make_a_group_in_a_stream(load, tmp_path):
+    (tmp_path / "a.tsv").write_text("1\tA\n1\tB\n2\tC\n2\tD\n1\tE\n")
+    for streaming, expected in ((True, ["A", "B"]), (False, ["A", "B", "E"])):
+        groups, _ = load(tmp_path / "a.tsv", streaming=streaming)
+        assert [row["texts"] for row in groups] == [expected, ["C", "D"]]
+
+
 def test_a_stream_finds_unknown_columns_at_once_and_bad_rows_later(write, load, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("q,t\nA,B\n")

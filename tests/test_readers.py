@@ -114,7 +114,8 @@ def test_what_is_wrong_in_a_record_is_counted(write):
     }
     assert (blank["texts"], blank["empty"]) == ([], 1)
     assert (second["fate"], second["repeats"]) == (ONE_MEMBER, 1)
-    assert records(write("a.jsonl", jsonl(rows[0])), max_chars=8)[0]["over_long"] == 1
+    path = write("a.jsonl", jsonl(rows[0]))
+    assert [records(path, max_chars=n)[0]["over_long"] for n in (8, 9)] == [1, 0]
 
 
 def test_quotes_are_ordinary_characters_in_tsv_and_quote_in_csv(write):
@@ -193,6 +194,13 @@ BAD = {
         "a.csv:3: is not valid CSV",
         "close them",
     ),
+    "after a cell of two lines": (
+        "a.csv",
+        's1,s2\n"A\na",B\nC\n',
+        {},
+        "a.csv:4: has 1 c",
+        "quotes",
+    ),
     "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
     "no group id": (
         "a.tsv",
@@ -253,8 +261,8 @@ def test_scored_pairs_in_every_layout(write, name, content):
 
 
 def test_numbers_as_sentences_do_not_confuse_scores(write):
-    content = "1984\tA book\t2.5\nA\tB\t3\n"
-    assert load_scored_pairs(write("a.tsv", content))[0] == ("1984", "A book", 2.5)
+    path = write("a.tsv", "1984\tA book\t2.5\n2001\tA film\t3\n")
+    assert load_scored_pairs(path)[0] == ("1984", "A book", 2.5)
 
 
 @pytest.mark.parametrize(

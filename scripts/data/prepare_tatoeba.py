@@ -12,23 +12,29 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from simbert_hf.readers import normalize
 from simbert_hf.textfiles import read_objects
 
 
-def unique_pairs(path: Path) -> Iterator[dict[str, object]]:
+def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield records whose pairs did not occur before, compared without case and white space."""
     seen: set[frozenset[str]] = set()
     for _, row in read_objects(path):
-        text, synonyms = str(row["text"]).strip(), []
-        for synonym in row["synonyms"]:  # type: ignore[attr-defined]
+        text, *others = _members(row)
+        synonyms = []
+        for synonym in others:
             pair = frozenset((normalize(text), normalize(synonym)))
             if len(pair) == 2 and pair not in seen:
                 seen.add(pair)
-                synonyms.append(synonym.strip())
+                synonyms.append(synonym)
         if synonyms:
-            yield {"text": text, "synonyms": synonyms}
+            yield text, synonyms
+
+
+def _members(row: dict[str, Any]) -> list[str]:
+    return [text.strip() for text in (row["text"], *row["synonyms"])]
 
 
 def main() -> None:
@@ -37,11 +43,11 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     args = parser.parse_args()
-    records = list(unique_pairs(args.source))
+    records = [{"text": a, "synonyms": rest} for a, rest in unique_pairs(args.source)]
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     args.target.parent.mkdir(parents=True, exist_ok=True)
     args.target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
-    pairs = sum(len(record["synonyms"]) for record in records)  # type: ignore[arg-type]
+    pairs = sum(len(record["synonyms"]) for record in records)
     print(f"{len(records):,} records, {pairs:,} pairs, {args.target.stat().st_size:,} bytes")
 
 
