@@ -78,6 +78,13 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."},
     )
+    form: str = field(
+        default="auto",
+        metadata={
+            "help": "What the rows hold, where that is not plain from the file.",
+            "choices": ("auto", "synonyms", "pairs", "groups"),
+        },
+    )
     text_columns: list[str] | None = field(
         default=None, metadata={"help": "The columns that hold the sentences of a pair."}
     )
@@ -180,6 +187,9 @@ class SimilarityTrainingArguments(TrainingArguments):
     metric_for_best_model: str | None = field(
         default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
     )
+    dataloader_drop_last: bool = field(
+        default=True, metadata={"help": "Drop an incomplete last batch."}
+    )
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
@@ -211,7 +221,9 @@ def parse_arguments(types: Sequence[Any], argv: Sequence[str] | None = None) -> 
         ValueError: If the preset or a key of the YAML file is unknown.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(tuple(types), description="Flags, or one YAML file with the same names.")
+    parser = HfArgumentParser(
+        tuple(types), description="Flags, or one YAML file with the same names."
+    )
     parser.add_argument("--preset", choices=sorted(PRESETS), default="modern")
     known = {action.dest for action in parser._actions}
     config: dict[str, Any] = {}

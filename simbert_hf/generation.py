@@ -200,7 +200,7 @@ def source_limit(model: SimBert, max_new_tokens: int) -> int:
 def banned_tokens(model: SimBert) -> Tensor:
     """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
     tokenizer = model.rows.tokenizer
-    unused = tokenizer.convert_tokens_to_ids([f"[unused{i}]" for i in range(1000)])  # or [UNK]'s
+    unused = map(tokenizer.convert_tokens_to_ids, (f"[unused{i}]" for i in range(1000)))
     unnamed = range(len(tokenizer), model.config.vocab_size)
     banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id, None}
     return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)

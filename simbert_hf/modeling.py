@@ -340,12 +340,19 @@ def start_at_identity(linear: torch.nn.Linear) -> None:
 
 
 def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Refuse a checkpoint of another architecture before anything is loaded.
+    """Refuse a missing checkpoint, or one of another architecture, before anything is loaded.
 
     Raises:
+        OSError: If there is none.
         ValueError: If its ``model_type`` is not ``bert``.
     """
-    config, _ = BertConfig.get_config_dict(name_or_path, **hub)
+    try:
+        config, _ = BertConfig.get_config_dict(name_or_path, **hub)
+    except OSError as error:
+        raise OSError(
+            f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
+            "Hub does not give it. Check the path or id, the revision, the token and the network."
+        ) from error
     model_type = config.get("model_type")
     if model_type != "bert":
         raise ValueError(

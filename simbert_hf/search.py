@@ -209,7 +209,7 @@ def next_tokens(logits: Tensor, settings: SearchSettings) -> NextTokens:
     """Choose which tokens may follow, and with which probabilities.
 
     Args:
-        logits: -inf where banned. Shape: (R, V).
+        logits: -inf where banned; overwritten. Shape: (R, V).
         settings: How to search.
     """
     plain = settings.strategy == "beam"  # of one prefix, only its n best can be among the n best
@@ -219,8 +219,10 @@ def next_tokens(logits: Tensor, settings: SearchSettings) -> NextTokens:
         values = logits.gather(1, ids)
     else:
         ids = torch.arange(width, device=logits.device).expand_as(logits)
-        values = logits
-    log_prob = (values - logits.logsumexp(dim=1, keepdim=True)).double()
+        values = logits.clone()
+    best = values.amax(dim=1, keepdim=True)  # of all V, so this is a log-softmax without copies
+    total = logits.sub_(best).exp_().sum(dim=1, keepdim=True)
+    log_prob = (values - best).double() - total.double().log()
     if plain:
         return NextTokens(ids, log_prob, log_prob)
     values = TemperatureLogitsWarper(float(settings.temperature))(ids, values.double())

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState
+from transformers import Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
@@ -56,20 +56,6 @@ class LossMeter:
         return means | {k: round(v * processes / seconds, 1) for k, v in rates.items()}
 
 
-class EpochCallback(TrainerCallback):
-    """Tells the epoch to what draws by epoch, on every supported transformers alike."""
-
-    def __init__(self, listeners: list[Any]) -> None:
-        self.listeners = listeners
-
-    def on_epoch_begin(
-        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Set the epoch that begins (or is resumed)."""
-        for listener in self.listeners:
-            listener.set_epoch(int(state.epoch or 0))
-
-
 class SimilarityTrainer(Trainer):
     """Trains a model with an objective that names its loss parts.
 
@@ -110,7 +96,6 @@ class SimilarityTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batch rows of like length; a streamed dataset brings its own order."""
         if isinstance(self.train_dataset, PairStream):
-            self.add_callback(EpochCallback([self.train_dataset]))
             return super().get_train_dataloader()
         sampler = LengthGroupedBatchSampler(
             self.train_dataset,
@@ -118,13 +103,13 @@ class SimilarityTrainer(Trainer):
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
             window=self.args.length_window,
         )
-        self.add_callback(EpochCallback([sampler]))
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset,
             batch_sampler=sampler,
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,
             pin_memory=self.args.dataloader_pin_memory,
+            persistent_workers=self.args.dataloader_persistent_workers,
             prefetch_factor=self.args.dataloader_prefetch_factor,
         )
         prepared: DataLoader[Any] = self.accelerator.prepare(loader)
@@ -136,7 +121,8 @@ class SimilarityTrainer(Trainer):
         """Give a fresh head its own learning rate, biases and norms no weight decay."""
         if self.optimizer is None:
             optimizer, options = self.get_optimizer_cls_and_kwargs(self.args)
-            trained: nn.Module = model if model is not None else self.model
+            trained = model if model is not None else self.model
+            assert trained is not None
             self.optimizer = optimizer(self._parameter_groups(trained), **options)
         return self.optimizer
 

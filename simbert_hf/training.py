@@ -50,13 +50,17 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     if not data_args.train_file:
         raise DataError("Nothing to train on; give --train_file with a file of pairs or groups.")
     source = data_args.train_file[0] if len(data_args.train_file) == 1 else data_args.train_file
-    columns = data_args.pair_columns()
+    options: dict[str, Any] = {
+        "form": data_args.form,
+        "text_columns": data_args.pair_columns(),
+        "max_chars": data_args.max_chars or 4 * data_args.max_length,
+    }
     with args.main_process_first(desc="reading the training data"):
-        groups, report = load_groups(source, text_columns=columns, streaming=data_args.streaming)
+        groups, report = load_groups(source, streaming=data_args.streaming, **options)
     logger.info("%s: %s", ", ".join(data_args.train_file), report)
     held_out = None
     if data_args.validation_file:
-        held_out, report = load_groups(data_args.validation_file, text_columns=columns)
+        held_out, report = load_groups(data_args.validation_file, **options)
         logger.info("%s: %s", data_args.validation_file, report)
     elif not data_args.streaming:
         wanted = data_args.validation_groups
@@ -64,7 +68,15 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         if wanted:
             groups, held_out = split_groups(groups, wanted, seed=args.seed)
     seed = args.data_seed if args.data_seed is not None else args.seed
-    train = (PairStream if data_args.streaming else PairDataset)(groups, seed=seed)
+    train = (
+        PairDataset(groups, seed)
+        if not data_args.streaming
+        else PairStream(
+            groups,
+            seed,
+            repeat=True,  # Trainer sees one long epoch, which only an endless stream resumes
+        )
+    )
     validation = PairDataset(held_out, seed=seed) if held_out is not None else None
     sts = load_scored_pairs(data_args.sts_file) if data_args.sts_file else []
     sentences = data_args.sample_sentences

@@ -208,3 +208,20 @@ def test_a_model_without_tokenizer_says_so() -> None:
     model.tokenizer = None
     with pytest.raises(ValueError, match="has no tokenizer"):
         model.encode("a cat")
+
+
+def test_loads_by_hub_id_revision_and_cache(tmp_path: Path) -> None:
+    """A cache laid out as the Hub client does stands for the Hub: tests have no network."""
+    models = {"main": tiny_simbert("cls"), "v2": tiny_simbert("linear_pooler")}
+    repository = tmp_path / "models--org--name"
+    (repository / "refs").mkdir(parents=True)
+    for i, (revision, model) in enumerate(models.items()):
+        (repository / "refs" / revision).write_text(str(i) * 40)
+        model.save_pretrained(repository / "snapshots" / (str(i) * 40))
+    for revision, model in models.items():
+        options = {"cache_dir": tmp_path, "revision": revision, "token": "secret"}
+        loaded = SimBert.from_pretrained("org/name", **options)
+        assert loaded.config.sentence_pooling == model.config.sentence_pooling
+        assert np.abs(loaded.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-6
+    with pytest.raises(OSError, match="org/name"):
+        SimBert.from_pretrained("org/name", cache_dir=tmp_path / "empty")
