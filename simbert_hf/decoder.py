@@ -38,6 +38,7 @@ class BertDecoder:
         mask = torch.zeros(hidden.shape, dtype=model.dtype, device=model.device)
         self.mask = mask.masked_fill_(hidden, torch.finfo(model.dtype).min)[:, None, None]
         self.cache = DynamicCache()
+        self.rows = self.sources  # in the cache
 
     def start(self) -> Tensor:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""
@@ -59,7 +60,9 @@ class BertDecoder:
         Returns:
             Logits of the token after it. Shape: (R, V).
         """
-        self._select(parents)
+        if len(parents) != self.rows or (parents.diff() != 1).any():  # else every row goes on
+            self.cache.reorder_cache(parents)  # type: ignore[arg-type]  # it is int64
+            self.rows = len(parents)
         cached = self.cache.get_seq_length()
         output = self.model(
             tokens[:, None],
@@ -70,12 +73,6 @@ class BertDecoder:
             logits_to_keep=1,
         )
         return self._ban(output.logits[:, 0])
-
-    def _select(self, parents: Tensor) -> None:
-        """Give each prefix its parent's row of the cache; nothing is copied where none moved."""
-        rows = len(self.cache.layers[0].keys)
-        if len(parents) != rows or (parents.diff() != 1).any():
-            self.cache.batch_select_indices(parents)
 
     def _ban(self, logits: Tensor) -> Tensor:
         return logits.float().index_fill_(1, self.banned, -torch.inf)

@@ -1,0 +1,87 @@
+"""Choose gen_synonyms' fluency weight on held-out groups.
+
+Each held-out sentence is paraphrased once; the same candidates are then ranked with every weight.
+A ranking is judged by chrF (Popovic 2015) of its best candidates against the people's paraphrases
+of that sentence, and by how many of them copy the input but for a word.
+
+python -m benchmarks.fluency --model outputs/minilm_tatoeba [--output benchmarks/results]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sacrebleu.metrics import CHRF
+
+from benchmarks.train import DATA
+from simbert_hf import SimBert, gen_synonyms
+from simbert_hf.data import load_groups, split_groups
+
+WEIGHTS = [0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0]
+TOP = (1, 5)
+
+
+def chrf_at(candidates: list[list[Any]], references: list[list[str]], weight: float) -> list[float]:
+    """Mean chrF of the k best by cosine + weight * log-probability, for each k of TOP."""
+    metric = CHRF()
+    scores: dict[int, list[float]] = {k: [] for k in TOP}
+    for found, wanted in zip(candidates, references, strict=True):
+        ranked = sorted(found, key=lambda c: -(c.similarity + weight * c.log_prob))
+        each = [
+            max(metric.sentence_score(c.text, [reference.lower()]).score for reference in wanted)
+            for c in ranked[: max(TOP)]
+        ]
+        for k in TOP:
+            scores[k].append(fmean(each[:k]) if each else 0.0)
+    return [fmean(scores[k]) for k in TOP]
+
+
+def main() -> None:
+    """Rank, judge, print a Markdown table, write JSON and a plot."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--validation_groups", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=42, help="Seed of the training run's split.")
+    parser.add_argument("--n", type=int, default=50)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    _, held_out = split_groups(load_groups(DATA)[0], args.validation_groups, args.seed)
+    texts = [row["texts"][0] for row in held_out]
+    references = [row["texts"][1:] for row in held_out]
+    candidates = gen_synonyms(
+        texts, args.n, args.n, model=SimBert.from_pretrained(args.model), seed=0, return_scores=True
+    )
+    table = {w: chrf_at(candidates, references, w) for w in WEIGHTS}
+    best = max(table, key=lambda w: table[w][-1])
+    print("| weight | " + " | ".join(f"chrF of the {k} best" for k in TOP) + " |")
+    print("|---" * (len(TOP) + 1) + "|")
+    for weight, scores in table.items():
+        mark = " **best**" if weight == best else ""
+        print(f"| {weight}{mark} | " + " | ".join(f"{score:.2f}" for score in scores) + " |")
+    args.output.mkdir(parents=True, exist_ok=True)
+    report = {"groups": len(texts), "n": args.n, "best": best,
+              "chrf": {str(w): dict(zip(map(str, TOP), s, strict=True)) for w, s in table.items()}}  # fmt: skip
+    (args.output / "fluency.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    plot(table, best, args.output / "fluency.png")
+
+
+def plot(table: dict[float, list[float]], best: float, path: Path) -> None:
+    """Draw chrF over the weight."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axis = figure.subplots()
+    for i, k in enumerate(TOP):
+        axis.plot(list(table), [scores[i] for scores in table.values()], "o-", label=f"{k} best")
+    axis.axvline(best, color="grey", linewidth=0.8)
+    axis.set(xlabel="fluency weight (cosine a nat)", ylabel="chrF with held-out paraphrases")
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main()
