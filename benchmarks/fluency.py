@@ -63,8 +63,8 @@ def main() -> None:
         mark = " **best**" if weight == best else ""
         print(f"| {weight}{mark} | " + " | ".join(f"{score:.2f}" for score in scores) + " |")
     args.output.mkdir(parents=True, exist_ok=True)
-    report = {"groups": len(texts), "n": args.n, "best": best,
-              "chrf": {str(w): dict(zip(map(str, TOP), s, strict=True)) for w, s in table.items()}}  # fmt: skip
+    chrf = {str(w): dict(zip(map(str, TOP), s, strict=True)) for w, s in table.items()}
+    report = {"groups": len(texts), "n": args.n, "best": best, "chrf": chrf}
     (args.output / "fluency.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     plot(table, best, args.output / "fluency.png")
 

@@ -24,7 +24,7 @@ from simbert_hf.data import DataError
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_training_data, run, set_up_logging
+from simbert_hf.training import load_teacher, load_training_data, run, set_up_logging
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         similarity_weight=objective_args.similarity_weight,
         mlm_weight=objective_args.mlm_weight,
         mask_false_negatives=objective_args.mask_false_negatives,
+        teacher=load_teacher(objective_args.teacher_name_or_path, args),
+        distillation_weight=objective_args.distillation_weight,
     )
     collator = PairCollator(
         model.rows,
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         max_chars=data_args.max_chars,
         mlm=objective_args.mlm_weight > 0,
         denoising=objective_args.denoising,
+        texts=objective.teacher is not None,
     )
     evaluator = None
     if data.validation is not None:

@@ -139,6 +139,16 @@ class ObjectiveArguments:
     denoising: bool = field(
         default=False, metadata={"help": "Corrupt half of the sources (RoFormer-Sim)."}
     )
+    teacher_name_or_path: str | None = field(
+        default=None,
+        metadata={
+            "help": "A sentence-transformers model whose cosines between the batch's sentences are "
+            "kept; the start itself keeps an encoder's general quality on narrow data."
+        },
+    )
+    distillation_weight: float = field(
+        default=100.0, metadata={"help": "Weight of the distillation loss, with a teacher."}
+    )
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
@@ -146,7 +156,8 @@ class ObjectiveArguments:
     def __post_init__(self) -> None:
         if self.scale <= 0:
             raise ValueError(f"--scale {self.scale}: it divides by a temperature; give it above 0.")
-        weights = (self.seq2seq_weight, self.similarity_weight, self.mlm_weight)
+        weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
+        weights += [self.distillation_weight] if self.teacher_name_or_path else []
         if min(weights) < 0 or sum(weights) == 0:
             raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
 
@@ -193,7 +204,7 @@ class SimilarityTrainingArguments(TrainingArguments):
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
-    report_to: str = field(  # type: ignore[assignment]
+    report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,6 +94,7 @@ class PairCollator:
         max_chars: Cut sentences at punctuation to this many characters first; None does not.
         mlm: Mask words of every source; the LM head restores them (an MLM loss on the source
             beside the seq2seq loss on the target).
+        texts: Put the source sentences into the batch, for a teacher to embed.
         denoising: Corrupt words of half of the sources, without a loss of their own
             (RoFormer-Sim); the target stays clean.
     """
@@ -102,6 +104,7 @@ class PairCollator:
     max_chars: int | None = None
     mlm: bool = False
     denoising: bool = False
+    texts: bool = False
 
     def __post_init__(self) -> None:
         tokenizer = self.rows.tokenizer
@@ -112,7 +115,7 @@ class PairCollator:
         special = frozenset(tokenizer.all_special_ids)
         self.corruption = Corruption(tokenizer.mask_token_id, len(tokenizer), special)
 
-    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
+    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """Build one batch from P pairs, so B = 2P rows of L tokens.
 
         Args:
@@ -122,7 +125,7 @@ class PairCollator:
             ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); ``groups``: (B,);
             ``target_positions``, ``target_labels``: (N,), where in the flattened B * L positions
             a target token is predicted, and which; with ``mlm``, ``mlm_positions`` and
-            ``mlm_labels``: (M,).
+            ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings.
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
@@ -131,7 +134,7 @@ class PairCollator:
         targets = self.rows.targets(partners, self.max_length)
         seeds = [pair["seed"] * 2 + side for pair in pairs for side in (0, 1)]
         corrupted, chosen = self._corrupt(texts, sources, seeds)
-        batch = self.rows.pad(corrupted, targets)
+        batch: dict[str, Any] = self.rows.pad(corrupted, targets)
         batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
         batch |= target_labels(batch)
         if self.mlm:
@@ -142,6 +145,8 @@ class PairCollator:
             batch["mlm_labels"] = torch.tensor(
                 [sources[i][at] for i, row in enumerate(chosen) for at in row], dtype=torch.long
             )
+        if self.texts:
+            batch["texts"] = texts
         return batch
 
     def _cut(self, text: str) -> str:

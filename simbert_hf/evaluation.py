@@ -98,8 +98,8 @@ class SimBertEvaluator:
     _groups: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.collator = dataclasses.replace(self.collator, mlm=False, denoising=False)
-        self.objective = dataclasses.replace(self.objective, gather=False)
+        self.collator = dataclasses.replace(self.collator, mlm=False, denoising=False, texts=False)
+        self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
         by_text = {text: row["group"] for row in self.pairs.groups for text in row["texts"]}
         self._texts = list(by_text)
         self._groups = np.array(list(by_text.values()))
@@ -131,7 +131,11 @@ class SimBertEvaluator:
                 sums[name] = sums.get(name, 0.0) + float(value) * size
             seq2seq += float(parts.seq2seq) * n_tokens
             rows, tokens = rows + size, tokens + n_tokens
-        figures = {name: value / rows for name, value in sums.items() if name != "mlm"}
+        figures = {
+            name: value / rows
+            for name, value in sums.items()
+            if name not in ("mlm", "distillation")
+        }
         figures["loss"] = figures.pop("total")
         figures["perplexity"] = math.exp(min(seq2seq / tokens, 50.0))
         return figures

@@ -99,6 +99,25 @@ def pair_loss(
     return in_batch_loss(vectors, keys, positives, scale=scale, excluded=excluded)
 
 
+def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
+    """Mean squared difference of two models' cosines between all different rows (RoFormer-Sim).
+
+    Args:
+        vectors: The student's sentence vectors, of any length. Shape: (B, D).
+        teacher: The teacher's, of any length and dimension. Shape: (B, E).
+
+    Returns:
+        A scalar, 0 where the cosines agree.
+
+    Example:
+        >>> distillation_loss(torch.eye(3), torch.ones(3, 2))
+        tensor(1.)
+    """
+    ours, theirs = (normalize(rows) @ normalize(rows).T for rows in (vectors, teacher))
+    others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
+    return F.mse_loss(ours[others].float(), theirs[others].float())
+
+
 def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross-entropy over tokens, in float32 or better; 0 where there is no token.
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from simbert_hf.distributed import gather_with_grad
-from simbert_hf.losses import InBatchLoss, pair_loss, token_loss
+from simbert_hf.losses import InBatchLoss, distillation_loss, pair_loss, token_loss
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class SimBertLoss:
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
         mlm: Mean cross-entropy of a masked source token, in nats; 0 without MLM.
+        distillation: Mean squared difference of the cosines to a teacher's; 0 without a teacher.
     """
 
     total: Tensor
@@ -29,6 +31,7 @@ class SimBertLoss:
     similarity: Tensor
     similarity_accuracy: Tensor
     mlm: Tensor
+    distillation: Tensor
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class SimBertObjective:
         mlm_weight: Weight of the MLM loss on the source, where the collator masks it.
         mask_false_negatives: Leave other rows of a row's group out of its softmax.
         gather: Contrast against the rows of every process, not of this one alone.
+        teacher: Embeds the batch's source sentences; the cosines of its vectors are kept (RoFormer-
+            Sim's second stage). None for no teacher.
+        distillation_weight: Weight of the distillation loss.
     """
 
     scale: float = 30.0
@@ -50,8 +56,10 @@ class SimBertObjective:
     mlm_weight: float = 1.0
     mask_false_negatives: bool = True
     gather: bool = True
+    teacher: Callable[[Sequence[str]], Tensor] | None = None
+    distillation_weight: float = 100.0
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimBertLoss:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.
 
         Args:
@@ -74,12 +82,17 @@ class SimBertObjective:
         if "mlm_labels" in batch:
             mlm = token_loss(output.logits[n_target:], batch["mlm_labels"])
         similarity = self._similarity(output.sentence_embedding, batch["groups"])
+        distillation = torch.zeros_like(seq2seq)
+        if self.teacher is not None:
+            targets = self.teacher(batch["texts"]).to(seq2seq.device)
+            distillation = distillation_loss(output.sentence_embedding, targets)
         total = (
             self.seq2seq_weight * seq2seq
             + self.similarity_weight * similarity.loss
             + self.mlm_weight * mlm
+            + self.distillation_weight * distillation
         )
-        return SimBertLoss(total, seq2seq, similarity.loss, similarity.accuracy, mlm)
+        return SimBertLoss(total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation)
 
     def _similarity(self, vectors: Tensor, groups: Tensor) -> InBatchLoss:
         keys, key_groups, offset = vectors, groups, 0

@@ -56,7 +56,7 @@ def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> lis
         pieces = (tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows)
         return [join_wordpieces(row) for row in pieces]
     texts = (tokenizer.decode(row, skip_special_tokens=True) for row in rows)
-    return [" ".join(text.split()) for text in texts]
+    return [" ".join(str(text).split()) for text in texts]
 
 
 def join_wordpieces(pieces: Iterable[str]) -> str:

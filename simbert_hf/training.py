@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
 from transformers.trainer_utils import get_last_checkpoint
 
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
+from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import (
     DataError,
     PairDataset,
@@ -85,6 +88,24 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     if validation is None:
         args.eval_strategy, args.load_best_model_at_end = "no", False
     return TrainingData(train, validation, sts, sentences or [])
+
+
+def load_teacher(
+    name_or_path: str | None, args: SimilarityTrainingArguments
+) -> Callable[[Sequence[str]], Tensor] | None:
+    """Load a frozen sentence-transformers model as a function of texts; None for no name."""
+    if name_or_path is None:
+        return None
+    with quiet_transformers():
+        teacher = SentenceTransformer(name_or_path, device=str(args.device))
+
+    def embed(texts: Sequence[str]) -> Tensor:
+        vectors: Tensor = teacher.encode(
+            list(texts), batch_size=256, convert_to_tensor=True, show_progress_bar=False
+        )
+        return vectors.clone()  # encode() makes inference tensors, which autograd refuses
+
+    return embed
 
 
 def run(trainer: SimilarityTrainer) -> dict[str, Any]:

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from simbert_hf.losses import in_batch_loss, pair_loss, token_loss
+from simbert_hf.losses import distillation_loss, in_batch_loss, pair_loss, token_loss
 from tests.naive import naive_similarity_loss
 
 
@@ -84,3 +84,19 @@ def test_token_loss_is_a_mean_and_empty_is_zero() -> None:
     empty = token_loss(logits[:0], torch.arange(0))
     empty.backward()
     assert empty.item() == 0
+
+
+def test_distillation_loss_is_the_mean_over_different_rows() -> None:
+    ours = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    theirs = torch.randn(4, 7, dtype=torch.float64)
+    cosine = torch.nn.functional.cosine_similarity
+    gaps = [
+        (cosine(ours[i], ours[j], dim=0) - cosine(theirs[i], theirs[j], dim=0)) ** 2
+        for i in range(4)
+        for j in range(4)
+        if i != j
+    ]
+    assert distillation_loss(ours, theirs).item() == pytest.approx(
+        (sum(gaps) / 12).item(), abs=1e-6
+    )
+    assert distillation_loss(ours, ours.detach()).item() == pytest.approx(0, abs=1e-12)

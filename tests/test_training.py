@@ -193,3 +193,18 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str, message: str) -> None:
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         parse_arguments(TYPES, [str(path)])
+
+
+def test_a_teacher_keeps_the_cosines(start: Path, groups: Path, tmp_path: Path) -> None:
+    more = ("--max_steps=20", "--load_best_model_at_end=false", "--eval_strategy=no")
+    texts = ["how can the cat", "reset cat please", "the do cat", "i please"]
+    wanted = SimBert.from_pretrained(start).encode(texts)
+    gaps = []
+    for i, teacher in enumerate(([], [f"--teacher_name_or_path={start}"])):
+        out = tmp_path / str(i)
+        trainer = main(flags(start, groups, out, *more, *teacher))
+        found = SimBert.from_pretrained(out).encode(texts)
+        gaps.append(abs(found @ found.T - wanted @ wanted.T).mean())
+        line = next(line for line in trainer.state.log_history if "distillation" in line)
+        assert (line["distillation"] > 0) == bool(teacher)
+    assert gaps[1] < 0.7 * gaps[0]
