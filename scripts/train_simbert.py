@@ -20,7 +20,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.collators import PairCollator
-from simbert_hf.data import DataError
+from simbert_hf.data import DataError, load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         mask_false_negatives=objective_args.mask_false_negatives,
         teacher=load_teacher(objective_args.teacher_name_or_path, args),
         distillation_weight=objective_args.distillation_weight,
+        simcse_weight=objective_args.simcse_weight,
     )
+    unpaired = objective_args.sentences_file
     collator = PairCollator(
         model.rows,
         max_length=data_args.max_length,
@@ -52,12 +54,11 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         mlm=objective_args.mlm_weight > 0,
         denoising=objective_args.denoising,
         texts=objective.teacher is not None,
+        sentences=load_sentences(unpaired) if unpaired else (),
     )
     evaluator = None
     if data.validation is not None:
-        evaluator = SimBertEvaluator(
-            data.validation, collator, objective, sts=data.sts, sentences=data.sentences
-        )
+        evaluator = SimBertEvaluator(data.validation, collator, objective, data.sts, data.sentences)
     trainer = SimilarityTrainer(
         model=model,
         args=args,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from transformers import HfArgumentParser, TrainingArguments
 
 from simbert_hf.pooling import POOLINGS
 
+Presets = Mapping[str, Mapping[str, Any]]
+
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Presets = {
     "modern": {},
     "original": {
         "pooling": "linear_pooler",
@@ -34,6 +37,51 @@ PRESETS: dict[str, dict[str, Any]] = {
         "length_window": 1,
         "per_device_train_batch_size": 64,
     },
+}
+
+# The same for SimCSE. ``paper-...`` are its authors' recipes for BERT-base.
+SIMCSE_MODERN: dict[str, Any] = {
+    "learning_rate": 3e-5,
+    "metric_for_best_model": "eval_sts_spearman",
+}
+SIMCSE_PAPER: dict[str, Any] = SIMCSE_MODERN | {
+    "loss": "one_way",
+    "max_length": 32,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "length_window": 1,
+    "eval_strategy": "steps",
+    "eval_steps": 125,
+    "save_strategy": "steps",
+    "save_steps": 125,
+}
+SIMCSE_PRESETS: Presets = {
+    "modern": SIMCSE_MODERN,
+    "paper-unsup": SIMCSE_PAPER
+    | {
+        "examples": "sentences",
+        "pooling": "cls",
+        "training_head": True,
+        "per_device_train_batch_size": 64,
+        "num_train_epochs": 1,
+    },
+    "paper-sup": SIMCSE_PAPER
+    | {
+        "examples": "triplets",
+        "pooling": "tanh_pooler",  # there the MLP head stays, and is measured too
+        "learning_rate": 5e-5,
+        "per_device_train_batch_size": 512,
+        "num_train_epochs": 3,
+    },
+}
+
+# The losses for each kind of examples, the default first.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "sentences": ("symmetric", "one_way"),
+    "pairs": ("symmetric", "one_way"),
+    "triplets": ("one_way",),
+    "scored": ("cosent", "angle"),
 }
 
 
@@ -152,14 +200,79 @@ class ObjectiveArguments:
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
+    sentences_file: str | None = field(
+        default=None,
+        metadata={"help": "Unpaired sentences, one a line: each pair brings one, for SimCSE."},
+    )
+    simcse_weight: float = field(
+        default=1.0, metadata={"help": "Weight of the SimCSE loss, with --sentences_file."}
+    )
 
     def __post_init__(self) -> None:
-        if self.scale <= 0:
-            raise ValueError(f"--scale {self.scale}: it divides by a temperature; give it above 0.")
+        check_scale(self.scale)
         weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
         weights += [self.distillation_weight] if self.teacher_name_or_path else []
+        weights += [self.simcse_weight] if self.sentences_file else []
         if min(weights) < 0 or sum(weights) == 0:
             raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+
+
+@dataclass
+class SimCseArguments:
+    """SimCSE's data and loss."""
+
+    examples: str = field(
+        default="sentences",
+        metadata={"help": "What the rows of --train_file are.", "choices": tuple(EXAMPLES)},
+    )
+    loss: str | None = field(
+        default=None,
+        metadata={
+            "help": "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
+            "or angle for scored pairs. The first that fits the examples if not given.",
+            "choices": tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
+        },
+    )
+    scale: float = field(default=20.0, metadata={"help": "Inverse temperature."})
+    hard_negative_weight: float = field(
+        default=0.0, metadata={"help": "Added to the scaled cosine with one's own hard negative."}
+    )
+    mask_false_negatives: bool = field(
+        default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
+    )
+    mlm_weight: float = field(
+        default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
+    )
+    training_head: bool = field(
+        default=False, metadata={"help": "Put an MLP head on the vector while training only."}
+    )
+    augmentation: str | None = field(
+        default=None,
+        metadata={"help": "Change the second view beside dropout.", "choices": ("crop", "delete")},
+    )
+    augmentation_rate: float = field(
+        default=0.1, metadata={"help": "Share of the words that the augmentation loses."}
+    )
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        fitting = EXAMPLES[self.examples]
+        self.loss = self.loss or fitting[0]
+        if self.loss not in fitting:
+            raise ValueError(
+                f"--loss {self.loss} does not fit --examples {self.examples}; choose one of "
+                f"{', '.join(fitting)}."
+            )
+        if self.mlm_weight < 0 or (self.mlm_weight and self.examples == "scored"):
+            raise ValueError(
+                f"--mlm_weight {self.mlm_weight}: it must be at least 0, and 0 with scored pairs."
+            )
+
+
+def check_scale(scale: float) -> None:
+    """Raise a ValueError unless the inverse temperature is above 0."""
+    if scale <= 0:
+        raise ValueError(f"--scale {scale}: it divides by a temperature; give it above 0.")
 
 
 @dataclass
@@ -216,7 +329,9 @@ class SimilarityTrainingArguments(TrainingArguments):
         super().__post_init__()
 
 
-def parse_arguments(types: Sequence[Any], argv: Sequence[str] | None = None) -> tuple[Any, ...]:
+def parse_arguments(
+    types: Sequence[Any], argv: Sequence[str] | None = None, presets: Presets = PRESETS
+) -> tuple[Any, ...]:
     """Parse flags into dataclasses: ``[config.yaml] [--preset NAME] [--flag value ...]``.
 
     A flag wins over the YAML file, which wins over the preset.
@@ -224,6 +339,7 @@ def parse_arguments(types: Sequence[Any], argv: Sequence[str] | None = None) -> 
     Args:
         types: Dataclasses whose fields are the flags.
         argv: Arguments; the command line's if None.
+        presets: What each ``--preset`` changes of the defaults; one of them is ``modern``.
 
     Returns:
         One instance a type.
@@ -235,16 +351,16 @@ def parse_arguments(types: Sequence[Any], argv: Sequence[str] | None = None) -> 
     parser = HfArgumentParser(
         tuple(types), description="Flags, or one YAML file with the same names."
     )
-    parser.add_argument("--preset", choices=sorted(PRESETS), default="modern")
+    parser.add_argument("--preset", choices=sorted(presets), default="modern")
     known = {action.dest for action in parser._actions}
     config: dict[str, Any] = {}
     if rest and rest[0].endswith((".yaml", ".yml")):
         config = read_yaml(Path(rest.pop(0)), known)
     preset = parser.parse_known_args(rest)[0].preset if "--preset" in rest else config.get("preset")
-    defaults = PRESETS.get(preset or "modern")
+    defaults = presets.get(preset or "modern")
     if defaults is None:
-        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(PRESETS))}.")
-    parser.set_defaults(**{k: v for k, v in (defaults | config).items() if k in known})
+        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(presets))}.")
+    parser.set_defaults(**{k: v for k, v in {**defaults, **config}.items() if k in known})
     return tuple(parser.parse_args_into_dataclasses(rest)[: len(types)])
 
 

@@ -101,7 +101,8 @@ def pooling_modules(model: SimBert) -> list[nn.Module]:
         return [mix, Pooling(size, "mean")]
     if pooling == "cls":
         return [Pooling(size, "cls")]
-    dense = Dense(size, size, activation_function=nn.Identity())  # its default is a Tanh
+    activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
+    dense = Dense(size, size, activation_function=activation)
     pooler = model.pooler
     with torch.no_grad():
         dense.linear.weight.copy_(pooler.weight)

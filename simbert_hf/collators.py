@@ -1,19 +1,24 @@
-"""Pairs of sentences -> padded tensors."""
+"""Pairs of sentences -> padded tensors, one class a recipe."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.data import Pair
 from simbert_hf.rows import RowBuilder
+from simbert_hf.text import CJK
 
+Augmenting = Literal["crop", "delete"]
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
+WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the blanks behind it
 
 
 def cut_at_punctuation(text: str, max_chars: int) -> str:
@@ -52,6 +57,17 @@ class Corruption:
     special_ids: frozenset[int]
     rate: float = 0.15
 
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> Self:
+        """Make the corruption for a tokenizer.
+
+        Raises:
+            ValueError: If it has no mask token.
+        """
+        if tokenizer.mask_token_id is None:
+            raise ValueError("MLM and denoising need a tokenizer with a mask token.")
+        return cls(tokenizer.mask_token_id, len(tokenizer), frozenset(tokenizer.all_special_ids))
+
     def __call__(
         self, ids: Sequence[int], words: Sequence[int | None], rng: random.Random
     ) -> tuple[list[int], list[int]]:
@@ -83,6 +99,65 @@ class Corruption:
             pass
         return token
 
+    def sources(
+        self,
+        rows: RowBuilder,
+        texts: Sequence[str],
+        sources: list[list[int]],
+        seeds: Sequence[int],
+        share: float = 1.0,
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Corrupt a share of the sources, ``[CLS] text [SEP]`` each, by their seeds.
+
+        Returns:
+            The rows, corrupted or not, and in each the positions that were chosen.
+        """
+        encoded = rows.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        corrupted, chosen = [], []
+        for i, (ids, seed) in enumerate(zip(sources, seeds, strict=True)):
+            rng = random.Random(seed)
+            positions: list[int] = []
+            if share == 1 or rng.random() < share:
+                words = [None, *encoded.word_ids(i)[: len(ids) - 2], None]
+                ids, positions = self(ids, words, rng)
+            corrupted.append(ids)
+            chosen.append(positions)
+        return corrupted, chosen
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Makes another sentence of one: crops it, or deletes words (of Chinese: characters).
+
+    Attributes:
+        kind: ``crop`` keeps one stretch, ``delete`` loses words here and there.
+        rate: Share of the words that is lost.
+
+    Example:
+        >>> Augmentation("crop", 0.5)("a b c d", random.Random(1))
+        'a b'
+    """
+
+    kind: Augmenting
+    rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Augmenting) or not 0 <= self.rate < 1:
+            raise ValueError(
+                f"Augmentation {self.kind!r} at rate {self.rate}: choose one of "
+                f"{', '.join(get_args(Augmenting))}, and a rate from 0 to below 1."
+            )
+
+    def __call__(self, text: str, rng: random.Random) -> str:
+        """Return the changed text, which keeps at least one word."""
+        words = WORDS.findall(text.strip())
+        if self.kind == "crop":
+            size = max(1, len(words) - round(self.rate * len(words)))
+            start = rng.randint(0, len(words) - size)
+            return "".join(words[start : start + size]).strip()
+        kept = [word for word in words if rng.random() >= self.rate]
+        return "".join(kept or [rng.choice(words)]).strip()
+
 
 @dataclass
 class PairCollator:
@@ -97,6 +172,8 @@ class PairCollator:
         texts: Put the source sentences into the batch, for a teacher to embed.
         denoising: Corrupt words of half of the sources, without a loss of their own
             (RoFormer-Sim); the target stays clean.
+        sentences: Unpaired ones for SimCSE beside SimBERT: each pair's seed draws one, which
+            stands twice, alone and clean, in adjacent rows below the pairs'.
     """
 
     rows: RowBuilder
@@ -105,24 +182,22 @@ class PairCollator:
     mlm: bool = False
     denoising: bool = False
     texts: bool = False
+    sentences: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        tokenizer = self.rows.tokenizer
-        if not (self.mlm or self.denoising):
-            return
-        if tokenizer.mask_token_id is None:
-            raise ValueError("MLM and denoising need a tokenizer with a mask token.")
-        special = frozenset(tokenizer.all_special_ids)
-        self.corruption = Corruption(tokenizer.mask_token_id, len(tokenizer), special)
+        if self.mlm or self.denoising:
+            self.corruption = Corruption.of(self.rows.tokenizer)
 
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """Build one batch from P pairs, so B = 2P rows of L tokens.
+        """Build one batch from P pairs, so B = 2P rows of L tokens, and 2P more of sentences.
 
         Args:
             pairs: Items with ``source``, ``target``, ``group`` and ``seed``.
 
         Returns:
-            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); ``groups``: (B,);
+            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L), B = 4P with
+            ``sentences``; ``groups`` and ``sentence_groups``, of the pairs' rows and of those
+            below: (2P,) each;
             ``target_positions``, ``target_labels``: (N,), where in the flattened B * L positions
             a target token is predicted, and which; with ``mlm``, ``mlm_positions`` and
             ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings.
@@ -133,18 +208,19 @@ class PairCollator:
         sources = self.rows.sources(texts, self.max_length)
         targets = self.rows.targets(partners, self.max_length)
         seeds = [pair["seed"] * 2 + side for pair in pairs for side in (0, 1)]
-        corrupted, chosen = self._corrupt(texts, sources, seeds)
-        batch: dict[str, Any] = self.rows.pad(corrupted, targets)
+        corrupted, chosen = sources, [list[int]() for _ in sources]
+        if self.mlm or self.denoising:
+            share = 1.0 if self.mlm else 0.5
+            corrupted, chosen = self.corruption.sources(self.rows, texts, sources, seeds, share)
+        drawn = self._draw_sentences(pairs)
+        alone = self.rows.sources([self._cut(self.sentences[i]) for i in drawn], self.max_length)
+        batch: dict[str, Any] = self.rows.pad(corrupted + alone, targets + [[] for _ in alone])
         batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
+        if drawn:
+            batch["sentence_groups"] = torch.tensor(drawn)
         batch |= target_labels(batch)
         if self.mlm:
-            width = batch["input_ids"].shape[1]
-            batch["mlm_positions"] = torch.tensor(
-                [i * width + at for i, row in enumerate(chosen) for at in row], dtype=torch.long
-            )
-            batch["mlm_labels"] = torch.tensor(
-                [sources[i][at] for i, row in enumerate(chosen) for at in row], dtype=torch.long
-            )
+            batch |= mlm_labels(sources, chosen, width=batch["input_ids"].shape[1])
         if self.texts:
             batch["texts"] = texts
         return batch
@@ -152,22 +228,98 @@ class PairCollator:
     def _cut(self, text: str) -> str:
         return cut_at_punctuation(text, self.max_chars) if self.max_chars else text
 
-    def _corrupt(
-        self, texts: Sequence[str], sources: list[list[int]], seeds: Sequence[int]
-    ) -> tuple[list[list[int]], list[list[int]]]:
-        if not (self.mlm or self.denoising):
-            return sources, [[] for _ in sources]
-        encoded = self.rows.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-        corrupted, chosen = [], []
-        for i, (ids, seed) in enumerate(zip(sources, seeds, strict=True)):
-            rng = random.Random(seed)
-            positions: list[int] = []
-            if self.mlm or rng.random() < 0.5:
-                words = [None, *encoded.word_ids(i)[: len(ids) - 2], None]
-                ids, positions = self.corruption(ids, words, rng)
-            corrupted.append(ids)
-            chosen.append(positions)
-        return corrupted, chosen
+    def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
+        """Choose an unpaired sentence a pair, each index twice; none where there are none."""
+        n = len(self.sentences)
+        return [pair["seed"] % n for pair in pairs for _ in (0, 1)] if n else []
+
+
+@dataclass
+class SimCseCollator:
+    """Pairs -> rows of single sentences, partners in adjacent rows: [A, A', B, B', ...].
+
+    Below them stand the hard negatives, where pairs have one, and then, with ``mlm``, a masked
+    copy of every source: the contrastive loss sees clean sentences, in one forward pass with both.
+
+    Attributes:
+        rows: Builds token rows.
+        max_length: Longest sentence, in tokens with the special ones.
+        max_chars: Cut sentences at punctuation to this many characters first; None does not.
+        mlm: Add the masked copies.
+        augmentation: Changes every target; None leaves it to dropout.
+    """
+
+    rows: RowBuilder
+    max_length: int = 32
+    max_chars: int | None = None
+    mlm: bool = False
+    augmentation: Augmentation | None = None
+
+    def __post_init__(self) -> None:
+        if self.mlm:
+            self.corruption = Corruption.of(self.rows.tokenizer)
+
+    def __call__(self, pairs: Sequence[Pair]) -> dict[str, Tensor]:
+        """Build one batch from P pairs.
+
+        Returns:
+            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); ``groups``, of the 2P
+            rows of the pairs: (2P,); ``negative_rows``, where hard negatives stand, and
+            ``scores``, both only where pairs have them: (P,); with ``mlm``, ``mlm_positions`` in
+            the flattened B * L positions and ``mlm_labels``: (M,).
+        """
+        sources = [self._cut(pair["source"]) for pair in pairs]
+        targets = [self._target(pair) for pair in pairs]
+        texts = [text for both in zip(sources, targets, strict=True) for text in both]
+        texts += [self._cut(pair["negative"]) for pair in pairs if "negative" in pair]
+        clean = self.rows.sources(texts, self.max_length)
+        chosen = [list[int]() for _ in clean]
+        copies: list[list[int]] = []
+        if self.mlm:
+            seeds = [pair["seed"] for pair in pairs]
+            copies, found = self.corruption.sources(
+                self.rows, sources, clean[: 2 * len(pairs) : 2], seeds
+            )
+            chosen += found
+        batch = self.rows.pad(clean + copies)
+        batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
+        if len(clean) > 2 * len(pairs):
+            batch["negative_rows"] = torch.arange(2 * len(pairs), len(clean))
+        if "score" in pairs[0]:
+            batch["scores"] = torch.tensor([pair["score"] for pair in pairs])
+        if self.mlm:
+            originals = clean + clean[: 2 * len(pairs) : 2]
+            batch |= mlm_labels(originals, chosen, width=batch["input_ids"].shape[1])
+        return batch
+
+    def _cut(self, text: str) -> str:
+        return cut_at_punctuation(text, self.max_chars) if self.max_chars else text
+
+    def _target(self, pair: Pair) -> str:
+        text = self._cut(pair["target"])
+        if self.augmentation is None:
+            return text
+        return self.augmentation(text, random.Random(pair["seed"]))
+
+
+def mlm_labels(
+    clean: Sequence[list[int]], chosen: Sequence[list[int]], width: int
+) -> dict[str, Tensor]:
+    """Find where masked tokens are restored, and which they were.
+
+    Args:
+        clean: Each row's ids before the corruption.
+        chosen: In each row the positions that were chosen.
+        width: L, the length of the padded rows.
+
+    Returns:
+        ``mlm_positions`` into the flattened B * L positions, and ``mlm_labels``: both (M,).
+    """
+    at = [(i, column) for i, row in enumerate(chosen) for column in row]
+    return {
+        "mlm_positions": torch.tensor([i * width + column for i, column in at], dtype=torch.long),
+        "mlm_labels": torch.tensor([clean[i][column] for i, column in at], dtype=torch.long),
+    }
 
 
 def target_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -24,7 +24,13 @@ from simbert_hf.grouping import (
     no_groups,
 )
 from simbert_hf.readers import USABLE, Form, ReadOptions, Record, read_records, read_rows
-from simbert_hf.sampling import LengthGroupedBatchSampler, Pair, PairDataset, PairStream
+from simbert_hf.sampling import (
+    FixedPairs,
+    LengthGroupedBatchSampler,
+    Pair,
+    PairDataset,
+    PairStream,
+)
 from simbert_hf.scored import ScoredPair, load_scored_pairs
 from simbert_hf.textfiles import (
     OBJECTS,
@@ -36,18 +42,22 @@ from simbert_hf.textfiles import (
     load_sentences,
     suffix_of,
 )
+from simbert_hf.triplets import Triplet, load_triplets
 
 __all__ = [
     "DataError",
     "DataReport",
+    "FixedPairs",
     "LengthGroupedBatchSampler",
     "Pair",
     "PairDataset",
     "PairStream",
     "ScoredPair",
+    "Triplet",
     "load_groups",
     "load_scored_pairs",
     "load_sentences",
+    "load_triplets",
     "split_groups",
 ]
 

@@ -76,6 +76,31 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
 
 
 @dataclass
+class StsEvaluator:
+    """Measures how a model's cosines rank scored pairs.
+
+    Attributes:
+        sts: (sentence, sentence, score) triples.
+
+    Raises:
+        ValueError: If all scores are the same, so that there is no order to find.
+    """
+
+    sts: Sequence[tuple[str, str, float]]
+
+    def __post_init__(self) -> None:
+        if len({score for *_, score in self.sts}) < 2:
+            raise ValueError(
+                f"The {len(self.sts)} scored pairs have no two different scores, so a rank "
+                "correlation is undefined; evaluate on pairs that are scored apart."
+            )
+
+    def __call__(self, model: SimBert) -> dict[str, float]:
+        """Return the named figure."""
+        return {"sts_spearman": sts_spearman(model, self.sts)}
+
+
+@dataclass
 class SimBertEvaluator:
     """Measures a SimBert on held-out groups, an STS set and a few sentences.
 
@@ -98,7 +123,9 @@ class SimBertEvaluator:
     _groups: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.collator = dataclasses.replace(self.collator, mlm=False, denoising=False, texts=False)
+        self.collator = dataclasses.replace(
+            self.collator, mlm=False, denoising=False, texts=False, sentences=()
+        )
         self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
         by_text = {text: row["group"] for row in self.pairs.groups for text in row["texts"]}
         self._texts = list(by_text)
@@ -134,7 +161,7 @@ class SimBertEvaluator:
         figures = {
             name: value / rows
             for name, value in sums.items()
-            if name not in ("mlm", "distillation")
+            if name not in ("mlm", "distillation", "simcse")
         }
         figures["loss"] = figures.pop("total")
         figures["perplexity"] = math.exp(min(seq2seq / tokens, 50.0))

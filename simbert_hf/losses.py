@@ -24,8 +24,27 @@ class InBatchLoss:
     accuracy: Tensor
 
 
+@dataclass(frozen=True)
+class RankingLoss:
+    """A loss over the order in which pairs of sentences are similar.
+
+    Attributes:
+        loss: A scalar.
+        accuracy: Share of the couples of differently scored pairs that stand in the right order.
+    """
+
+    loss: Tensor
+    accuracy: Tensor
+
+
 def in_batch_loss(
-    queries: Tensor, keys: Tensor, positives: Tensor, *, scale: float, excluded: Tensor
+    queries: Tensor,
+    keys: Tensor,
+    positives: Tensor,
+    *,
+    scale: float,
+    excluded: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> InBatchLoss:
     """Softmax cross-entropy of scaled cosines: each query picks its positive among the keys.
 
@@ -36,19 +55,21 @@ def in_batch_loss(
         scale: Inverse temperature that multiplies the cosines.
         excluded: True where a key is no candidate for a query (itself, a false negative).
             Shape: (Q, K), bool.
+        bias: Added to the scaled cosines. Shape: (Q, K).
 
     Returns:
         The loss and its accuracy. All-zero vectors give the log of the number of candidates.
 
     Example:
         >>> keys = torch.eye(2)
-        >>> nothing = torch.zeros(2, 2, dtype=torch.bool)
-        >>> in_batch_loss(keys, keys, torch.arange(2), scale=1.0, excluded=nothing).accuracy
+        >>> in_batch_loss(keys, keys, torch.arange(2), scale=1.0).accuracy
         tensor(1.)
     """
-    scores = normalize(queries) @ normalize(keys).T * scale  # (Q, K)
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    scores = scores.masked_fill(excluded, torch.finfo(scores.dtype).min)
+    scores = widen(normalize(queries) @ normalize(keys).T * scale)  # (Q, K)
+    if bias is not None:
+        scores = scores + bias
+    if excluded is not None:
+        scores = scores.masked_fill(excluded, torch.finfo(scores.dtype).min)
     best = scores.detach().argmax(dim=-1)
     return InBatchLoss(F.cross_entropy(scores, positives), (best == positives).float().mean())
 
@@ -99,6 +120,105 @@ def pair_loss(
     return in_batch_loss(vectors, keys, positives, scale=scale, excluded=excluded)
 
 
+def one_way_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    scale: float,
+    hard_negative_weight: float = 0.0,
+    offset: int = 0,
+) -> InBatchLoss:
+    """SimCSE's loss as its paper has it (Gao et al. 2021, https://arxiv.org/abs/2104.08821).
+
+    Each anchor picks its positive among the positives of all anchors: N columns, or 2N with a hard
+    negative for every anchor. The symmetric form of 2N - 1 columns is :func:`pair_loss`.
+
+    Args:
+        anchors: Sentence vectors. Shape: (N, D).
+        positives: Their second views or paraphrases, of all processes. Shape: (K, D).
+        negatives: Their hard negatives, of all processes. Shape: (K, D).
+        scale: Inverse temperature; the paper uses 20.
+        hard_negative_weight: Added to the scaled cosine of an anchor and its own hard negative.
+        offset: Row of ``positives`` at which the anchors' own start.
+
+    Returns:
+        The loss and its accuracy over the N anchors.
+
+    Example:
+        >>> zeros = torch.zeros(3, 8)
+        >>> one_way_loss(zeros, zeros, zeros, scale=20.0).loss.exp().round().item()
+        6.0
+    """
+    rows = torch.arange(len(anchors), device=anchors.device)
+    own = rows + offset
+    if negatives is None:
+        return in_batch_loss(anchors, positives, own, scale=scale)
+    keys = torch.cat([positives, negatives])
+    bias = anchors.new_zeros(len(anchors), len(keys))
+    bias[rows, len(positives) + own] = hard_negative_weight
+    return in_batch_loss(anchors, keys, own, scale=scale, bias=bias)
+
+
+def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> RankingLoss:
+    """CoSENT (Su 2022, https://kexue.fm/archives/8847): pairs keep the order of their scores.
+
+    ``log(1 + sum exp(scale * (s_j - s_i)))`` over all pairs i that are scored above pairs j.
+
+    Args:
+        similarities: The model's similarity s of the two sentences of each pair; cosines, or
+            :func:`angle_similarity` for AnglE's loss. Shape: (P,).
+        scores: How similar people found them. Shape: (P,).
+        scale: Inverse temperature; both papers use 20.
+
+    Returns:
+        The loss and its accuracy. Equal similarities give log(1 + number of ordered couples).
+
+    Example:
+        >>> cosent_loss(torch.zeros(3), torch.tensor([5.0, 1.0, 1.0]), scale=20.0).loss.exp()
+        tensor(3.0000)
+    """
+    gaps = widen(similarities[None, :] - similarities[:, None]) * scale  # (P, P): s_j - s_i
+    ordered = scores[:, None] > scores[None, :]
+    terms = gaps.masked_fill(~ordered, torch.finfo(gaps.dtype).min).flatten()
+    loss = torch.cat([terms.new_zeros(1), terms]).logsumexp(dim=0)
+    right = ((gaps.detach() < 0) & ordered).sum()
+    return RankingLoss(loss, right / ordered.sum().clamp(min=1))
+
+
+def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """Cosine of each row of ``first`` and the same row of ``second``: (P, D), (P, D) -> (P,)."""
+    return (normalize(widen(first)) * normalize(widen(second))).sum(dim=-1)
+
+
+def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """AnglE's similarity of each row pair (Li & Li 2023, https://arxiv.org/abs/2309.12871).
+
+    The halves of a vector are the real and the imaginary part of a complex one. For unit vectors
+    x and y this is ``|Re<x, y> + Im<x, y>|``, which keeps a gradient where the cosine saturates.
+
+    Args:
+        first: Sentence vectors of any length. Shape: (P, D), D even.
+        second: Their partners. Shape: (P, D).
+
+    Returns:
+        Shape: (P,).
+
+    Raises:
+        ValueError: If D is odd.
+
+    Example:
+        >>> angle_similarity(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0]]))
+        tensor([1.])
+    """
+    if first.shape[-1] % 2:
+        raise ValueError(f"AnglE halves the vectors; their dimension {first.shape[-1]} is odd.")
+    x, y = (torch.stack(normalize(widen(v)).chunk(2, dim=-1), dim=-1) for v in (first, second))
+    inner = torch.view_as_complex(x.contiguous()) * torch.view_as_complex(y.contiguous()).conj()
+    total = inner.sum(dim=-1)
+    return (total.real + total.imag).abs()
+
+
 def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
     """Mean squared difference of two models' cosines between all different rows (RoFormer-Sim).
 
@@ -128,5 +248,9 @@ def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         A scalar, in nats.
     """
-    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return F.cross_entropy(wide, labels, reduction="sum") / max(len(labels), 1)
+    return F.cross_entropy(widen(logits), labels, reduction="sum") / max(len(labels), 1)
+
+
+def widen(values: Tensor) -> Tensor:
+    """Return half precision as float32, anything else as it is."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values

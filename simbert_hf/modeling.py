@@ -72,6 +72,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
     Attributes:
         tokenizer: Loaded with the model, saved with it; None for a model built from a config.
         has_lm_head: Whether the LM head's weights were loaded or trained.
+        training_head: Applied to the sentence vectors in training mode only; None for none.
     """
 
     config: SimBertConfig
@@ -92,6 +93,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         self.cls = BertOnlyMLMHead(config)
         self.tokenizer: PreTrainedTokenizerBase | None = None
         self.has_lm_head = True
+        self.training_head: torch.nn.Module | None = None
         self.post_init()
         self._freeze_unused_pooler()
 
@@ -162,7 +164,20 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""
-        self.pooler.requires_grad_(self.config.sentence_pooling == "linear_pooler")
+        self.pooler.requires_grad_(self.config.sentence_pooling in ("linear_pooler", "tanh_pooler"))
+
+    def freeze_lm_head(self) -> None:
+        """Leave the LM head as it is; its decoder is the word embeddings, which go on training."""
+        decoder = self.cls.predictions.decoder.weight
+        for parameter in self.cls.parameters():
+            if parameter is not decoder:
+                parameter.requires_grad_(False)
+
+    def add_training_head(self) -> None:
+        """Pass the vector through a fresh Dense and tanh while training (SimCSE's MLP head)."""
+        dense = torch.nn.Linear(self.config.hidden_size, self.config.hidden_size)
+        self._init_weights(dense)
+        self.training_head = torch.nn.Sequential(dense, torch.nn.Tanh()).to(self.device, self.dtype)
 
     @property
     def pooler(self) -> torch.nn.Linear:
@@ -230,6 +245,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             layers = outputs.hidden_states if all_layers else (hidden,)
             source = real * (segments == 0)
             embedding = pool(layers, source, self.config.sentence_pooling, self.pooler)
+            if self.training and self.training_head is not None:
+                embedding = self.training_head(embedding)
         logits = None
         if lm_positions is not None:
             logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))

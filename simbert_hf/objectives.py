@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from simbert_hf.distributed import gather_with_grad
-from simbert_hf.losses import InBatchLoss, distillation_loss, pair_loss, token_loss
+from simbert_hf.losses import (
+    InBatchLoss,
+    angle_similarity,
+    cosent_loss,
+    cosine_similarity,
+    distillation_loss,
+    one_way_loss,
+    pair_loss,
+    token_loss,
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class SimBertLoss:
         similarity_accuracy: Share of rows whose partner is the nearest other row.
         mlm: Mean cross-entropy of a masked source token, in nats; 0 without MLM.
         distillation: Mean squared difference of the cosines to a teacher's; 0 without a teacher.
+        simcse: In-batch softmax loss of unpaired sentences seen twice; 0 without such sentences.
     """
 
     total: Tensor
@@ -32,6 +42,7 @@ class SimBertLoss:
     similarity_accuracy: Tensor
     mlm: Tensor
     distillation: Tensor
+    simcse: Tensor
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class SimBertObjective:
         teacher: Embeds the batch's source sentences; the cosines of its vectors are kept (RoFormer-
             Sim's second stage). None for no teacher.
         distillation_weight: Weight of the distillation loss.
+        simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
+        simcse_scale: Its inverse temperature.
     """
 
     scale: float = 30.0
@@ -58,6 +71,8 @@ class SimBertObjective:
     gather: bool = True
     teacher: Callable[[Sequence[str]], Tensor] | None = None
     distillation_weight: float = 100.0
+    simcse_weight: float = 1.0
+    simcse_scale: float = 20.0
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.
@@ -81,31 +96,187 @@ class SimBertObjective:
         mlm = torch.zeros_like(seq2seq)
         if "mlm_labels" in batch:
             mlm = token_loss(output.logits[n_target:], batch["mlm_labels"])
-        similarity = self._similarity(output.sentence_embedding, batch["groups"])
+        vectors = output.sentence_embedding
+        paired, alone = vectors[: len(batch["groups"])], vectors[len(batch["groups"]) :]
+        groups = batch["groups"] if self.mask_false_negatives else None
+        similarity = gathered_pair_loss(paired, groups, scale=self.scale, gather=self.gather)
+        simcse = torch.zeros_like(seq2seq)
+        if len(alone):
+            simcse = gathered_pair_loss(
+                alone, batch["sentence_groups"], scale=self.simcse_scale, gather=self.gather
+            ).loss
         distillation = torch.zeros_like(seq2seq)
         if self.teacher is not None:
             targets = self.teacher(batch["texts"]).to(seq2seq.device)
-            distillation = distillation_loss(output.sentence_embedding, targets)
+            distillation = distillation_loss(paired, targets)
         total = (
             self.seq2seq_weight * seq2seq
             + self.similarity_weight * similarity.loss
             + self.mlm_weight * mlm
             + self.distillation_weight * distillation
+            + self.simcse_weight * simcse
         )
-        return SimBertLoss(total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation)
+        return SimBertLoss(
+            total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation, simcse
+        )
 
-    def _similarity(self, vectors: Tensor, groups: Tensor) -> InBatchLoss:
-        keys, key_groups, offset = vectors, groups, 0
+
+def gathered_pair_loss(
+    vectors: Tensor, groups: Tensor | None, *, scale: float, gather: bool
+) -> InBatchLoss:
+    """:func:`pair_loss` of this process's rows against those of every process.
+
+    Args:
+        vectors: Sentence vectors, partners in adjacent rows. Shape: (B, D).
+        groups: Group of each row; None keeps rows of one group as negatives. Shape: (B,).
+        scale: Inverse temperature.
+        gather: Contrast against every process's rows, not this one's alone.
+
+    Returns:
+        The loss and its accuracy over the B rows.
+    """
+    if not gather:
+        return pair_loss(vectors, scale=scale, groups=groups)
+    keys, offset = gather_with_grad(vectors)
+    key_groups = None if groups is None else gather_with_grad(groups)[0]
+    return pair_loss(
+        vectors, scale=scale, groups=groups, keys=keys, key_groups=key_groups, offset=offset
+    )
+
+
+@dataclass(frozen=True)
+class SimCseLoss:
+    """The parts of SimCSE's loss, each a scalar.
+
+    Attributes:
+        total: Their weighted sum, to be minimised.
+        similarity: In-batch softmax loss of the sentence vectors, in nats.
+        similarity_accuracy: Share of rows whose partner is the nearest candidate.
+        mlm: Mean cross-entropy of a masked token, in nats; 0 without MLM.
+    """
+
+    total: Tensor
+    similarity: Tensor
+    similarity_accuracy: Tensor
+    mlm: Tensor
+
+
+@dataclass(frozen=True)
+class SimCseObjective:
+    """SimCSE (Gao et al. 2021): a sentence's other view is nearer than all other sentences.
+
+    One forward pass serves every view, the hard negatives and the masked copies.
+
+    Attributes:
+        scale: Inverse temperature.
+        symmetric: Every row picks its partner among all other rows, 2N - 1 columns; otherwise
+            sources pick theirs among the targets, N columns (2N with hard negatives), as the
+            paper does. Hard negatives need the latter.
+        hard_negative_weight: Added to the scaled cosine of a source and its own hard negative.
+        mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
+        mask_false_negatives: Leave other rows of a row's group out of the symmetric softmax.
+        gather: Contrast against the rows of every process, not of this one alone.
+    """
+
+    scale: float = 20.0
+    symmetric: bool = True
+    hard_negative_weight: float = 0.0
+    mlm_weight: float = 1.0
+    mask_false_negatives: bool = True
+    gather: bool = True
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
+        """Run the model once and compute every part.
+
+        Args:
+            model: A ``SimBert``, wrapped (DDP, ...) or not.
+            batch: What ``SimCseCollator`` gives.
+
+        Returns:
+            The named parts.
+
+        Raises:
+            ValueError: If there are hard negatives and the loss is symmetric.
+        """
+        output = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            token_type_ids=batch["token_type_ids"],
+            lm_positions=batch.get("mlm_positions"),
+        )
+        similarity = self._similarity(output.sentence_embedding, batch)
+        mlm = torch.zeros_like(similarity.loss)
+        if "mlm_labels" in batch:
+            mlm = token_loss(output.logits, batch["mlm_labels"])
+        total = similarity.loss + self.mlm_weight * mlm
+        return SimCseLoss(total, similarity.loss, similarity.accuracy, mlm)
+
+    def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
+        paired, groups = vectors[: len(batch["groups"])], batch["groups"]
+        if self.symmetric:
+            if "negative_rows" in batch:
+                raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
+            masked = groups if self.mask_false_negatives else None
+            return gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
+        anchors, positives, offset = paired[0::2], paired[1::2], 0
+        negatives = vectors[batch["negative_rows"]] if "negative_rows" in batch else None
         if self.gather:
-            keys, offset = gather_with_grad(vectors)
-            key_groups, _ = gather_with_grad(groups)
-        if not self.mask_false_negatives:
-            return pair_loss(vectors, scale=self.scale, keys=keys, offset=offset)
-        return pair_loss(
-            vectors,
+            positives, offset = gather_with_grad(positives)
+            negatives = None if negatives is None else gather_with_grad(negatives)[0]
+        return one_way_loss(
+            anchors,
+            positives,
+            negatives,
             scale=self.scale,
-            groups=groups,
-            keys=keys,
-            key_groups=key_groups,
+            hard_negative_weight=self.hard_negative_weight,
             offset=offset,
         )
+
+
+@dataclass(frozen=True)
+class ScoredPairLoss:
+    """The parts of a loss on scored pairs, each a scalar.
+
+    Attributes:
+        total: The ranking loss, to be minimised.
+        ranking: CoSENT's or AnglE's loss, in nats.
+        ranking_accuracy: Share of the couples of differently scored pairs in the right order.
+    """
+
+    total: Tensor
+    ranking: Tensor
+    ranking_accuracy: Tensor
+
+
+@dataclass(frozen=True)
+class ScoredPairObjective:
+    """CoSENT (Su 2022) or AnglE (Li & Li 2023): pairs are as similar as their scores rank them.
+
+    Attributes:
+        loss: ``cosent`` ranks by the cosine, ``angle`` by AnglE's similarity.
+        scale: Inverse temperature.
+        gather: Rank the pairs of every process together.
+    """
+
+    loss: Literal["cosent", "angle"] = "cosent"
+    scale: float = 20.0
+    gather: bool = True
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
+        """Run the model once and rank the pairs.
+
+        Args:
+            model: A ``SimBert``, wrapped (DDP, ...) or not.
+            batch: What ``SimCseCollator`` gives for scored pairs.
+
+        Returns:
+            The named parts.
+        """
+        inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+        vectors = model(**inputs).sentence_embedding
+        similarity = angle_similarity if self.loss == "angle" else cosine_similarity
+        similarities, scores = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
+        if self.gather:  # every process ranks all: DDP's mean is then the one gradient
+            similarities, scores = (gather_with_grad(t)[0] for t in (similarities, scores))
+        found = cosent_loss(similarities, scores, scale=self.scale)
+        return ScoredPairLoss(found.loss, found.loss, found.accuracy)

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-Pooling = Literal["mean", "cls", "linear_pooler", "first_last_mean"]
+Pooling = Literal["mean", "cls", "linear_pooler", "tanh_pooler", "first_last_mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
@@ -46,7 +46,8 @@ def pool(
 ) -> Tensor:
     """Turn the layers' hidden states into sentence vectors (not normalised).
 
-    ``linear_pooler`` is SimBERT's own: [CLS] through the pooler's Dense *without* its tanh.
+    ``linear_pooler`` is SimBERT's own: [CLS] through the pooler's Dense *without* its tanh;
+    ``tanh_pooler`` is supervised SimCSE's "[CLS] with MLP", with it.
     ``first_last_mean`` averages the first and the last transformer layer's outputs before the mean.
 
     Args:
@@ -54,7 +55,7 @@ def pool(
             transformer layer's. Each of shape: (B, L, D).
         source_mask: 1 for the tokens of the source sentence. Shape: (B, L).
         pooling: One of ``POOLINGS``.
-        pooler: The pooler's Dense layer, read by ``linear_pooler`` only.
+        pooler: The pooler's Dense layer, read by the two pooler ways only.
 
     Returns:
         Shape: (B, D).
@@ -65,6 +66,8 @@ def pool(
     if pooling == "first_last_mean":
         return masked_mean((hidden_states[1] + last) / 2, source_mask)
     cls = last[:, 0]
+    if pooling == "tanh_pooler":
+        return torch.tanh(pooler(cls))
     return pooler(cls) if pooling == "linear_pooler" else cls
 
 

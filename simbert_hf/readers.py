@@ -242,7 +242,7 @@ def _table_rows(path: str | Path, options: ReadOptions) -> Numbered:
         line = next(line for line, cells in rows if cells)  # leaves the header behind
         choose_shape(path, line, names, options)
     for line, cells in rows:
-        yield line, _named(path, line, names, cells) if cells else {}
+        yield line, named_cells(path, line, names, cells) if cells else {}
 
 
 def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[str] | None:
@@ -282,16 +282,14 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
     raise fault(path, 1, problem, 'Pass form="groups" or form="pairs"')
 
 
-def _named(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
+def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
+    """Put the header's names to a row's cells, or say that their numbers differ."""
     if len(cells) == len(names):
         return dict(zip(names, cells, strict=True))
     problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
-    comma = suffix_of(path) == ".csv"
-    remedy = (
-        "Put quotes around a sentence that holds a comma"
-        if comma
-        else "Part the cells by single tabs, and keep tabs out of sentences"
-    )
+    remedy = "Part the cells by single tabs, and keep tabs out of sentences"
+    if suffix_of(path) == ".csv":
+        remedy = "Put quotes around a sentence that holds a comma"
     raise fault(path, line, problem, remedy)
 
 
@@ -302,18 +300,19 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
     """Return the sentences of a row, and its fate as far as the label tells it."""
     if not row:
         return [], BLANK
-    first, second = (_cell(file, line, row, name) for name in shape.columns)
+    first, second = (cell_of(file, line, row, name) for name in shape.columns)
     if shape.form == "synonyms":
         values = [first, *_synonyms(file, line, shape.columns[1], second)]
     else:
         values = [first, second]
-    texts = [_text(file, line, value) for value in values]
+    texts = [text_of(file, line, value) for value in values]
     if shape.label is None or _is_positive(file, line, shape.label, row.get(shape.label)):
         return texts, USABLE
     return texts, NEGATIVE
 
 
-def _cell(file: str | Path, line: int, row: Row, name: str) -> object:
+def cell_of(file: str | Path, line: int, row: Row, name: str) -> object:
+    """Return a column's value, or say that the row lacks it."""
     if name in row:
         return row[name]
     problem = f"has no {name!r}, only {shorten(list(row))}"
@@ -327,7 +326,7 @@ def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[obj
     raise fault(file, line, problem, 'Write it as a list of sentences: ["...", "..."]')
 
 
-def _text(file: str | Path, line: int, value: object) -> str:
+def text_of(file: str | Path, line: int, value: object) -> str:
     """Strip a sentence; a missing one is empty."""
     if value is None:
         return ""
@@ -379,11 +378,11 @@ def _grouped_records(
         if not row:
             yield _record(([], BLANK), options)
             continue
-        key = _group_id(file, line, _cell(file, line, row, shape.columns[0]))
+        key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]))
         if options.consecutive and key not in groups and groups:
             yield from _records_of(groups, options)
             groups.clear()
-        text = _text(file, line, _cell(file, line, row, shape.columns[1]))
+        text = text_of(file, line, cell_of(file, line, row, shape.columns[1]))
         groups.setdefault(key, []).append(text)
     yield from _records_of(groups, options)
 

@@ -57,6 +57,8 @@ class RowBuilder:
 
     def ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         """Token ids without special tokens, each list cut to ``max_tokens`` with one warning."""
+        if not texts:  # tokenizers refuse an empty list
+            return []
         rows: list[list[int]] = self.tokenizer(
             list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
         )["input_ids"]

@@ -1,4 +1,4 @@
-"""Groups -> pairs: two members drawn anew each epoch, and batches of like length.
+"""Groups -> pairs: two members drawn anew each epoch; fixed pairs; batches of like length.
 
 Every draw depends on (seed, epoch, row) alone, so it is the same after a resume, in any worker and
 on any number of processes. The epoch lives in shared memory in the data set: worker processes that
@@ -7,9 +7,9 @@ outlive an epoch see it change, and a sampler reads it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import datasets
 import numpy as np
@@ -27,19 +27,23 @@ DRAWN_AT_ONCE = 100  # rows of a stream, as numpy is slow on single ones
 
 
 class Pair(TypedDict):
-    """Two different members of a group.
+    """Two sentences: members of a group, or as a file has them.
 
     Attributes:
         source: One sentence.
-        target: The other.
+        target: The other; the same one for SimCSE without labels.
         group: Groups with the same number must not be negatives of each other.
         seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
+        negative: A hard negative of the source, in triplets only.
+        score: How similar people found the two, in scored pairs only.
     """
 
     source: str
     target: str
     group: int
     seed: int
+    negative: NotRequired[str]
+    score: NotRequired[float]
 
 
 Transform = Callable[[Pair], Pair]
@@ -153,6 +157,61 @@ class PairDataset(Dataset[Pair]):
         return lengths
 
 
+class FixedPairs(Dataset[Pair]):
+    """Pairs that stay as they are: a sentence with itself, triplets or scored pairs.
+
+    Args:
+        columns: ``source`` and ``target``, and perhaps ``negative`` or ``score``, of equal length.
+            Rows with the same source are of one group.
+        seed: Draws each pair's ``seed``, another one each epoch.
+
+    Example:
+        >>> pairs = FixedPairs({"source": ["Hi", "Bye"], "target": ["Hi", "Bye"]})
+        >>> pairs[1]["source"], pairs[1]["target"], pairs[1]["group"]
+        ('Bye', 'Bye', 1)
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
+        self.columns = dict(columns)
+        self.seed = seed
+        number: dict[str, int] = {}
+        self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
+        texts = [columns[name] for name in ("source", "target", "negative") if name in columns]
+        self._lengths = np.array([sum(map(len, row)) for row in zip(*texts, strict=True)])
+        self._epoch = _shared()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose seeds are drawn."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the seeds of this epoch from now on, in every worker process."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Return several pairs; a DataLoader calls this."""
+        rows = [range(len(self))[i] for i in indices]
+        seeds = random_bits(self.seed, self.epoch, np.array(rows))[2] >> np.uint64(1)
+        pairs: list[Any] = [
+            {name: column[i] for name, column in self.columns.items()}
+            | {"group": self._groups[i], "seed": int(seed)}
+            for i, seed in zip(rows, seeds, strict=True)
+        ]
+        return pairs
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Count the characters of these pairs: (N,)."""
+        lengths: Ints = self._lengths[rows]
+        return lengths
+
+
 class PairStream(IterableDataset[Pair]):
     """Pairs of a streamed data set of groups, shuffled through a buffer anew each epoch.
 
@@ -235,7 +294,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        dataset: PairDataset,
+        dataset: PairDataset | FixedPairs,
         batch_size: int,
         seed: int = 0,
         window: int = 50,

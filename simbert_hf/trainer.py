@@ -17,7 +17,7 @@ from transformers import Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
-from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, PairStream
+from simbert_hf.data import FixedPairs, LengthGroupedBatchSampler, PairDataset, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 
 logger = logging.getLogger(__name__)
@@ -61,21 +61,21 @@ class SimilarityTrainer(Trainer):
 
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
-        evaluator: Measures the model at each evaluation; None for no evaluation.
+        evaluator: ``model -> `` named figures, at each evaluation; None for no evaluation.
         fresh_head: Name prefix of parameters that train at ``args.head_learning_rate``, for a head
             that starts untrained; None for none.
         **kwargs: As for ``transformers.Trainer``.
     """
 
     args: SimilarityTrainingArguments
-    train_dataset: PairDataset | PairStream
+    train_dataset: PairDataset | FixedPairs | PairStream
     objective: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
         self,
         *,
         objective: Callable[[nn.Module, dict[str, Tensor]], Any],
-        evaluator: SimBertEvaluator | None = None,
+        evaluator: Callable[[Any], dict[str, float]] | None = None,
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -164,15 +164,16 @@ class SimilarityTrainer(Trainer):
         """Measure the model, log the figures, print paraphrases of the fixed sentences."""
         if self.evaluator is None:
             raise ValueError(
-                "There is nothing to evaluate on: hold out groups with --validation_groups or "
-                "give --validation_file, or set --eval_strategy no."
+                "There is nothing to evaluate on: hold out groups with --validation_groups, give "
+                "--validation_file or --sts_file, or set --eval_strategy no."
             )
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
             metrics = {f"{metric_key_prefix}_{k}": v for k, v in self.evaluator(model).items()}
             self.log(metrics)
-            if self.args.should_log and self.evaluator.sentences:
-                self._show_paraphrases(self.evaluator.paraphrases(model))
+            writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
+            if self.args.should_log and writer and writer.sentences:
+                self._show_paraphrases(writer.paraphrases(model))
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )

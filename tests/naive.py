@@ -187,13 +187,15 @@ def naive_sentence_vector(
     """Return the vector (H,) of the *source* of a row, whether or not the row has a target.
 
     It is not normalised. The poolings are `linear_pooler` (the pooler's dense layer on [CLS],
-    without tanh), `cls`, `mean` over the tokens of segment 0 ([CLS] and the first [SEP] count) and
-    `first_last_mean`, the same mean over the average of the first layer's output (not the
-    embeddings) and the last layer's.
+    without tanh), `tanh_pooler` (with tanh), `cls`, `mean` over the tokens of segment 0 ([CLS] and
+    the first [SEP] count) and `first_last_mean`, the same mean over the average of the first
+    layer's output (not the embeddings) and the last layer's.
     """
     states = naive_encode_row(weights, config, ids, segments)
     if pooling == "linear_pooler":
         return _linear(weights, "bert.pooler.dense", states[-1][0])
+    if pooling == "tanh_pooler":
+        return torch.tanh(_linear(weights, "bert.pooler.dense", states[-1][0]))
     if pooling == "cls":
         return states[-1][0]
     if pooling == "mean":
@@ -274,6 +276,62 @@ def naive_similarity_loss(
         right = scale * (units[i] @ units[partner])
         loss = loss + torch.logsumexp(torch.stack(scores), dim=0) - right
     return loss / len(units)
+
+
+def naive_one_way_loss(
+    anchors: Tensor,
+    positives: Tensor,
+    negatives: Tensor | None = None,
+    scale: float = 20.0,
+    hard_negative_weight: float = 0.0,
+) -> Tensor:
+    """Average, over the anchors, the cross entropy of finding one's own among all positives.
+
+    With hard negatives, all of them are candidates too, and `hard_negative_weight` is added to the
+    score of an anchor's own. All arguments are (N, D).
+    """
+    loss = torch.zeros((), dtype=torch.float64)
+    for i in range(len(anchors)):
+        scores = [scale * (_unit(anchors[i]) @ _unit(positives[j])) for j in range(len(positives))]
+        right = scores[i]
+        for j in range(0 if negatives is None else len(negatives)):
+            score = scale * (_unit(anchors[i]) @ _unit(negatives[j]))
+            scores.append(score + hard_negative_weight if j == i else score)
+        loss = loss + torch.logsumexp(torch.stack(scores), dim=0) - right
+    return loss / len(anchors)
+
+
+def naive_cosine(first: Tensor, second: Tensor) -> Tensor:
+    """Return the cosine of two vectors (D,)."""
+    return _unit(first) @ _unit(second)
+
+
+def naive_angle(first: Tensor, second: Tensor) -> Tensor:
+    """Return AnglE's similarity of two vectors (D,), D even, by complex division.
+
+    Read as complex vectors a + bi and c + di (first half real, second half imaginary), each is
+    divided by its length; the first times the conjugate of the second is summed over the
+    coordinates, and the real and the imaginary part of that are added: (ac + bd) + (bc - ad).
+    """
+    half = len(first) // 2
+    total = torch.zeros((), dtype=torch.float64)
+    x, y = _unit(first), _unit(second)
+    for k in range(half):
+        a, b, c, d = x[k], x[k + half], y[k], y[k + half]
+        total = total + (a * c + b * d) + (b * c - a * d)
+    return torch.abs(total)
+
+
+def naive_cosent_loss(
+    similarities: Sequence[Tensor], scores: Sequence[float], scale: float = 20.0
+) -> Tensor:
+    """Return log(1 + sum exp(scale * (s_j - s_i))) over all i that are scored above j."""
+    total = torch.ones((), dtype=torch.float64)
+    for i in range(len(scores)):
+        for j in range(len(scores)):
+            if scores[i] > scores[j]:
+                total = total + torch.exp(scale * (similarities[j] - similarities[i]))
+    return torch.log(total)
 
 
 def naive_simbert_loss(

@@ -3,7 +3,13 @@ from collections import Counter
 
 import pytest
 
-from simbert_hf.collators import Corruption, PairCollator, cut_at_punctuation
+from simbert_hf.collators import (
+    Augmentation,
+    Corruption,
+    PairCollator,
+    SimCseCollator,
+    cut_at_punctuation,
+)
 from simbert_hf.rows import RowBuilder
 from tests.tiny import wordpiece_tokenizer
 
@@ -100,3 +106,40 @@ def test_mlm_without_a_mask_token_is_refused() -> None:
     tokenizer.mask_token = None
     with pytest.raises(ValueError, match="need a tokenizer with a mask token"):
         PairCollator(RowBuilder(tokenizer), mlm=True)
+
+
+@pytest.mark.parametrize(
+    "text", ["one two three four five six seven eight nine ten", "一二三四五六七八九十"]
+)
+def test_augmentations_lose_their_share_of_words(text: str) -> None:
+    words = text.split() if " " in text else list(text)
+    joined = " " if " " in text else ""
+    kept, starts = [], set()
+    for seed in range(200):
+        cropped = Augmentation("crop", 0.3)(text, random.Random(seed))
+        assert cropped in text
+        assert len(cropped.split() if joined else cropped) == 7
+        starts.add(cropped)
+        deleted = Augmentation("delete", 0.3)(text, random.Random(seed))
+        left = deleted.split() if joined else list(deleted)
+        assert left == [word for word in words if word in left]
+        kept.append(len(left))
+    assert len(starts) == 4
+    assert sum(kept) / 2000 == pytest.approx(0.7, abs=0.03)
+    for kind in ("crop", "delete"):
+        assert Augmentation(kind, 0.99)("hello", random.Random(0)) == "hello"
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("shuffle", 0.1), ("crop", 1.0), ("delete", -0.1)])
+def test_bad_augmentations_are_refused(kind: str, rate: float) -> None:
+    with pytest.raises(ValueError, match="choose one of crop, delete, and a rate"):
+        Augmentation(kind, rate)
+
+
+def test_only_the_second_view_is_augmented() -> None:
+    text = "a cat sat on the mat and the dog ran"
+    rows = RowBuilder(wordpiece_tokenizer())
+    collator = SimCseCollator(rows, augmentation=Augmentation("crop", 0.5))
+    batch = collator([{"source": text, "target": text, "group": 0, "seed": 3}])
+    assert batch["attention_mask"].sum(1).tolist() == [12, 7]
+    assert rows.sources([text], 32)[0] == batch["input_ids"][0].tolist()

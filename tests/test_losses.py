@@ -2,9 +2,25 @@ import math
 
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.losses import AnglELoss, CoSENTLoss
 
-from simbert_hf.losses import distillation_loss, in_batch_loss, pair_loss, token_loss
-from tests.naive import naive_similarity_loss
+from simbert_hf.losses import (
+    angle_similarity,
+    cosent_loss,
+    cosine_similarity,
+    distillation_loss,
+    in_batch_loss,
+    one_way_loss,
+    pair_loss,
+    token_loss,
+)
+from tests.naive import (
+    naive_angle,
+    naive_cosent_loss,
+    naive_cosine,
+    naive_one_way_loss,
+    naive_similarity_loss,
+)
 
 
 @pytest.mark.parametrize("groups", [None, [0, 0, 1, 1, 0, 0, 2, 2]])
@@ -100,3 +116,117 @@ def test_distillation_loss_is_the_mean_over_different_rows() -> None:
         (sum(gaps) / 12).item(), abs=1e-6
     )
     assert distillation_loss(ours, ours.detach()).item() == pytest.approx(0, abs=1e-12)
+
+
+# SimCSE -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 1.5])
+def test_one_way_loss_equals_the_naive_one(weight: float | None) -> None:
+    shape = (2, 5, 6) if weight is None else (3, 5, 6)
+    ours = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    found = one_way_loss(*ours, scale=20.0, hard_negative_weight=weight or 0.0).loss
+    naive = naive_one_way_loss(*theirs, scale=20.0, hard_negative_weight=weight or 0.0)
+    found.backward()
+    naive.backward()
+    assert found.item() == pytest.approx(naive.item(), abs=1e-12)
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-12)
+    assert ours.grad.abs().max() > 1e-3
+
+
+def test_zero_vectors_give_the_log_of_the_columns() -> None:
+    zeros = torch.zeros(7, 4)
+    assert one_way_loss(zeros, zeros, scale=20.0).loss.item() == pytest.approx(math.log(7))
+    assert one_way_loss(zeros, zeros, zeros, scale=20.0).loss.item() == pytest.approx(math.log(14))
+    weighted = one_way_loss(zeros, zeros, zeros, scale=20.0, hard_negative_weight=math.log(3)).loss
+    assert weighted.item() == pytest.approx(math.log(13 + 3))
+    assert pair_loss(torch.zeros(14, 4), scale=20.0).loss.item() == pytest.approx(math.log(13))
+
+
+def test_without_same_side_columns_the_symmetric_form_is_the_papers_both_ways() -> None:
+    first, second = torch.randn(2, 6, 8, dtype=torch.float64)
+    rows = torch.stack([first, second], dim=1).flatten(0, 1)  # [A, A', B, B', ...]
+    index = torch.arange(12)
+    same_side = index[:, None] % 2 == index[None, :] % 2
+    found = in_batch_loss(rows, rows, index ^ 1, scale=20.0, excluded=same_side)
+    both = [one_way_loss(*views, scale=20.0) for views in ((first, second), (second, first))]
+    assert found.loss.item() == pytest.approx(sum(loss.loss.item() for loss in both) / 2)
+    assert found.accuracy.item() == pytest.approx(sum(loss.accuracy.item() for loss in both) / 2)
+
+
+def test_without_dropout_the_symmetric_form_counts_every_negative_twice() -> None:
+    vectors = torch.randn(1, 8, dtype=torch.float64), torch.randn(1, 8, dtype=torch.float64)
+    views = torch.cat(vectors)  # two sentences: one cosine decides every row
+    symmetric = pair_loss(views.repeat_interleave(2, dim=0), scale=20.0).loss
+    one_way = one_way_loss(views, views, scale=20.0).loss
+    assert symmetric.expm1().item() == pytest.approx(2 * one_way.expm1().item())
+
+
+def test_one_way_loss_against_all_positives_sees_only_its_own_anchors() -> None:
+    anchors, positives, negatives = torch.randn(3, 6, 5, dtype=torch.float64)
+    options = {"scale": 20.0, "hard_negative_weight": 2.0}
+    whole = one_way_loss(anchors, positives, negatives, **options)
+    halves = [
+        one_way_loss(anchors[start : start + 3], positives, negatives, offset=start, **options)
+        for start in (0, 3)
+    ]
+    assert whole.loss.item() == pytest.approx(sum(half.loss.item() for half in halves) / 2)
+
+
+# CoSENT and AnglE -------------------------------------------------------------------------------
+
+SCORES = [2.5, 0.0, 5.0, 2.5, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("kind", ["cosent", "angle"])
+def test_ranking_losses_equal_the_naive_ones_and_sentence_transformers(kind: str) -> None:
+    ours = torch.randn(2, 6, 8, dtype=torch.float64, requires_grad=True)
+    theirs, peers = (ours.detach().clone().requires_grad_() for _ in range(2))
+    similarity, naive_similarity, peer = {
+        "cosent": (cosine_similarity, naive_cosine, CoSENTLoss),
+        "angle": (angle_similarity, naive_angle, AnglELoss),
+    }[kind]
+    scores = torch.tensor(SCORES, dtype=torch.float64)
+    found = cosent_loss(similarity(*ours), scores, scale=20.0).loss
+    naive = naive_cosent_loss(
+        [naive_similarity(a, b) for a, b in zip(*theirs, strict=True)], SCORES, scale=20.0
+    )
+    reference = peer(torch.nn.Module(), scale=20.0).compute_loss_from_embeddings([*peers], scores)
+    for loss in (found, naive, reference):
+        loss.backward()
+    assert found.item() == pytest.approx(naive.item(), abs=1e-10)
+    assert found.item() == pytest.approx(reference.item(), abs=1e-10)
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-10)
+    assert torch.allclose(ours.grad, peers.grad, atol=1e-10)
+    assert ours.grad.abs().max() > 1e-3
+
+
+def test_equal_similarities_give_the_log_of_the_couples() -> None:
+    found = cosent_loss(torch.full((6,), 0.7), torch.tensor(SCORES), scale=20.0)
+    assert found.loss.item() == pytest.approx(math.log(1 + 13))  # 15 couples, two of them tied
+    assert found.accuracy.item() == 0
+
+
+def test_ranking_accuracy_and_a_batch_without_order() -> None:
+    found = cosent_loss(torch.tensor([0.9, 0.1, 0.5]), torch.tensor([3.0, 2.0, 1.0]), scale=20.0)
+    assert found.accuracy.item() == pytest.approx(2 / 3)
+    similarities = torch.randn(3, requires_grad=True)
+    flat = cosent_loss(similarities, torch.ones(3), scale=20.0)
+    flat.loss.backward()
+    assert flat.loss.item() == flat.accuracy.item() == 0
+    assert not similarities.grad.any()
+
+
+def test_half_precision_ranks_in_single() -> None:
+    first, second = torch.randn(2, 6, 8).bfloat16()
+    found = cosent_loss(angle_similarity(first, second), torch.tensor(SCORES), scale=20.0).loss
+    wide = angle_similarity(first.double(), second.double())
+    expected = cosent_loss(wide, torch.tensor(SCORES), scale=20.0).loss
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_angle_needs_an_even_dimension() -> None:
+    with pytest.raises(ValueError, match="dimension 3 is odd"):
+        angle_similarity(torch.ones(2, 3), torch.ones(2, 3))

@@ -3,10 +3,20 @@
 import pytest
 import torch
 
-from simbert_hf.collators import PairCollator
-from simbert_hf.objectives import SimBertObjective
+from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from simbert_hf.pooling import POOLINGS
-from tests.naive import float64_weights, naive_encode_row, naive_lm_logits, naive_simbert_loss
+from tests.naive import (
+    float64_weights,
+    naive_cosent_loss,
+    naive_cosine,
+    naive_encode_row,
+    naive_lm_logits,
+    naive_one_way_loss,
+    naive_sentence_vector,
+    naive_simbert_loss,
+    naive_similarity_loss,
+)
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 PAIRS = [
@@ -96,3 +106,152 @@ def test_rows_stand_in_both_orders(build) -> None:
     # The source's [SEP] predicts the first target token; the final [SEP] is a target.
     assert batch["target_labels"].tolist() == [*b, sep, *a, sep]
     assert batch["target_positions"][0] == len(a) + 1
+
+
+# SimCSE -----------------------------------------------------------------------------------------
+
+SENTENCES = ["a cat sat", "how can i reset my password?", "the dog ran on the mat", "a cat sat"]
+
+
+def examples(**more: list[object]) -> list[dict[str, object]]:
+    """SENTENCES with themselves, the first and the last of one group."""
+    return [
+        {"source": text, "target": text, "group": i % 3, "seed": 7 * i + 1}
+        | {name: values[i] for name, values in more.items()}
+        for i, text in enumerate(SENTENCES)
+    ]
+
+
+def naive_vectors(weights, model, texts: list[str]) -> list[torch.Tensor]:
+    rows = model.rows.sources(texts, 32)
+    pooling = model.config.sentence_pooling
+    return [
+        naive_sentence_vector(weights, model.config, ids, [0] * len(ids), pooling) for ids in rows
+    ]
+
+
+def assert_same_gradients(model, weights) -> None:
+    compared = 0
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and parameter.grad.any():
+            assert torch.allclose(parameter.grad, weights[name].grad, atol=1e-9), name
+            compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_symmetric_simcse_equals_the_naive_loss(masked: bool) -> None:
+    model = tiny_simbert("cls").double()
+    batch = SimCseCollator(model.rows)(examples())
+    assert batch["input_ids"].tolist()[0::2] == batch["input_ids"].tolist()[1::2]
+    parts = SimCseObjective(mask_false_negatives=masked)(model, batch)
+    parts.total.backward()
+    weights = float64_weights(model.state_dict(), requires_grad=True)
+    texts = [text for text in SENTENCES for _ in (0, 1)]
+    groups = batch["groups"].tolist() if masked else None
+    naive = naive_similarity_loss(naive_vectors(weights, model, texts), 20.0, groups)
+    naive.backward()
+    assert parts.total.item() == pytest.approx(naive.item(), abs=1e-9)
+    assert_same_gradients(model, weights)
+
+
+def test_one_way_simcse_with_hard_negatives_equals_the_naive_loss() -> None:
+    model = tiny_simbert("tanh_pooler").double()
+    targets = ["the cat is sitting", "password reset please", "a dog ran", "the cat sat"]
+    negatives = ["a dog sat", "tell me the time", "the cat ran", "what time is it"]
+    rows = examples(target=targets, negative=negatives)
+    batch = SimCseCollator(model.rows)(rows)
+    assert len(batch["input_ids"]) == 12
+    parts = SimCseObjective(symmetric=False, hard_negative_weight=0.7)(model, batch)
+    parts.total.backward()
+    weights = float64_weights(model.state_dict(), requires_grad=True)
+    vectors = [
+        torch.stack(naive_vectors(weights, model, t)) for t in (SENTENCES, targets, negatives)
+    ]
+    naive = naive_one_way_loss(*vectors, scale=20.0, hard_negative_weight=0.7)
+    naive.backward()
+    assert parts.total.item() == pytest.approx(naive.item(), abs=1e-9)
+    assert_same_gradients(model, weights)
+    with pytest.raises(ValueError, match="Hard negatives need the one-directional loss"):
+        SimCseObjective(symmetric=True)(model, batch)
+
+
+def test_dropout_makes_the_two_views_and_the_head_works_in_training_only() -> None:
+    model = tiny_simbert("cls", hidden_dropout_prob=0.3)
+    batch = SimCseCollator(model.rows)(examples())
+    inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
+    plain = model(**inputs).sentence_embedding
+    assert torch.equal(plain[0], plain[1])
+    model.add_training_head()
+    assert torch.equal(model(**inputs).sentence_embedding, plain)
+    model.train()
+    views = model(**inputs).sentence_embedding
+    assert views.abs().max() < 1  # behind a tanh
+    assert (views[0] - views[1]).abs().max() > 1e-3
+    assert SimCseObjective()(model, batch).total.isfinite()
+
+
+def test_mlm_restores_masked_copies_and_leaves_the_views_clean() -> None:
+    model = tiny_simbert().double()
+    clean = SimCseObjective()(model, SimCseCollator(model.rows)(examples()))
+    batch = SimCseCollator(model.rows, mlm=True)(examples())
+    assert len(batch["input_ids"]) == 12
+    assert batch["mlm_positions"].min() >= 8 * batch["input_ids"].shape[1]
+    parts = SimCseObjective(mlm_weight=0.5)(model, batch)
+    assert parts.similarity.item() == pytest.approx(clean.similarity.item(), abs=1e-9)
+    weights = float64_weights(model.state_dict())
+    width, losses = batch["input_ids"].shape[1], []
+    wanted = model.rows.sources(SENTENCES, 32)
+    for at, label in zip(
+        batch["mlm_positions"].tolist(), batch["mlm_labels"].tolist(), strict=True
+    ):
+        row, column = divmod(at, width)
+        assert wanted[row - 8][column] == label
+        ids, segments = rows_of(batch)[row]
+        hidden = naive_encode_row(weights, model.config, ids, segments)[-1][column]
+        losses.append(-naive_lm_logits(weights, model.config, hidden).log_softmax(-1)[label].item())
+    assert len(losses) >= 2
+    assert parts.mlm.item() == pytest.approx(sum(losses) / len(losses), abs=1e-9)
+    assert parts.total.item() == pytest.approx(parts.similarity.item() + 0.5 * parts.mlm.item())
+
+
+def test_scored_pairs_equal_the_naive_loss() -> None:
+    model = tiny_simbert().double()
+    targets, scores = (
+        ["the cat sat", "a dog ran", "a dog ran", "what time is it"],
+        [5.0, 0.5, 3, 0.5],
+    )
+    batch = SimCseCollator(model.rows)(examples(target=targets, score=scores))
+    parts = ScoredPairObjective()(model, batch)
+    parts.total.backward()
+    weights = float64_weights(model.state_dict(), requires_grad=True)
+    first, second = (naive_vectors(weights, model, texts) for texts in (SENTENCES, targets))
+    cosines = [naive_cosine(a, b) for a, b in zip(first, second, strict=True)]
+    naive = naive_cosent_loss(cosines, scores)
+    naive.backward()
+    assert parts.total.item() == pytest.approx(naive.item(), abs=1e-9)
+    assert_same_gradients(model, weights)
+    angle = ScoredPairObjective(loss="angle")(model, batch)
+    assert angle.total.item() != pytest.approx(naive.item(), abs=1e-3)
+
+
+def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
+    model = tiny_simbert().double()
+    collator = PairCollator(model.rows, max_length=20, sentences=SENTENCES[:3])
+    joint = collator(PAIRS)
+    seen = []
+    model.register_forward_pre_hook(lambda *_: seen.append(1))
+    parts = SimBertObjective(simcse_weight=0.5)(model, joint)
+    assert len(seen) == 1
+    alone = SimBertObjective()(model, PairCollator(model.rows, max_length=20)(PAIRS))
+    drawn = [pair["seed"] % 3 for pair in PAIRS for _ in (0, 1)]
+    assert joint["sentence_groups"].tolist() == drawn
+    vectors = naive_vectors(
+        float64_weights(model.state_dict()), model, [SENTENCES[i] for i in drawn]
+    )
+    naive = naive_similarity_loss(vectors, 20.0, drawn)
+    assert parts.simcse.item() == pytest.approx(naive.item(), abs=1e-9)
+    for name in ("seq2seq", "similarity"):
+        assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
+    expected = alone.total.item() + 0.5 * naive.item()
+    assert parts.total.item() == pytest.approx(expected, abs=1e-9)

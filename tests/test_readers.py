@@ -14,6 +14,7 @@ import pytest
 from simbert_hf.readers import NEGATIVE, ONE_MEMBER, USABLE, ReadOptions, read_records, read_rows
 from simbert_hf.scored import load_scored_pairs
 from simbert_hf.textfiles import DataError, load_sentences, suffix_of
+from simbert_hf.triplets import load_triplets
 
 PAIRS = [["Is it late?", "Is it late already?"], ["Where's she?", "Where is she?"]]
 
@@ -294,3 +295,40 @@ def test_sentences_need_a_file_with_some(write, tmp_path):
     assert "holds no sentence" in message(load_sentences, write("a.txt", "\n\n"))
     assert "is no file" in message(load_sentences, tmp_path / "none.txt")
     assert "Pass the files inside it" in message(load_sentences, tmp_path)
+
+
+# Triplets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'sent0,sent1,hard_neg\r\nA,"B, b",C\r\n\r\nD,E,F\r\n'),
+        ("a.tsv", "id\tnegative\tanchor\tpositive\n1\tC\tA\tB, b\n2\tF\tD\tE\n"),
+        ("a.jsonl", '{"sent0": "A", "sent1": "B, b", "hard_neg": "C"}\n'
+                    '{"hard_neg": "F", "sent0": "D", "sent1": " E"}\n'),
+    ],
+)  # fmt: skip
+def test_triplets_in_every_layout(write, name, content):
+    assert load_triplets(write(name, content)) == [("A", "B, b", "C"), ("D", "E", "F")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "start", "remedy"),
+    [
+        ("a.csv", "", "a.csv: holds no triplet", "at least one"),
+        ("a.csv", "sent0,sent1,hard_neg\n", "a.csv: holds no triplet", "at least one"),
+        ("a.csv", "A,B,C\n", "a.csv:1: the columns ['A', 'B', 'C'] hold no", "Name them sent0"),
+        ("a.csv", "sent0,sent1\nA,B\n", "a.csv:1: the columns", "Name them sent0"),
+        ("a.csv", "sent0,sent1,hard_neg\nA,B,C\nA,B\n", "a.csv:3: has 2 cells", "quotes"),
+        ("a.csv", "sent0,sent1,hard_neg\nA, ,C\n", "a.csv:2: 'sent1' is empty", "Fill it in"),
+        ("a.jsonl", '{"sent0": "A", "sent1": "B", "hard_neg": 3}', "a.jsonl:1: 3 is int", "quotes"),
+        ("a.jsonl", '{"sent0": "A", "sent1": "B", "hard_neg": "C"}\n{"sent0": "A", "sent1": "B"}',
+         "a.jsonl:2: has no 'hard_neg'", "columns of the first"),
+    ],
+)  # fmt: skip
+def test_bad_triplets_name_file_line_and_remedy(write, name, content, start, remedy):
+    path = write(name, content)
+    said = message(load_triplets, path)
+    assert said.startswith(f"{path.parent}{os.sep}{start}")
+    assert remedy in said

@@ -11,7 +11,13 @@ from accelerate import skip_first_batches
 from accelerate.data_loader import BatchSamplerShard, prepare_data_loader
 from torch.utils.data import DataLoader
 
-from simbert_hf.data import DataError, LengthGroupedBatchSampler, PairDataset, PairStream
+from simbert_hf.data import (
+    DataError,
+    FixedPairs,
+    LengthGroupedBatchSampler,
+    PairDataset,
+    PairStream,
+)
 
 N = 103
 
@@ -258,3 +264,18 @@ def test_processes_share_a_stream(processes):
 def test_workers_share_the_shards_of_a_stream():
     prepared = DataLoader(stream(shards=4), batch_size=None, num_workers=2)
     assert sorted(pair["group"] for pair in prepared) == list(range(N))
+
+
+def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():
+    texts = ["a", "bb", "a", "dddd"]
+    pairs = FixedPairs({"source": texts, "target": texts, "negative": ["x"] * 4}, seed=5)
+    sampler = LengthGroupedBatchSampler(pairs, batch_size=2, window=2)
+    assert pairs.lengths(np.array([3, 0])).tolist() == [9, 3]
+    assert [pair["group"] for pair in pairs.__getitems__([0, 1, 2, 3])] == [0, 1, 0, 2]
+    first = pairs[-1]
+    assert (first["source"], first["target"], first["negative"]) == ("dddd", "dddd", "x")
+    assert sorted(sorted(batch) for batch in sampler) == [[0, 2], [1, 3]]
+    sampler.set_epoch(1)
+    assert pairs[3]["seed"] != first["seed"]
+    sampler.set_epoch(0)
+    assert pairs[3] == first

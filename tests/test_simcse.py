@@ -1,0 +1,234 @@
+"""SimCSE's training script from end to end, on a tiny model and a few sentences."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForMaskedLM, TrainerCallback
+
+from scripts.train_simbert import main as train_simbert
+from scripts.train_simcse import main
+from simbert_hf import SimBert
+from simbert_hf.arguments import (
+    SIMCSE_PRESETS,
+    DataArguments,
+    ModelArguments,
+    SimCseArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.trainer import SimilarityTrainer
+from tests.tiny import WORDS, tiny_simbert
+
+TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
+TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    """A checkpoint with an LM head."""
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    return tmp_path / "start"
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(TEXTS))
+    return path
+
+
+@pytest.fixture
+def sts(tmp_path: Path) -> Path:
+    path = tmp_path / "sts.tsv"
+    pairs = zip(TEXTS, TEXTS[1:], strict=False)
+    path.write_text("\n".join(f"{a}\t{b}\t{i % 6}" for i, (a, b) in enumerate(pairs)))
+    return path
+
+
+def flags(start: Path, data: Path, out: Path, *more: str) -> list[str]:
+    return [
+        f"--model_name_or_path={start}", f"--train_file={data}", f"--output_dir={out}",
+        "--per_device_train_batch_size=8", "--use_cpu", "--max_steps=8",
+        "--eval_strategy=steps", "--eval_steps=4", "--save_strategy=steps", "--save_steps=4",
+        "--logging_steps=1", "--learning_rate=3e-3", "--hidden_dropout=0.2",
+        "--report_to=none", "--disable_tqdm=true", *more,
+    ]  # fmt: skip
+
+
+def losses_of(trainer: SimilarityTrainer) -> list[float]:
+    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+
+def test_trains_without_labels_keeps_the_best_and_drops_the_head(
+    start: Path, sentences: Path, sts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    more = (f"--sts_file={sts}", "--training_head=true", "--pooling=cls", "--max_steps=16")
+    trainer = main(flags(start, sentences, out, *more))
+    losses = losses_of(trainer)
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    found = {
+        line["step"]: line["eval_sts_spearman"]
+        for line in trainer.state.log_history
+        if "eval_sts_spearman" in line
+    }
+    assert trainer.state.best_metric == max(found.values())
+    checkpoint = load_file(out / "checkpoint-16" / "model.safetensors")
+    assert "training_head.0.weight" in checkpoint  # a resume needs it
+    saved = load_file(out / "model.safetensors")
+    assert not any("training_head" in name for name in saved)
+
+    texts = ["a cat", "the dog ran"]
+    vectors = SimBert.from_pretrained(out).encode(texts)
+    theirs = SentenceTransformer(str(out), device="cpu").encode(texts)
+    assert abs(vectors - theirs).max() < 1e-5
+    rows = SimBert.from_pretrained(out).rows
+    hidden = AutoModel.from_pretrained(out)(**rows.pad(rows.sources(texts, 32))).last_hidden_state
+    cls = torch.nn.functional.normalize(hidden[:, 0], dim=-1)
+    assert abs(cls.detach().numpy() - vectors).max() < 1e-5
+
+
+def test_the_lm_head_survives_bit_for_bit(start: Path, sentences: Path, tmp_path: Path) -> None:
+    main(flags(start, sentences, tmp_path / "out"))
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (start, tmp_path / "out")
+    )
+    head = [name for name in before if name.startswith("cls.")]
+    assert len(head) == 5  # transform (4) and bias; the decoder is the embeddings, which train
+    assert all(torch.equal(before[name], after[name]) for name in head)
+    embeddings = "bert.embeddings.word_embeddings.weight"
+    assert not torch.equal(before[embeddings], after[embeddings])
+    masked = AutoModelForMaskedLM.from_pretrained(tmp_path / "out")
+    assert torch.equal(masked.cls.predictions.decoder.weight, after[embeddings])
+    assert SimBert.from_pretrained(tmp_path / "out").has_lm_head
+
+
+def test_an_encoder_without_lm_head_stays_without(sentences: Path, tmp_path: Path) -> None:
+    model = tiny_simbert()
+    model.has_lm_head = False
+    model.save_pretrained(tmp_path / "start")
+    main(flags(tmp_path / "start", sentences, tmp_path / "plain"))
+    assert not SimBert.from_pretrained(tmp_path / "plain").has_lm_head
+    trainer = main(flags(tmp_path / "start", sentences, tmp_path / "mlm", "--mlm_weight=0.5"))
+    line = next(line for line in trainer.state.log_history if "mlm" in line)
+    assert line["loss"] == pytest.approx(line["similarity"] + 0.5 * line["mlm"], rel=1e-4)
+    assert SimBert.from_pretrained(tmp_path / "mlm").has_lm_head
+
+
+@pytest.mark.parametrize(
+    ("examples", "more"),
+    [
+        ("pairs", ()),
+        ("triplets", ("--hard_negative_weight=0.5", "--pooling=tanh_pooler")),
+        ("scored", ()),
+        ("scored", ("--loss=angle",)),
+    ],
+)
+def test_trains_on_labels(
+    examples: str, more: tuple[str, ...], start: Path, tmp_path: Path
+) -> None:
+    header = {"pairs": "sent0,sent1", "triplets": "sent0,sent1,hard_neg",
+              "scored": "sentence1,sentence2,score"}[examples]  # fmt: skip
+    third = {"pairs": "", "triplets": ",the dog ran", "scored": ",{}"}[examples]
+    rows = [f"{text},{text} please" + third.format(i % 4) for i, text in enumerate(TEXTS)]
+    path = tmp_path / "train.csv"
+    path.write_text("\n".join([header, *rows]))
+    out = tmp_path / "out"
+    more = (*more, f"--examples={examples}", "--max_steps=24", "--hidden_dropout=0")
+    losses = losses_of(main(flags(start, path, out, *more)))
+    assert sum(losses[-4:]) < sum(losses[:4])
+    theirs = SentenceTransformer(str(out), device="cpu").encode(["a cat"])
+    assert abs(SimBert.from_pretrained(out).encode(["a cat"]) - theirs).max() < 1e-5
+
+
+def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
+    more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
+    more += ("--max_steps=16",)
+    trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
+    lines = [line for line in trainer.state.log_history if "simcse" in line]
+    first, last = lines[0], lines[-1]
+    expected = first["seq2seq"] + first["similarity"] + 0.5 * first["simcse"]
+    assert first["loss"] == pytest.approx(expected, rel=1e-4)
+    assert last["simcse"] < first["simcse"]
+    assert last["seq2seq"] < first["seq2seq"]
+
+
+class StopAt(TrainerCallback):
+    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == 9:
+            raise KeyboardInterrupt
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    start: Path, sentences: Path, sts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, *more: str) -> dict[str, torch.Tensor]:
+        options = (f"--sts_file={sts}", "--training_head=true", "--max_steps=10", "--mlm_weight=1")
+        options += ("--load_best_model_at_end=false", "--augmentation=delete")
+        main(flags(start, sentences, out, *options, *more))
+        return load_file(out / "model.safetensors")
+
+    whole = run(tmp_path / "whole")
+    out = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        build = SimilarityTrainer.__init__
+        patch.setattr(
+            SimilarityTrainer,
+            "__init__",
+            lambda self, **kw: build(self, callbacks=[StopAt()], **kw),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            run(out)
+    resumed = run(out, "--resume_from_checkpoint=true")  # from step 8, in the second epoch
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_papers_presets() -> None:
+    model, data, simcse, args = parse_arguments(TYPES, ["--preset", "paper-unsup"], SIMCSE_PRESETS)
+    assert (model.pooling, simcse.training_head, simcse.examples) == ("cls", True, "sentences")
+    assert (simcse.loss, simcse.scale, data.max_length) == ("one_way", 20.0, 32)
+    assert (args.per_device_train_batch_size, args.learning_rate) == (64, 3e-5)
+    assert (args.num_train_epochs, args.eval_steps, args.save_steps) == (1, 125, 125)
+    assert (args.metric_for_best_model, args.greater_is_better) == ("eval_sts_spearman", True)
+    assert args.load_best_model_at_end
+    model, data, simcse, args = parse_arguments(TYPES, ["--preset", "paper-sup"], SIMCSE_PRESETS)
+    assert (model.pooling, simcse.training_head, simcse.examples) == (
+        "tanh_pooler",
+        False,
+        "triplets",
+    )
+    assert (simcse.loss, simcse.scale, data.max_length) == ("one_way", 20.0, 32)
+    assert (args.per_device_train_batch_size, args.learning_rate) == (512, 5e-5)
+    assert args.num_train_epochs == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train_file=nowhere.txt"], r"nowhere\.txt: is no file"),
+        (["--examples=triplets"], "hold no triplets. Name them sent0"),
+        (["--examples=scored"], "neither a known header nor a scored pair"),
+        (["--examples=triplets", "--loss=symmetric"], "symmetric does not fit --examples triplets"),
+        (["--examples=scored", "--mlm_weight=1"], "0 with scored pairs"),
+        (["--mlm_weight=-1"], "must be at least 0"),
+        (["--scale=0"], "--scale 0.0"),
+        (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
+        (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
+        (["--sts_file=FLAT"], "no two different scores"),
+    ],
+)
+def test_bad_arguments_are_named_before_training(
+    start: Path, sentences: Path, tmp_path: Path, more: list[str], message: str
+) -> None:
+    (tmp_path / "flat.tsv").write_text("A\tB\t3\nC\tD\t3\n")
+    more = [flag.replace("FLAT", str(tmp_path / "flat.tsv")) for flag in more]
+    with pytest.raises((ValueError, OSError), match=message):
+        main(flags(start, sentences, tmp_path / "out", *more))
+    assert not (tmp_path / "out" / "model.safetensors").exists()
