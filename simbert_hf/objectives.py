@@ -273,7 +273,7 @@ class ScoredPairObjective:
             The named parts.
         """
         inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
-        vectors = model(**inputs).sentence_embedding
+        vectors = model(**inputs).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity
         similarities, scores = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
         if self.gather:  # every process ranks all: DDP's mean is then the one gradient
