@@ -263,6 +263,10 @@ class SimCseArguments:
                 f"--loss {self.loss} does not fit --examples {self.examples}; choose one of "
                 f"{', '.join(fitting)}."
             )
+        if self.augmentation and self.examples != "sentences":
+            raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
+        if self.hard_negative_weight and self.examples != "triplets":
+            raise ValueError("--hard_negative_weight needs --examples triplets.")
         if self.mlm_weight < 0 or (self.mlm_weight and self.examples == "scored"):
             raise ValueError(
                 f"--mlm_weight {self.mlm_weight}: it must be at least 0, and 0 with scored pairs."

@@ -95,7 +95,13 @@ def load_simcse_data(
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
+        ValueError: If an argument asks for what SimCSE does not do.
     """
+    if data_args.streaming or data_args.validation_file:
+        raise ValueError(
+            "SimCSE reads its examples whole and is evaluated on --sts_file: drop --streaming and "
+            "--validation_file."
+        )
     files, seed = data_args.train_file, seed_of_data(args)
     train: PairDataset | FixedPairs
     if examples == "pairs":
