@@ -71,7 +71,7 @@ SIMCSE_PRESETS: Presets = {
         "examples": "triplets",
         "pooling": "tanh_pooler",  # there the MLP head stays, and is measured too
         "learning_rate": 5e-5,
-        "per_device_train_batch_size": 512,
+        "per_device_train_batch_size": 512,  # of all devices together: divide it
         "num_train_epochs": 3,
     },
 }
@@ -256,7 +256,10 @@ class SimCseArguments:
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
-        fitting = EXAMPLES[self.examples]
+        fitting = EXAMPLES.get(self.examples, ())
+        if not fitting:  # argparse checks flags, but not a YAML file
+            known = ", ".join(EXAMPLES)
+            raise ValueError(f"--examples {self.examples}: choose one of {known}.")
         self.loss = self.loss or fitting[0]
         if self.loss not in fitting:
             raise ValueError(

@@ -239,3 +239,8 @@ def test_bad_arguments_are_named_before_training(
     with pytest.raises((ValueError, OSError), match=message):
         main(flags(start, sentences, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_unknown_examples_from_a_file_are_named() -> None:
+    with pytest.raises(ValueError, match="--examples images: choose one of sentences, pairs"):
+        SimCseArguments(examples="images")
