@@ -11,6 +11,25 @@ from torch.nn import functional as F
 from simbert_hf.pooling import normalize
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """Widen half precision, in which near-equal cosines tie."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def cosines(rows: Tensor, columns: Tensor) -> Tensor:
+    """Cosine of every row of one matrix with every row of another, in float32 or better.
+
+    Args:
+        rows: Shape: (Q, D).
+        columns: Shape: (K, D).
+
+    Returns:
+        Shape: (Q, K).
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        return normalize(at_least_float32(rows)) @ normalize(at_least_float32(columns)).T
+
+
 @dataclass(frozen=True)
 class InBatchLoss:
     """An in-batch softmax loss.
@@ -46,8 +65,7 @@ def in_batch_loss(
         >>> in_batch_loss(keys, keys, torch.arange(2), scale=1.0, excluded=nothing).accuracy
         tensor(1.)
     """
-    scores = normalize(queries) @ normalize(keys).T * scale  # (Q, K)
-    scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    scores = cosines(queries, keys) * scale  # (Q, K)
     scores = scores.masked_fill(excluded, torch.finfo(scores.dtype).min)
     best = scores.detach().argmax(dim=-1)
     return InBatchLoss(F.cross_entropy(scores, positives), (best == positives).float().mean())
@@ -113,9 +131,9 @@ def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 2))
         tensor(1.)
     """
-    ours, theirs = (normalize(rows) @ normalize(rows).T for rows in (vectors, teacher))
+    ours, theirs = cosines(vectors, vectors), cosines(teacher, teacher)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    return F.mse_loss(ours[others].float(), theirs[others].float())
+    return F.mse_loss(ours[others], theirs[others].to(ours.dtype))
 
 
 def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -128,5 +146,4 @@ def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         A scalar, in nats.
     """
-    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return F.cross_entropy(wide, labels, reduction="sum") / max(len(labels), 1)
+    return F.cross_entropy(at_least_float32(logits), labels, reduction="sum") / max(len(labels), 1)

@@ -22,16 +22,16 @@ class SimBertLoss:
         seq2seq: Mean cross-entropy of a target token, in nats.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
-        mlm: Mean cross-entropy of a masked source token, in nats; 0 without MLM.
-        distillation: Mean squared difference of the cosines to a teacher's; 0 without a teacher.
+        mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
+        distillation: Mean squared difference of the cosines to a teacher's; None without one.
     """
 
     total: Tensor
     seq2seq: Tensor
     similarity: Tensor
     similarity_accuracy: Tensor
-    mlm: Tensor
-    distillation: Tensor
+    mlm: Tensor | None = None
+    distillation: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,16 @@ class SimBertObjective:
             lm_positions=torch.cat([p for p in positions if p is not None]),
         )
         seq2seq = token_loss(output.logits[:n_target], batch["target_labels"])
-        mlm = torch.zeros_like(seq2seq)
+        similarity = self._similarity(output.sentence_embedding, batch["groups"])
+        total = self.seq2seq_weight * seq2seq + self.similarity_weight * similarity.loss
+        mlm = distillation = None
         if "mlm_labels" in batch:
             mlm = token_loss(output.logits[n_target:], batch["mlm_labels"])
-        similarity = self._similarity(output.sentence_embedding, batch["groups"])
-        distillation = torch.zeros_like(seq2seq)
+            total = total + self.mlm_weight * mlm
         if self.teacher is not None:
-            targets = self.teacher(batch["texts"]).to(seq2seq.device)
-            distillation = distillation_loss(output.sentence_embedding, targets)
-        total = (
-            self.seq2seq_weight * seq2seq
-            + self.similarity_weight * similarity.loss
-            + self.mlm_weight * mlm
-            + self.distillation_weight * distillation
-        )
+            wanted = self.teacher(batch["texts"]).to(total.device)
+            distillation = distillation_loss(output.sentence_embedding, wanted)
+            total = total + self.distillation_weight * distillation
         return SimBertLoss(total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation)
 
     def _similarity(self, vectors: Tensor, groups: Tensor) -> InBatchLoss:
