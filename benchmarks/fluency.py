@@ -2,7 +2,7 @@
 
 Each held-out sentence is paraphrased once; the same candidates are then ranked with every weight.
 A ranking is judged by chrF (Popovic 2015) of its best candidates against the people's paraphrases
-of that sentence, and by how many of them copy the input but for a word.
+of that sentence. The held-out groups are those that picked the training run's best checkpoint.
 
 python -m benchmarks.fluency --model outputs/minilm_tatoeba [--output benchmarks/results]
 """

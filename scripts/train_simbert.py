@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from transformers import set_seed
 
-from simbert_hf import SimBert
 from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
@@ -24,7 +23,7 @@ from simbert_hf.data import DataError, load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_teacher, load_training_data, run, set_up_logging
+from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -33,9 +32,10 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, data_args, objective_args, args = parse_arguments(types, argv)
     set_up_logging(args)
     set_seed(args.seed)
+    model = load_model(model_args, data_args.max_length)
     data = load_training_data(data_args, args)
-    model = SimBert.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
-    has_fresh_head, model.has_lm_head = not model.has_lm_head, True
+    has_fresh_head = not model.has_lm_head
+    model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
     objective = SimBertObjective(
         scale=objective_args.scale,
         seq2seq_weight=objective_args.seq2seq_weight,

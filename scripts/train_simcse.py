@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from transformers import set_seed
 
-from simbert_hf import SimBert
 from simbert_hf.arguments import (
     SIMCSE_PRESETS,
     DataArguments,
@@ -24,7 +23,13 @@ from simbert_hf.collators import Augmentation, SimCseCollator
 from simbert_hf.data import DataError
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_simcse_data, make_simcse_objective, run, set_up_logging
+from simbert_hf.training import (
+    load_model,
+    load_simcse_data,
+    make_simcse_objective,
+    run,
+    set_up_logging,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -33,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
     set_up_logging(args)
     set_seed(args.seed)
+    model = load_model(model_args, data_args.max_length, sentences=1)
     data = load_simcse_data(simcse_args.examples, data_args, args)
     evaluator = StsEvaluator(data.sts) if data.sts else None
-    model = SimBert.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
     mlm = simcse_args.mlm_weight > 0
     has_fresh_head = mlm and not model.has_lm_head
     if mlm:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,6 +85,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "triplets": ("one_way",),
     "scored": ("cosent", "angle"),
 }
+
+LOSSES = ("loss", "seq2seq", "similarity", "perplexity")  # figures of which less is better
 
 
 @dataclass
@@ -256,10 +260,7 @@ class SimCseArguments:
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
-        fitting = EXAMPLES.get(self.examples, ())
-        if not fitting:  # argparse checks flags, but not a YAML file
-            known = ", ".join(EXAMPLES)
-            raise ValueError(f"--examples {self.examples}: choose one of {known}.")
+        fitting = EXAMPLES[self.examples]
         self.loss = self.loss or fitting[0]
         if self.loss not in fitting:
             raise ValueError(
@@ -312,11 +313,15 @@ class SimilarityTrainingArguments(TrainingArguments):
     eval_strategy: str = field(default="epoch", metadata={"help": "no, steps or epoch."})
     save_strategy: str = field(default="epoch", metadata={"help": "no, steps, epoch or best."})
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept."})
-    load_best_model_at_end: bool = field(
-        default=True, metadata={"help": "Keep the best checkpoint by metric_for_best_model."}
+    load_best_model_at_end: bool | None = field(  # type: ignore[assignment]
+        default=None,
+        metadata={"help": "Keep the best checkpoint; yes, if saving keeps step with evaluating."},
     )
     metric_for_best_model: str | None = field(
         default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
+    )
+    ddp_find_unused_parameters: bool | None = field(
+        default=False, metadata={"help": "Stays false: no trained weight is idle."}
     )
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Drop an incomplete last batch."}
@@ -330,6 +335,11 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        if self.load_best_model_at_end is None:
+            in_step = self.save_strategy in (self.eval_strategy, "best")
+            self.load_best_model_at_end = in_step and self.eval_strategy != "no"
+        if self.greater_is_better is None and self.metric_for_best_model:
+            self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
@@ -355,32 +365,50 @@ def parse_arguments(
         ValueError: If the preset or a key of the YAML file is unknown.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
-    parser = HfArgumentParser(
-        tuple(types), description="Flags, or one YAML file with the same names."
-    )
+    about = "Flags, or one YAML file with the same names and flags after it."
+    parser = HfArgumentParser(tuple(types), description=about, allow_abbrev=False)
     parser.add_argument("--preset", choices=sorted(presets), default="modern")
-    known = {action.dest for action in parser._actions}
-    config: dict[str, Any] = {}
     if rest and rest[0].endswith((".yaml", ".yml")):
-        config = read_yaml(Path(rest.pop(0)), known)
-    preset = parser.parse_known_args(rest)[0].preset if "--preset" in rest else config.get("preset")
-    defaults = presets.get(preset or "modern")
-    if defaults is None:
-        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(presets))}.")
-    parser.set_defaults(**{k: v for k, v in {**defaults, **config}.items() if k in known})
+        known = {action.dest for action in parser._actions}
+        rest[:1] = read_yaml(Path(rest[0]), known)
+    parser.set_defaults(**presets[chosen_preset(rest, presets)])
     return tuple(parser.parse_args_into_dataclasses(rest)[: len(types)])
 
 
-def read_yaml(path: Path, known: set[str]) -> dict[str, Any]:
-    """Read a YAML file of argument values.
+def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
+    """Find the preset among flags.
 
     Raises:
-        ValueError: If it is not a mapping, or names an argument that does not exist.
+        ValueError: If there is no such preset.
     """
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="modern")
+    preset: str = parser.parse_known_args(list(argv))[0].preset
+    if preset not in presets:
+        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(presets))}.")
+    return preset
+
+
+def read_yaml(path: Path, known: set[str]) -> list[str]:
+    """Read a YAML file of argument values as flags.
+
+    Raises:
+        ValueError: If it is missing, is no mapping, or names an argument that does not exist.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds no mapping of argument names to values.")
     unknown = sorted(set(content) - known)
     if unknown:
         raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")
-    return content
+    flags: list[str] = []
+    for name, value in content.items():
+        if isinstance(value, list):
+            flags += [f"--{name}", *map(str, value)]
+        elif value is not None:
+            text = json.dumps(value) if isinstance(value, dict) else str(value)
+            flags.append(f"--{name}={text}")
+    return flags

@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import (
-    Normalize,
-    Pooling,
-    WeightedLayerPooling,
-)
 from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
@@ -56,6 +49,10 @@ def write_modules(model: SimBert, tokenizer: PreTrainedTokenizerBase, directory:
 
     The modules are saved around a one-layer stand-in, so that the weights are not written twice.
     """
+    from sentence_transformers import SentenceTransformer  # slow to import, needed only here
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
     with tempfile.TemporaryDirectory(dir=directory) as scratch, quiet_transformers():
         stand_in, out = Path(scratch) / "stand_in", Path(scratch) / "out"
         config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
@@ -89,6 +86,9 @@ def quiet_transformers() -> Iterator[None]:
 
 def pooling_modules(model: SimBert) -> list[nn.Module]:
     """Return the modules that pool as ``model.config.sentence_pooling`` says."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
+
     size, pooling = model.config.hidden_size, model.config.sentence_pooling
     if pooling == "mean":
         return [Pooling(size, "mean")]

@@ -155,14 +155,11 @@ class SimBertEvaluator:
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
             size, n_tokens = len(batch["input_ids"]), len(batch["target_labels"])
             for name, value in dataclasses.asdict(parts).items():
-                sums[name] = sums.get(name, 0.0) + float(value) * size
+                if value is not None:
+                    sums[name] = sums.get(name, 0.0) + float(value) * size
             seq2seq += float(parts.seq2seq) * n_tokens
             rows, tokens = rows + size, tokens + n_tokens
-        figures = {
-            name: value / rows
-            for name, value in sums.items()
-            if name not in ("mlm", "distillation", "simcse")
-        }
+        figures = {name: value / rows for name, value in sums.items()}
         figures["loss"] = figures.pop("total")
         figures["perplexity"] = math.exp(min(seq2seq / tokens, 50.0))
         return figures

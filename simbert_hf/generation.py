@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,7 +100,7 @@ def gen_synonyms(
     """
     settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, seed)
     check_ranking(n, k, min_similarity, fluency_weight)
-    texts = text_list(text)
+    texts = check_texts(text)
     if not texts:
         return []
     model = model if isinstance(model, SimBert) else load(model)
@@ -109,22 +109,6 @@ def gen_synonyms(
     best = [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
-
-
-def text_list(text: object) -> list[str]:
-    """Return the texts of one text or of several.
-
-    Raises:
-        TypeError: If one is not a string.
-        ValueError: If one is empty.
-    """
-    if not isinstance(text, Iterable):
-        raise TypeError(
-            f"text is {type(text).__name__} {text!r:.40}; pass a string or a list of strings."
-        )
-    texts = [text] if isinstance(text, str) else list(text)
-    check_texts(texts)
-    return texts
 
 
 def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: float) -> None:

@@ -11,6 +11,25 @@ from torch.nn import functional as F
 from simbert_hf.pooling import normalize
 
 
+def at_least_float32(values: Tensor) -> Tensor:
+    """Widen half precision, in which near-equal cosines tie."""
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def cosines(rows: Tensor, columns: Tensor) -> Tensor:
+    """Cosine of every row of one matrix with every row of another, in float32 or better.
+
+    Args:
+        rows: Shape: (Q, D).
+        columns: Shape: (K, D).
+
+    Returns:
+        Shape: (Q, K).
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        return normalize(at_least_float32(rows)) @ normalize(at_least_float32(columns)).T
+
+
 @dataclass(frozen=True)
 class InBatchLoss:
     """An in-batch softmax loss.
@@ -65,7 +84,7 @@ def in_batch_loss(
         >>> in_batch_loss(keys, keys, torch.arange(2), scale=1.0).accuracy
         tensor(1.)
     """
-    scores = widen(normalize(queries) @ normalize(keys).T * scale)  # (Q, K)
+    scores = cosines(queries, keys) * scale  # (Q, K)
     if bias is not None:
         scores = scores + bias
     if excluded is not None:
@@ -155,7 +174,7 @@ def one_way_loss(
     if negatives is None:
         return in_batch_loss(anchors, positives, own, scale=scale)
     keys = torch.cat([positives, negatives])
-    bias = anchors.new_zeros(len(anchors), len(keys))
+    bias = at_least_float32(anchors).new_zeros(len(anchors), len(keys))
     bias[rows, len(positives) + own] = hard_negative_weight
     return in_batch_loss(anchors, keys, own, scale=scale, bias=bias)
 
@@ -178,7 +197,8 @@ def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> Rankin
         >>> cosent_loss(torch.zeros(3), torch.tensor([5.0, 1.0, 1.0]), scale=20.0).loss.exp()
         tensor(3.0000)
     """
-    gaps = widen(similarities[None, :] - similarities[:, None]) * scale  # (P, P): s_j - s_i
+    similarities = at_least_float32(similarities)
+    gaps = (similarities[None, :] - similarities[:, None]) * scale  # (P, P): s_j - s_i
     ordered = scores[:, None] > scores[None, :]
     terms = gaps.masked_fill(~ordered, torch.finfo(gaps.dtype).min).flatten()
     loss = torch.cat([terms.new_zeros(1), terms]).logsumexp(dim=0)
@@ -188,7 +208,8 @@ def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> Rankin
 
 def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
     """Cosine of each row of ``first`` and the same row of ``second``: (P, D), (P, D) -> (P,)."""
-    return (normalize(widen(first)) * normalize(widen(second))).sum(dim=-1)
+    first, second = (normalize(at_least_float32(vectors)) for vectors in (first, second))
+    return (first * second).sum(dim=-1)
 
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
@@ -213,7 +234,8 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     """
     if first.shape[-1] % 2:
         raise ValueError(f"AnglE halves the vectors; their dimension {first.shape[-1]} is odd.")
-    x, y = (torch.stack(normalize(widen(v)).chunk(2, dim=-1), dim=-1) for v in (first, second))
+    first, second = (normalize(at_least_float32(vectors)) for vectors in (first, second))
+    x, y = (torch.stack(vectors.chunk(2, dim=-1), dim=-1) for vectors in (first, second))
     inner = torch.view_as_complex(x.contiguous()) * torch.view_as_complex(y.contiguous()).conj()
     total = inner.sum(dim=-1)
     return (total.real + total.imag).abs()
@@ -233,9 +255,9 @@ def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 2))
         tensor(1.)
     """
-    ours, theirs = (normalize(rows) @ normalize(rows).T for rows in (vectors, teacher))
+    ours, theirs = cosines(vectors, vectors), cosines(teacher, teacher)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    return F.mse_loss(ours[others].float(), theirs[others].float())
+    return F.mse_loss(ours[others], theirs[others].to(ours.dtype))
 
 
 def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -248,9 +270,4 @@ def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
     Returns:
         A scalar, in nats.
     """
-    return F.cross_entropy(widen(logits), labels, reduction="sum") / max(len(labels), 1)
-
-
-def widen(values: Tensor) -> Tensor:
-    """Return half precision as float32, anything else as it is."""
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    return F.cross_entropy(at_least_float32(logits), labels, reduction="sum") / max(len(labels), 1)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -140,6 +141,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
         model.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
+        check_tokenizer(name_or_path, model.tokenizer, model.config.vocab_size)
         return model
 
     def save_pretrained(  # type: ignore[override]
@@ -150,7 +152,12 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         Plain BERT weights (safetensors), the tokenizer and sentence-transformers modules; without
         this package and without remote code it loads in ``AutoModel``, ``AutoModelForMaskedLM``
         and ``SentenceTransformer``. Arguments as in transformers.
+
+        Raises:
+            ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
         """
+        if kwargs.pop("push_to_hub", False):
+            raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
         if kwargs.get("state_dict") is None:
             kwargs["state_dict"] = self.state_dict()
         if not self.has_lm_head:
@@ -326,8 +333,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             TypeError: If a text is not a string.
             ValueError: If a text is empty, or the model has no tokenizer.
         """
-        batch = [texts] if isinstance(texts, str) else list(texts)
-        check_texts(batch)
+        batch = check_texts(texts)
         rows = self.rows.sources(batch, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         vectors = np.zeros((len(rows), self.config.hidden_size), dtype=np.float32)
@@ -366,6 +372,8 @@ def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> 
     try:
         config, _ = BertConfig.get_config_dict(name_or_path, **hub)
     except OSError as error:
+        if Path(name_or_path, "config.json").exists():
+            raise
         raise OSError(
             f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
             "Hub does not give it. Check the path or id, the revision, the token and the network."
@@ -375,6 +383,22 @@ def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> 
         raise ValueError(
             f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
             'architecture ("model_type": "bert" in its config.json).'
+        )
+
+
+def check_tokenizer(
+    name_or_path: str | os.PathLike[str], tokenizer: PreTrainedTokenizerBase, vocab_size: int
+) -> None:
+    """Refuse the empty tokenizer that transformers makes up where a checkpoint has none.
+
+    Raises:
+        ValueError: If it knows special tokens only, or more tokens than the model.
+    """
+    words = len(tokenizer) - len(tokenizer.all_special_ids)
+    if words < 1 or len(tokenizer) > vocab_size:
+        raise ValueError(
+            f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens for "
+            f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
         )
 
 

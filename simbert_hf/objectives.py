@@ -31,18 +31,18 @@ class SimBertLoss:
         seq2seq: Mean cross-entropy of a target token, in nats.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
-        mlm: Mean cross-entropy of a masked source token, in nats; 0 without MLM.
-        distillation: Mean squared difference of the cosines to a teacher's; 0 without a teacher.
-        simcse: In-batch softmax loss of unpaired sentences seen twice; 0 without such sentences.
+        mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
+        distillation: Mean squared difference of the cosines to a teacher's; None without one.
+        simcse: In-batch softmax loss of unpaired sentences seen twice; None without such ones.
     """
 
     total: Tensor
     seq2seq: Tensor
     similarity: Tensor
     similarity_accuracy: Tensor
-    mlm: Tensor
-    distillation: Tensor
-    simcse: Tensor
+    mlm: Tensor | None = None
+    distillation: Tensor | None = None
+    simcse: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -93,29 +93,25 @@ class SimBertObjective:
             lm_positions=torch.cat([p for p in positions if p is not None]),
         )
         seq2seq = token_loss(output.logits[:n_target], batch["target_labels"])
-        mlm = torch.zeros_like(seq2seq)
+        vectors, groups = output.sentence_embedding, batch["groups"]
+        paired, alone = vectors[: len(groups)], vectors[len(groups) :]
+        masked = groups if self.mask_false_negatives else None
+        similarity = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
+        total = self.seq2seq_weight * seq2seq + self.similarity_weight * similarity.loss
+        mlm = distillation = simcse = None
         if "mlm_labels" in batch:
             mlm = token_loss(output.logits[n_target:], batch["mlm_labels"])
-        vectors = output.sentence_embedding
-        paired, alone = vectors[: len(batch["groups"])], vectors[len(batch["groups"]) :]
-        groups = batch["groups"] if self.mask_false_negatives else None
-        similarity = gathered_pair_loss(paired, groups, scale=self.scale, gather=self.gather)
-        simcse = torch.zeros_like(seq2seq)
-        if len(alone):
-            simcse = gathered_pair_loss(
-                alone, batch["sentence_groups"], scale=self.simcse_scale, gather=self.gather
-            ).loss
-        distillation = torch.zeros_like(seq2seq)
+            total = total + self.mlm_weight * mlm
         if self.teacher is not None:
-            targets = self.teacher(batch["texts"]).to(seq2seq.device)
-            distillation = distillation_loss(paired, targets)
-        total = (
-            self.seq2seq_weight * seq2seq
-            + self.similarity_weight * similarity.loss
-            + self.mlm_weight * mlm
-            + self.distillation_weight * distillation
-            + self.simcse_weight * simcse
-        )
+            wanted = self.teacher(batch["texts"]).to(total.device)
+            distillation = distillation_loss(paired, wanted)
+            total = total + self.distillation_weight * distillation
+        if "sentence_groups" in batch:
+            drawn = batch["sentence_groups"]
+            simcse = gathered_pair_loss(
+                alone, drawn, scale=self.simcse_scale, gather=self.gather
+            ).loss
+            total = total + self.simcse_weight * simcse
         return SimBertLoss(
             total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation, simcse
         )
@@ -152,13 +148,13 @@ class SimCseLoss:
         total: Their weighted sum, to be minimised.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest candidate.
-        mlm: Mean cross-entropy of a masked token, in nats; 0 without MLM.
+        mlm: Mean cross-entropy of a masked token, in nats; None without MLM.
     """
 
     total: Tensor
     similarity: Tensor
     similarity_accuracy: Tensor
-    mlm: Tensor
+    mlm: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -205,10 +201,11 @@ class SimCseObjective:
             lm_positions=batch.get("mlm_positions"),
         )
         similarity = self._similarity(output.sentence_embedding, batch)
-        mlm = torch.zeros_like(similarity.loss)
+        total = similarity.loss
+        mlm = None
         if "mlm_labels" in batch:
             mlm = token_loss(output.logits, batch["mlm_labels"])
-        total = similarity.loss + self.mlm_weight * mlm
+            total = total + self.mlm_weight * mlm
         return SimCseLoss(total, similarity.loss, similarity.accuracy, mlm)
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:

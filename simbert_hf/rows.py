@@ -7,25 +7,31 @@ between the sentences), and many tokenizers return no segments at all.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Refuse what cannot be encoded.
+def check_texts(text: object) -> list[str]:
+    """Return one text or several as a list; refuse what cannot be encoded.
 
     Raises:
         TypeError: If an item is not a string.
         ValueError: If an item is empty or blank.
     """
+    if not isinstance(text, Iterable):
+        raise TypeError(
+            f"text is {type(text).__name__} {text!r:.40}; pass a string or a list of strings."
+        )
+    texts = [text] if isinstance(text, str) else list(text)
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
         if not text.strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
+    return texts
 
 
 class RowBuilder:
@@ -55,28 +61,29 @@ class RowBuilder:
             f"set one, e.g. tokenizer.{names[0]} = '[...]'."
         )
 
-    def ids(self, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
-        """Token ids without special tokens, each list cut to ``max_tokens`` with one warning."""
-        if not texts:  # tokenizers refuse an empty list
-            return []
-        rows: list[list[int]] = self.tokenizer(
-            list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
-        )["input_ids"]
-        if any(len(row) > max_tokens for row in rows):
-            warnings.warn(
-                f"Texts of more than {max_tokens} tokens were cut to their first {max_tokens}; "
-                "raise the maximum length if their ends matter.",
-                stacklevel=3,
-            )
-        return [row[:max_tokens] for row in rows]
-
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
-        return [[self.cls_id, *row, self.sep_id] for row in self.ids(texts, max(max_length - 2, 0))]
+        return [[self.cls_id, *row, self.sep_id] for row in self._ids(texts, max_length, 2)]
 
     def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""
-        return [[*row, self.sep_id] for row in self.ids(texts, max(max_length - 1, 0))]
+        return [[*row, self.sep_id] for row in self._ids(texts, max_length, 1)]
+
+    def _ids(self, texts: Sequence[str], max_length: int, n_special: int) -> list[list[int]]:
+        """Token ids, cut with one warning so that ``n_special`` more make ``max_length``."""
+        if not texts:  # tokenizers refuse an empty list
+            return []
+        room = max(max_length - n_special, 0)
+        rows: list[list[int]] = self.tokenizer(
+            list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
+        )["input_ids"]
+        if any(len(row) > room for row in rows):
+            warnings.warn(
+                f"Texts of more than {max_length} tokens were cut to that length; raise the "
+                "maximum length, if the model allows more and their ends matter.",
+                stacklevel=1,  # one place, so that Python shows it once
+            )
+        return [row[:room] for row in rows]
 
     def pad(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]] | None = None

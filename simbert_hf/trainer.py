@@ -22,9 +22,11 @@ from simbert_hf.evaluation import SimBertEvaluator
 
 logger = logging.getLogger(__name__)
 
+PARAPHRASES = "paraphrases.md"
+
 
 class LossMeter:
-    """Averages the loss parts and counts rows and tokens between two log lines."""
+    """Averages this process's loss parts and counts its rows and tokens between two log lines."""
 
     def __init__(self) -> None:
         self.reset()
@@ -39,9 +41,10 @@ class LossMeter:
     def add(self, parts: Any, batch: dict[str, Tensor]) -> None:
         """Take in one batch; nothing is copied from the device yet."""
         for field in dataclasses.fields(parts):
-            if field.name != "total":
-                value = getattr(parts, field.name).detach()
-                self.sums[field.name] = self.sums.get(field.name, torch.zeros_like(value)) + value
+            value: Tensor | None = getattr(parts, field.name)
+            if field.name != "total" and value is not None:
+                total = self.sums.get(field.name, torch.zeros_like(value))
+                self.sums[field.name] = total + value.detach()
         self.steps += 1
         self.rows += len(batch["input_ids"])
         self.tokens = self.tokens + batch["attention_mask"].sum()
@@ -102,6 +105,7 @@ class SimilarityTrainer(Trainer):
             self.args.per_device_train_batch_size,
             seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
             window=self.args.length_window,
+            drop_last=self.args.dataloader_drop_last,
         )
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset,
@@ -170,22 +174,32 @@ class SimilarityTrainer(Trainer):
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
             metrics = {f"{metric_key_prefix}_{k}": v for k, v in self.evaluator(model).items()}
+            self._check_best_metric(metrics)
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
-            if self.args.should_log and writer and writer.sentences:
+            if self.is_world_process_zero() and writer and writer.sentences:
                 self._show_paraphrases(writer.paraphrases(model))
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
 
+    def _check_best_metric(self, metrics: dict[str, float]) -> None:
+        name = (self.args.metric_for_best_model or "").removeprefix("eval_")
+        if self.args.load_best_model_at_end and f"eval_{name}" not in metrics:
+            raise ValueError(
+                f"--metric_for_best_model {name} is not measured; choose one of "
+                f"{', '.join(metrics)}."
+            )
+
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
-        lines = [f"## Step {self.state.global_step}", ""]
+        is_best = self.args.load_best_model_at_end and not self.is_in_train
+        lines = ["## Best checkpoint" if is_best else f"## Step {self.state.global_step}", ""]
         for sentence, found in samples.items():
             shown = "; ".join(f"{item.text} ({item.score:.2f})" for item in found) or "(none)"
             lines.append(f"- {sentence} -> {shown}")
         logger.info("\n".join(lines))
-        with Path(str(self.args.output_dir), "paraphrases.md").open("a", encoding="utf-8") as file:
+        with Path(str(self.args.output_dir), PARAPHRASES).open("a", encoding="utf-8") as file:
             file.write("\n".join([*lines, "", ""]))
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:

@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers.trainer_utils import get_last_checkpoint
+from transformers.trainer import (
+    OPTIMIZER_NAME,
+    SCHEDULER_NAME,
+    TRAINER_STATE_NAME,
+)
 
-from simbert_hf.arguments import DataArguments, SimCseArguments, SimilarityTrainingArguments
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    SimCseArguments,
+    SimilarityTrainingArguments,
+)
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import (
     DataError,
@@ -25,10 +36,14 @@ from simbert_hf.data import (
     load_triplets,
     split_groups,
 )
+from simbert_hf.modeling import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.rows import check_texts
+from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
 logger = logging.getLogger(__name__)
+
+CHECKPOINT_FILES = ("model.safetensors", OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME)
 
 
 @dataclass(frozen=True)
@@ -48,39 +63,109 @@ def set_up_logging(args: SimilarityTrainingArguments) -> None:
     logging.getLogger("simbert_hf").setLevel(level)
 
 
+def load_model(model_args: ModelArguments, max_length: int, sentences: int = 2) -> SimBert:
+    """Load the start of a run.
+
+    Args:
+        model_args: Where it is, and how to load it.
+        max_length: Longest sentence in tokens.
+        sentences: How many of them a row holds, 1 or 2.
+
+    Raises:
+        OSError: If there is none.
+        ValueError: If none is named, or it has too few positions for such rows.
+    """
+    if not model_args.model_name_or_path:
+        raise ValueError("Nothing to start from; give --model_name_or_path a directory or Hub id.")
+    model = SimBert.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
+    longest = model.config.max_position_embeddings // sentences
+    if not 3 <= max_length <= longest:
+        raise ValueError(
+            f"--max_length {max_length} is out of range: it must be from 3 to {longest}, as a row "
+            f"of the model's {model.config.max_position_embeddings} positions holds "
+            f"{'two sentences' if sentences == 2 else 'one sentence'}."
+        )
+    return model
+
+
 def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
     """Read, check and split the data; report what was dropped.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
+        ValueError: If the arguments do not go together.
     """
+    if data_args.streaming:
+        check_streaming(args)
+    if data_args.sample_sentences:
+        check_texts(data_args.sample_sentences)
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
-    held_out = None
-    if data_args.validation_file:
-        held_out = read_groups([data_args.validation_file], data_args, args)
-    elif not data_args.streaming:
-        wanted = data_args.validation_groups
-        wanted = min(500, len(groups) // 10) if wanted is None else wanted
-        if wanted:
-            groups, held_out = split_groups(groups, wanted, seed=args.seed)
+    groups, held_out = hold_out(groups, data_args, args)
     seed = seed_of_data(args)
-    train = (
-        PairDataset(groups, seed)
-        if not data_args.streaming
-        else PairStream(
-            groups,
-            seed,
-            repeat=True,  # Trainer sees one long epoch, which only an endless stream resumes
-        )
-    )
-    validation = PairDataset(held_out, seed=seed) if held_out is not None else None
+    train: PairDataset | PairStream
+    if data_args.streaming:  # Trainer sees one long epoch, which only an endless stream resumes
+        train = PairStream(groups, seed, repeat=True)
+    else:
+        train = PairDataset(groups, seed)
+    if held_out is None:
+        logger.info("No groups are held out, so nothing is measured while training.")
+        args.eval_strategy, args.load_best_model_at_end = "no", False
+        return TrainingData(train, None, [], [])
+    validation = PairDataset(held_out, seed)
     sts = load_scored_pairs(data_args.sts_file) if data_args.sts_file else []
     sentences = data_args.sample_sentences
-    if sentences is None and validation is not None:
+    if sentences is None:
         sentences = [validation[i]["source"] for i in range(min(4, len(validation)))]
-    if validation is None:
-        args.eval_strategy, args.load_best_model_at_end = "no", False
-    return TrainingData(train, validation, sts, sentences or [])
+    return TrainingData(train, validation, sts, sentences)
+
+
+def check_streaming(args: SimilarityTrainingArguments) -> None:
+    """Refuse to stream without an end, or with evaluation and saving at the ends of epochs.
+
+    Raises:
+        ValueError: In these cases.
+    """
+    if args.max_steps <= 0:
+        raise ValueError("--streaming knows no length; give --max_steps.")
+    if "epoch" in (args.eval_strategy, args.save_strategy):
+        raise ValueError(
+            "--streaming knows no epochs; give --eval_strategy steps --eval_steps N "
+            "--save_strategy steps --save_steps N (or no)."
+        )
+
+
+def hold_out(
+    groups: Any, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> tuple[Any, Dataset | None]:
+    """Part the groups into those to train and those to measure on, no sentence on both sides."""
+    if data_args.validation_file:
+        held_out = read_groups([data_args.validation_file], data_args, args)
+        return without_sentences_of(held_out, groups), held_out
+    if data_args.streaming:
+        return groups, None
+    wanted = data_args.validation_groups
+    wanted = min(500, len(groups) // 10) if wanted is None else wanted
+    return split_groups(groups, wanted, seed=args.seed) if wanted else (groups, None)
+
+
+def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
+    """Drop the groups that share a sentence, but for case and white space, with held-out ones.
+
+    Raises:
+        DataError: If none is left.
+    """
+
+    def key(text: str) -> str:
+        return " ".join(text.split()).casefold()
+
+    seen = {key(text) for texts in held_out["texts"] for text in texts}
+    kept = groups.filter(lambda texts: seen.isdisjoint(map(key, texts)), input_columns="texts")
+    if isinstance(kept, Dataset):
+        if not len(kept):
+            raise DataError("Every training group shares a sentence with the validation file.")
+        if len(kept) < len(groups):
+            logger.info("left out %d groups with held-out sentences", len(groups) - len(kept))
+    return kept
 
 
 def load_simcse_data(
@@ -139,7 +224,7 @@ def read_groups(
     check_files(files)
     with args.main_process_first(desc="reading the data"):
         groups, report = load_groups(
-            files[0] if len(files) == 1 else files,
+            files,
             form=data_args.form,  # type: ignore[arg-type]
             text_columns=data_args.pair_columns(),
             max_chars=data_args.max_chars or 4 * data_args.max_length,
@@ -183,24 +268,48 @@ def load_teacher(
         teacher = SentenceTransformer(name_or_path, device=str(args.device))
 
     def embed(texts: Sequence[str]) -> Tensor:
-        vectors: Tensor = teacher.encode(
-            list(texts), batch_size=256, convert_to_tensor=True, show_progress_bar=False
-        )
+        with torch.autocast(args.device.type, torch.bfloat16, enabled=args.bf16):
+            vectors: Tensor = teacher.encode(
+                list(texts), batch_size=256, convert_to_tensor=True, show_progress_bar=False
+            )
         return vectors.clone()  # encode() makes inference tensors, which autograd refuses
 
     return embed
 
 
-def run(trainer: SimilarityTrainer) -> dict[str, Any]:
+def run(trainer: SimilarityTrainer) -> None:
     """Train (or go on training), then save the model, the log and the last figures."""
-    args, out = trainer.args, str(trainer.args.output_dir)
+    args, out = trainer.args, Path(str(trainer.args.output_dir))
     checkpoint: str | None = args.resume_from_checkpoint
-    if checkpoint is not None and checkpoint.lower() == "true":
-        checkpoint = get_last_checkpoint(out) if Path(out).is_dir() else None
+    if checkpoint is not None and checkpoint.lower() in ("true", "false"):
+        checkpoint = newest_checkpoint(out) if checkpoint.lower() == "true" else None
+        logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
+    if checkpoint is None and args.should_save:
+        (out / PARAPHRASES).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
     trainer.accelerator.unwrap_model(trainer.model).training_head = None  # checkpoints keep it
     trainer.save_model()
     trainer.save_state()
-    metrics: dict[str, Any] = trainer.evaluate() if trainer.evaluator is not None else {}
-    trainer.save_metrics("eval", metrics)
-    return metrics
+    if trainer.evaluator is not None:
+        trainer.save_metrics("eval", last_figures(trainer))
+
+
+def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
+    """Return the figures of the final weights, measured anew unless the log has them."""
+    history = trainer.state.log_history
+    measured = [line for line in history if any(name.startswith("eval_") for name in line)]
+    known = measured and measured[-1]["step"] == trainer.state.global_step
+    if known and not trainer.args.load_best_model_at_end:
+        return measured[-1]
+    return trainer.evaluate()
+
+
+def newest_checkpoint(directory: Path) -> str | None:
+    """Return the newest checkpoint that was written to its end."""
+    found = [
+        path
+        for path in directory.glob("checkpoint-*")
+        if all((path / name).exists() for name in CHECKPOINT_FILES)
+    ]
+    newest = max(found, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+    return None if newest is None else str(newest)

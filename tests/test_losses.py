@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -225,6 +227,27 @@ def test_half_precision_ranks_in_single() -> None:
     expected = cosent_loss(wide, torch.tensor(SCORES), scale=20.0).loss
     assert found.dtype == torch.float32
     assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda first, second: one_way_loss(first, second, second.flip(0), scale=20.0),
+        lambda first, second: cosent_loss(
+            cosine_similarity(first, second), torch.tensor(SCORES), scale=20.0
+        ),
+        lambda first, second: cosent_loss(
+            angle_similarity(first, second), torch.tensor(SCORES), scale=20.0
+        ),
+    ],
+)
+def test_autocast_leaves_the_similarities_in_single(loss: Callable[..., Any]) -> None:
+    first, second = torch.randn(2, 6, 8)
+    expected = loss(first, second).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        found = loss(first, second).loss
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_angle_needs_an_even_dimension() -> None:

@@ -44,7 +44,6 @@ def test_the_target_moves_no_prefix_vector(attention: str, layout: str) -> None:
     moved = (before.last_hidden_state - after.last_hidden_state).abs()
     assert moved[prefix].max() == 0
     assert (before.sentence_embedding - after.sentence_embedding).abs().max() == 0
-    assert moved[segments == 1].min() >= 0
     assert moved[segments == 1].max() > 1e-3  # the target itself did change
 
 

@@ -211,6 +211,7 @@ def test_mlm_restores_masked_copies_and_leaves_the_views_clean() -> None:
         hidden = naive_encode_row(weights, model.config, ids, segments)[-1][column]
         losses.append(-naive_lm_logits(weights, model.config, hidden).log_softmax(-1)[label].item())
     assert len(losses) >= 2
+    assert clean.mlm is None
     assert parts.mlm.item() == pytest.approx(sum(losses) / len(losses), abs=1e-9)
     assert parts.total.item() == pytest.approx(parts.similarity.item() + 0.5 * parts.mlm.item())
 
@@ -244,6 +245,7 @@ def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
     parts = SimBertObjective(simcse_weight=0.5)(model, joint)
     assert len(seen) == 1
     alone = SimBertObjective()(model, PairCollator(model.rows, max_length=20)(PAIRS))
+    assert alone.simcse is alone.mlm is alone.distillation is None
     drawn = [pair["seed"] % 3 for pair in PAIRS for _ in (0, 1)]
     assert joint["sentence_groups"].tolist() == drawn
     vectors = naive_vectors(

@@ -210,6 +210,7 @@ def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes)
 
 @pytest.mark.multiproc
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
 def test_workers_that_outlive_an_epoch_draw_the_next_one():
     alone, helped = (loader(PairDataset(make_groups(), 3), workers=n) for n in (0, 2))
     first, second = seeds(alone), seeds(alone)  # accelerate counts epochs by itself
@@ -261,6 +262,7 @@ def test_processes_share_a_stream(processes):
 
 @pytest.mark.multiproc
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
 def test_workers_share_the_shards_of_a_stream():
     prepared = DataLoader(stream(shards=4), batch_size=None, num_workers=2)
     assert sorted(pair["group"] for pair in prepared) == list(range(N))

@@ -213,6 +213,7 @@ def test_the_papers_presets() -> None:
     assert args.num_train_epochs == 3
 
 
+@pytest.mark.usefixtures("sts")
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -223,24 +224,31 @@ def test_the_papers_presets() -> None:
         (["--examples=scored", "--mlm_weight=1"], "0 with scored pairs"),
         (["--examples=pairs", "--augmentation=crop"], "needs --examples sentences"),
         (["--hard_negative_weight=1"], "needs --examples triplets"),
+        (["--model_name_or_path="], "give --model_name_or_path"),
+        (["--max_length=65"], "--max_length 65 is out of range.* 3 to 64"),
+        (["--metric_for_best_model=top1", "--sts_file=DIR/sts.tsv"], "top1 is not measured"),
         (["--streaming=true"], "drop --streaming and --validation_file"),
         (["--mlm_weight=-1"], "must be at least 0"),
         (["--scale=0"], "--scale 0.0"),
         (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
         (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
-        (["--sts_file=FLAT"], "no two different scores"),
+        (["--sts_file=DIR/flat.tsv"], "no two different scores"),
     ],
 )
 def test_bad_arguments_are_named_before_training(
     start: Path, sentences: Path, tmp_path: Path, more: list[str], message: str
 ) -> None:
     (tmp_path / "flat.tsv").write_text("A\tB\t3\nC\tD\t3\n")
-    more = [flag.replace("FLAT", str(tmp_path / "flat.tsv")) for flag in more]
+    more = [flag.replace("DIR", str(tmp_path)) for flag in more]
     with pytest.raises((ValueError, OSError), match=message):
         main(flags(start, sentences, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
-def test_unknown_examples_from_a_file_are_named() -> None:
-    with pytest.raises(ValueError, match="--examples images: choose one of sentences, pairs"):
-        SimCseArguments(examples="images")
+def test_unknown_examples_from_a_file_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.yaml").write_text("examples: images\npreset: paper-sup\n")
+    with pytest.raises(SystemExit):
+        parse_arguments(TYPES, [str(tmp_path / "run.yaml")], SIMCSE_PRESETS)
+    assert "--examples: invalid choice: 'images'" in capsys.readouterr().err
