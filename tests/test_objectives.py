@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from simbert_hf.collators import PairCollator
+from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import POOLINGS
 from tests.naive import float64_weights, naive_encode_row, naive_lm_logits, naive_simbert_loss
@@ -96,3 +97,24 @@ def test_rows_stand_in_both_orders(build) -> None:
     # The source's [SEP] predicts the first target token; the final [SEP] is a target.
     assert batch["target_labels"].tolist() == [*b, sep, *a, sep]
     assert batch["target_positions"][0] == len(a) + 1
+
+
+def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
+    model = tiny_simbert()
+    batch = PairCollator(model.rows, texts=True)(PAIRS)
+    assert batch["texts"][:2] == [PAIRS[0]["source"], PAIRS[0]["target"]]
+    seen: list[str] = []
+    wanted = torch.randn(6, 9)
+
+    def teacher(texts: list[str]) -> torch.Tensor:
+        seen.extend(texts)
+        return wanted
+
+    parts = SimBertObjective(teacher=teacher, distillation_weight=7.0)(model, batch)
+    assert seen == batch["texts"]
+    vectors = torch.as_tensor(model.encode(batch["texts"]))
+    assert parts.distillation.item() == pytest.approx(
+        distillation_loss(vectors, wanted).item(), abs=1e-5
+    )
+    expected = parts.seq2seq + parts.similarity + 7 * parts.distillation
+    assert parts.total.item() == pytest.approx(expected.item(), rel=1e-5)
