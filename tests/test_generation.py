@@ -238,7 +238,7 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
 
 def test_a_long_text_is_cut_with_one_warning(model):
     long = " ".join(["dog"] * 100)
-    with pytest.warns(UserWarning, match="were cut to their first") as caught:
+    with pytest.warns(UserWarning, match="were cut to that length") as caught:
         model.gen_synonyms([long, long], n=3, k=3, seed=0, max_new_tokens=8)
     assert len(caught) == 1
 
