@@ -46,12 +46,14 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--validation_groups", type=int, default=500)
     parser.add_argument("--seed", type=int, default=42, help="Seed of the training run's split.")
+    parser.add_argument("--limit", type=int, help="Use this many of the held-out groups.")
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
     _, held_out = split_groups(load_groups(DATA)[0], args.validation_groups, args.seed)
-    texts = [row["texts"][0] for row in held_out]
-    references = [row["texts"][1:] for row in held_out]
+    rows = list(held_out)[: args.limit]
+    texts = [row["texts"][0] for row in rows]
+    references = [row["texts"][1:] for row in rows]
     candidates = gen_synonyms(
         texts, args.n, args.n, model=SimBert.from_pretrained(args.model), seed=0, return_scores=True
     )

@@ -38,6 +38,7 @@ from simbert_hf.data import (
 )
 from simbert_hf.modeling import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
+from simbert_hf.readers import normalize
 from simbert_hf.rows import check_texts
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
@@ -154,12 +155,10 @@ def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
     Raises:
         DataError: If none is left.
     """
-
-    def key(text: str) -> str:
-        return " ".join(text.split()).casefold()
-
-    seen = {key(text) for texts in held_out["texts"] for text in texts}
-    kept = groups.filter(lambda texts: seen.isdisjoint(map(key, texts)), input_columns="texts")
+    seen = {normalize(text) for texts in held_out["texts"] for text in texts}
+    kept = groups.filter(
+        lambda texts: seen.isdisjoint(map(normalize, texts)), input_columns="texts"
+    )
     if isinstance(kept, Dataset):
         if not len(kept):
             raise DataError("Every training group shares a sentence with the validation file.")

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from simbert_hf.pooling import POOLINGS
 from tests.naive import (
@@ -257,3 +258,24 @@ def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
         assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
     expected = alone.total.item() + 0.5 * naive.item()
     assert parts.total.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
+    model = tiny_simbert()
+    batch = PairCollator(model.rows, texts=True)(PAIRS)
+    assert batch["texts"][:2] == [PAIRS[0]["source"], PAIRS[0]["target"]]
+    seen: list[str] = []
+    wanted = torch.randn(6, 9)
+
+    def teacher(texts: list[str]) -> torch.Tensor:
+        seen.extend(texts)
+        return wanted
+
+    parts = SimBertObjective(teacher=teacher, distillation_weight=7.0)(model, batch)
+    assert seen == batch["texts"]
+    vectors = torch.as_tensor(model.encode(batch["texts"]))
+    assert parts.distillation.item() == pytest.approx(
+        distillation_loss(vectors, wanted).item(), abs=1e-5
+    )
+    expected = parts.seq2seq + parts.similarity + 7 * parts.distillation
+    assert parts.total.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -216,21 +216,14 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) ->
         parse_arguments(TYPES, [str(path)])
 
 
-def test_a_teacher_keeps_the_cosines(start: Path, groups: Path, tmp_path: Path) -> None:
-    more = ("--max_steps=30", "--eval_strategy=no", "--learning_rate=1e-3")
-    texts = ["how can the cat", "reset cat please", "the do cat", "i please"]
-    wanted = SimBert.from_pretrained(start).encode(texts)
-    gaps = []
-    for i, teacher in enumerate(([], [f"--teacher_name_or_path={start}"])):
-        out = tmp_path / str(i)
-        trainer = main(flags(start, groups, out, *more, *teacher))
-        found = SimBert.from_pretrained(out).encode(texts)
-        gaps.append(abs(found @ found.T - wanted @ wanted.T).mean())
-        logged = [
-            line["distillation"] for line in trainer.state.log_history if "distillation" in line
-        ]
-        assert bool(logged) == bool(teacher)
-    assert gaps[1] < gaps[0] / 2
+def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Path) -> None:
+    trainer = main(
+        flags(start, groups, tmp_path / "out", f"--teacher_name_or_path={start}", "--max_steps=3",
+              "--hidden_dropout=0", "--attention_dropout=0", "--warmup_steps=0")
+    )  # fmt: skip
+    logged = [line["distillation"] for line in trainer.state.log_history if "distillation" in line]
+    assert logged[0] == pytest.approx(0, abs=1e-6)  # the start is its own teacher
+    assert logged[-1] > 1e-4
 
 
 def test_figures_of_which_less_is_better(start: Path) -> None:
