@@ -152,7 +152,7 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
     more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
-    more += ("--max_steps=16",)
+    more += ("--max_steps=16", "--max_length=24")
     trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
     lines = [line for line in trainer.state.log_history if "simcse" in line]
     first, last = lines[0], lines[-1]
