@@ -19,7 +19,7 @@ from simbert_hf.evaluation.bootstrap import (
     mean,
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
-from simbert_hf.evaluation.results import Embed, TaskResult
+from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
 from simbert_hf.evaluation.sts import cosine
 from simbert_hf.scored import LabelledPair, load_labelled_pairs
 from simbert_hf.textfiles import fault
@@ -56,13 +56,11 @@ class PairTask:
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Measure the test pairs, at thresholds chosen on the dev pairs."""
-        first = embed([pair.first for pair in self.test])
-        second = embed([pair.second for pair in self.test])
+        first, second = _sides(self.test, embed)
         cosines, labels = cosine(first, second), _labels(self.test)
         thresholds = {}
         if self.dev:
-            dev = (embed([pair[i] for pair in self.dev]) for i in (0, 1))
-            thresholds = best_thresholds(cosine(*dev), _labels(self.dev))
+            thresholds = best_thresholds(cosine(*_sides(self.dev, embed)), _labels(self.dev))
         figures = pair_figures(self.name, cosines, labels, thresholds, bootstrap)
         texts = list(dict.fromkeys(text for pair in self.test for text in pair[:2]))
         return TaskResult(
@@ -106,6 +104,10 @@ def _load_both(path: Path, columns: Sequence[str]) -> list[LabelledPair]:
         problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
         raise fault(path, None, problem, "Give it pairs of both kinds")
     return pairs
+
+
+def _sides(pairs: Sequence[LabelledPair], embed: Embed) -> tuple[Vectors, Vectors]:
+    return embed([pair.first for pair in pairs]), embed([pair.second for pair in pairs])
 
 
 def _labels(pairs: Sequence[LabelledPair]) -> Labels:
