@@ -356,7 +356,8 @@ def parse_arguments(
     Args:
         types: Dataclasses whose fields are the flags.
         argv: Arguments; the command line's if None.
-        presets: What each ``--preset`` changes of the defaults; one of them is ``modern``.
+        presets: What each ``--preset`` changes of the defaults; one of them is ``modern``. Empty
+            for no such flag.
 
     Returns:
         One instance a type.
@@ -367,11 +368,13 @@ def parse_arguments(
     rest = list(sys.argv[1:] if argv is None else argv)
     about = "Flags, or one YAML file with the same names and flags after it."
     parser = HfArgumentParser(tuple(types), description=about, allow_abbrev=False)
-    parser.add_argument("--preset", choices=sorted(presets), default="modern")
+    if presets:
+        parser.add_argument("--preset", choices=sorted(presets), default="modern")
     if rest and rest[0].endswith((".yaml", ".yml")):
         known = {action.dest for action in parser._actions}
         rest[:1] = read_yaml(Path(rest[0]), known)
-    parser.set_defaults(**presets[chosen_preset(rest, presets)])
+    if presets:
+        parser.set_defaults(**presets[chosen_preset(rest, presets)])
     return tuple(parser.parse_args_into_dataclasses(rest)[: len(types)])
 
 

@@ -45,10 +45,12 @@ PAIR_COLUMNS = (
     ("sent0", "sent1"),
     ("text1", "text2"),
     ("source", "target"),
+    ("#1 string", "#2 string"),  # MRPC
+    ("sentence_a", "sentence_b"),  # SICK
 )
 GROUP_COLUMNS = (("group", "sentence"), ("group", "text"))
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
-SCORE_COLUMNS = ("score", "similarity_score", "similarity")
+SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
 
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
@@ -306,7 +308,7 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
     else:
         values = [first, second]
     texts = [text_of(file, line, value) for value in values]
-    if shape.label is None or _is_positive(file, line, shape.label, row.get(shape.label)):
+    if shape.label is None or is_positive(file, line, shape.label, row.get(shape.label)):
         return texts, USABLE
     return texts, NEGATIVE
 
@@ -341,7 +343,8 @@ def text_of(file: str | Path, line: int, value: object) -> str:
     return value.strip()
 
 
-def _is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
+def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
+    """Read a label, or raise a DataError unless it is 0 or 1."""
     text = str(value).strip().lower()
     if text in ("1", "1.0", "true"):
         return True

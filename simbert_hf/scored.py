@@ -1,13 +1,13 @@
-"""Pairs with a similarity score: the files that STS benchmarks come in."""
+"""Pairs with a similarity score or a label: the files that benchmarks come in."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS
+from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, is_positive
 from simbert_hf.textfiles import check_exists, fault, read_cells, shorten
 
 Cells = list[tuple[int, list[str]]]
@@ -20,6 +20,14 @@ class ScoredPair(NamedTuple):
     first: str
     second: str
     score: float
+
+
+class LabelledPair(NamedTuple):
+    """Two sentences and whether people found that they mean the same."""
+
+    first: str
+    second: str
+    same: bool
 
 
 class _Layout(NamedTuple):
@@ -35,13 +43,18 @@ STSB = _Layout(0, 1, 2, 3)
 SEMEVAL = _Layout(1, 2, 0, 3)
 
 
-def load_scored_pairs(path: str | Path) -> list[ScoredPair]:
+def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[ScoredPair]:
     r"""Read scored pairs from a ``.csv``, ``.tsv`` or ``.txt`` file (or a ``.gz`` or ``.xz``).
 
     With a header, the columns are a known pair (``sentence1`` and ``sentence2``, ``s1`` and
     ``s2``, ...) and ``score`` or ``label``, in any order, beside others. Without, there are three:
     the score comes last (STS-B) or first (SemEval), told by which column holds more numbers.
     SemEval's rows without a score were never judged: they are left out, as by its own script.
+
+    Args:
+        path: The file.
+        columns: Names of the two sentences and the score in headers that hold these three; other
+            files are read as without them.
 
     Returns:
         ``(first, second, score)`` for each row; blank lines are left out.
@@ -57,24 +70,64 @@ def load_scored_pairs(path: str | Path) -> list[ScoredPair]:
         ...     load_scored_pairs(path)
         [ScoredPair(first='It is late.', second="It's late.", score=4.5)]
     """
+    rows, layout = _find_rows(path, columns)
+    if layout is SEMEVAL:  # and not a header in that order
+        rows = [(line, cells) for line, cells in rows if cells[0].strip()]
+    if not rows:
+        raise fault(path, None, "holds no scored row", "Give it at least one scored pair")
+    return [
+        ScoredPair(first, second, _score(path, line, cell))
+        for line, first, second, cell in _cells(path, rows, layout)
+    ]
+
+
+def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[LabelledPair]:
+    r"""Read labelled pairs from files like those of :func:`load_scored_pairs`.
+
+    The third column is ``label``, ``is_duplicate`` or ``quality`` and holds 1 or 0 in every row.
+
+    Args:
+        path: The file.
+        columns: Names of the two sentences and the label in headers that hold these three.
+
+    Raises:
+        DataError: If the columns are unknown, a sentence is empty or a label is neither 0 nor 1.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "mrpc.tsv")
+        ...     _ = path.write_text("Quality\t#1 String\t#2 String\n1\tIt is late.\tIt's late.\n")
+        ...     load_labelled_pairs(path)
+        [LabelledPair(first='It is late.', second="It's late.", same=True)]
+    """
+    rows, layout = _find_rows(path, columns)
+    if not rows:
+        raise fault(path, None, "holds no labelled row", "Give it at least one labelled pair")
+    return [
+        LabelledPair(first, second, is_positive(path, line, "label", cell))
+        for line, first, second, cell in _cells(path, rows, layout)
+    ]
+
+
+def _find_rows(path: str | Path, columns: Sequence[str]) -> tuple[Cells, _Layout]:
+    """Return the rows below the header, if there is one, and where their parts stand."""
+    if columns and len(columns) != 3:
+        raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
     check_exists(path)
     rows = [(line, cells) for line, cells in read_cells(path) if cells]
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")
-    headed = _headed(rows[0][1])
-    layout = headed or _headless(path, rows)
-    if headed:
-        rows = rows[1:]
-    elif layout == SEMEVAL:
-        rows = [(line, cells) for line, cells in rows if cells[0].strip()]
-    if not rows:
-        raise fault(path, None, "holds no scored row", "Give it at least one scored pair")
-    return [_scored(path, line, cells, layout) for line, cells in rows]
+    headed = _headed(rows[0][1], columns)
+    return (rows[1:], headed) if headed else (rows, _headless(path, rows))
 
 
-def _headed(cells: Sequence[str]) -> _Layout | None:
+def _headed(cells: Sequence[str], columns: Sequence[str]) -> _Layout | None:
     """Find the columns by name; None where the first line is no header."""
     at = {cell.strip().lower(): i for i, cell in enumerate(cells)}
+    given = [name.strip().lower() for name in columns]
+    if given and set(given) <= set(at):
+        return _Layout(at[given[0]], at[given[1]], at[given[2]], len(cells))
     pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(at)), None)
     score = next((name for name in SCORE_COLUMNS + LABEL_COLUMNS if name in at), None)
     if pair is None or score is None:
@@ -94,19 +147,25 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     return STSB if last >= first else SEMEVAL
 
 
-def _scored(path: str | Path, line: int, cells: Sequence[str], layout: _Layout) -> ScoredPair:
-    if len(cells) != layout.width:
-        problem = f"has {len(cells)} cells where {layout.width} are due: {shorten(cells)}"
-        remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
-        raise fault(path, line, problem, remedy)
-    first, second = cells[layout.first].strip(), cells[layout.second].strip()
-    if not (first and second):
-        raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")
-    score = _number(cells[layout.score])
+def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int, str, str, str]]:
+    """Yield each row's line, sentences and third cell."""
+    for line, cells in rows:
+        if len(cells) != layout.width:
+            problem = f"has {len(cells)} cells where {layout.width} are due: {shorten(cells)}"
+            remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
+            raise fault(path, line, problem, remedy)
+        first, second = cells[layout.first].strip(), cells[layout.second].strip()
+        if not (first and second):
+            raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")
+        yield line, first, second, cells[layout.score]
+
+
+def _score(path: str | Path, line: int, cell: str) -> float:
+    score = _number(cell)
     if score is None:
-        problem = f"the score {shorten(cells[layout.score])} is not a number"
+        problem = f"the score {shorten(cell)} is not a number"
         raise fault(path, line, problem, "Write a number such as 3.5, or drop the row")
-    return ScoredPair(first, second, score)
+    return score
 
 
 def _number(text: str) -> float | None:

@@ -513,3 +513,27 @@ def naive_topk_accuracy(
             if any(groups[j] == groups[i] for j in others[:k]):
                 hits[k] += 1
     return {k: hits[k] / len(units) for k in ks}
+
+
+def naive_retrieval(
+    vectors: Sequence[Tensor] | Tensor, groups: Sequence[int]
+) -> tuple[list[float], list[float]]:
+    """Return for each sentence the rank of its nearest group mate, and its average precision.
+
+    Every sentence ranks all the others by cosine, mates after strangers of the same cosine. The
+    average precision is the mean, over its mates, of the share of mates among all that stand no
+    further down. Without a mate: infinity and 0.
+    """
+    units = [_unit(torch.as_tensor(vector).double()) for vector in vectors]
+    first, average = [], []
+    for i in range(len(units)):
+        others = [j for j in range(len(units)) if j != i]
+        others.sort(key=lambda j: (-round(float(units[i] @ units[j]), 6), groups[j] == groups[i]))
+        ranks, precisions = [], []
+        for rank, j in enumerate(others, start=1):
+            if groups[j] == groups[i]:
+                ranks.append(rank)
+                precisions.append(len(ranks) / rank)
+        first.append(float(ranks[0]) if ranks else math.inf)
+        average.append(sum(precisions) / len(ranks) if ranks else 0.0)
+    return first, average

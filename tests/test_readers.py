@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simbert_hf.readers import NEGATIVE, ONE_MEMBER, USABLE, ReadOptions, read_records, read_rows
-from simbert_hf.scored import load_scored_pairs
+from simbert_hf.scored import load_labelled_pairs, load_scored_pairs
 from simbert_hf.textfiles import DataError, load_sentences, suffix_of
 from simbert_hf.triplets import load_triplets
 
@@ -332,3 +332,43 @@ def test_bad_triplets_name_file_line_and_remedy(write, name, content, start, rem
     said = message(load_triplets, path)
     assert said.startswith(f"{path.parent}{os.sep}{start}")
     assert remedy in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", "A\tB, b\t1\nC\tD\t0\n"),  # LCQMC
+        ("a.tsv", "1\tA\tB, b\n0\tC\tD\n"),  # a part of labelled QQP
+        (
+            "a.tsv",
+            "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t8\t9\tA\tB, b\n0\t8\t9\tC\tD",
+        ),
+        ("a.csv", 'id,sentence1,sentence2,label\n1,A,"B, b",1\n2,C,D,0\n'),
+        ("a.csv", 'x,y,z\nA,"B, b",true\n\nC,D,0.0\n'),
+    ],
+)
+def test_labelled_pairs_in_every_layout(write, name, content):
+    found = load_labelled_pairs(write(name, content), ["x", "Y", "z"])
+    assert found == [("A", "B, b", True), ("C", "D", False)]
+
+
+def test_scores_of_sick_and_of_named_columns(write):
+    header = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    path = write("a.txt", f"{header}1\tA\tB\tNEUTRAL\t4.5\n")
+    assert load_scored_pairs(path) == [("A", "B", 4.5)]
+    path = write("b.tsv", "left\tright\tgold\nA\tB\t4.5\n")
+    assert load_scored_pairs(path, ["left", "right", "gold"]) == [("A", "B", 4.5)]
+    with pytest.raises(DataError, match=r"b\.tsv:1: the score 'gold' is not a number"):
+        load_scored_pairs(path)
+
+
+def test_unscored_rows_below_a_header_are_faults(write):
+    path = write("a.csv", "score,s1,s2\n4.5,A,B\n,C,D\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: the score '' is not a number"):
+        load_scored_pairs(path)
+
+
+def test_unlabelled_rows_are_faults(write):
+    path = write("a.tsv", "1\tA\tB\n\tC\tD\n")
+    with pytest.raises(DataError, match=r"a\.tsv:2: the label '' is neither 0 nor 1"):
+        load_labelled_pairs(path)

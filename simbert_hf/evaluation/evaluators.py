@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from simbert_hf.evaluation.retrieval import topk_accuracy
 from simbert_hf.modeling import evaluating
 
 if TYPE_CHECKING:
@@ -19,45 +20,6 @@ if TYPE_CHECKING:
     from simbert_hf.data import PairDataset
     from simbert_hf.modeling import SimBert
     from simbert_hf.objectives import SimBertObjective
-
-
-def topk_accuracy(
-    vectors: np.ndarray, groups: np.ndarray, ks: Sequence[int] = (1, 5, 10), chunk: int = 1024
-) -> dict[str, float]:
-    """Retrieval inside a set: every sentence ranks all the others by dot product.
-
-    Top-k counts a hit when any of the k nearest belongs to the sentence's group.
-
-    Args:
-        vectors: Unit vectors, so that dot products are cosines. Shape: (N, D).
-        groups: Group of each sentence. Shape: (N,).
-        ks: Cut-offs.
-        chunk: Queries scored at a time: memory is chunk * N scores.
-
-    Returns:
-        ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
-
-    Raises:
-        ValueError: If there are no two sentences.
-
-    Example:
-        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
-        {'top1': 0.66...}
-    """
-    if len(vectors) < 2:
-        raise ValueError(f"Retrieval needs at least two sentences; got {len(vectors)}.")
-    depth = min(max(ks), len(vectors) - 1)
-    all_vectors = torch.as_tensor(vectors)
-    labels = torch.as_tensor(groups)
-    hits = torch.zeros(depth, dtype=torch.float64)
-    for start in range(0, len(vectors), chunk):
-        queries = torch.arange(start, min(start + chunk, len(vectors)))
-        scores = all_vectors[queries] @ all_vectors.T
-        scores[torch.arange(len(queries)), queries] = -torch.inf
-        nearest = labels[scores.topk(depth).indices]  # (queries, depth)
-        hit = (nearest == labels[queries, None]).cummax(dim=1).values
-        hits += hit.sum(dim=0)
-    return {f"top{k}": float(hits[min(k, depth) - 1]) / len(vectors) for k in ks}
 
 
 def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:

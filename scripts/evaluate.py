@@ -1,0 +1,47 @@
+"""Measure sentence encoders: STS, labelled pairs, retrieval, alignment and uniformity.
+
+python scripts/evaluate.py --models A=DIR_OR_ID B=DIR_OR_ID --sts STS-B=test.csv sts12_16/ \
+    --pairs LCQMC=dev.tsv,test.tsv --retrieval intents.csv --output_dir out
+(or: python scripts/evaluate.py config.yaml)
+
+Any model that SentenceTransformer loads can be measured. For MTEB, our checkpoints need nothing
+more than any other sentence-transformers model (pip install mteb):
+
+    import mteb
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer("outputs/my_model")
+    tasks = mteb.get_tasks(tasks=["STSBenchmark", "LCQMC"])
+    print(mteb.evaluate(model, tasks).to_dataframe())
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from simbert_hf.arguments import parse_arguments
+from simbert_hf.data import DataError
+from simbert_hf.evaluation.report import write_card, write_report
+from simbert_hf.evaluation.results import Results
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+
+
+def main(argv: Sequence[str] | None = None) -> Results:
+    """Measure the models, write and print the report; return the results."""
+    (args,) = parse_arguments((EvaluationArguments,), argv, presets={})
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("simbert_hf").setLevel(logging.INFO)
+    results = evaluate(args, load_tasks(args))
+    print(write_report(results, args.output_dir))
+    for name, path in args.model_paths().items() if args.write_card else ():
+        print(f"figures added to {write_card(path, name, results.models[name])}")
+    return results
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,142 @@
+"""How vectors lie on the sphere: alignment, uniformity, spread, histograms of cosines."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simbert_hf.evaluation.bootstrap import Figure
+
+Vectors = NDArray[np.floating]
+
+BINS = np.linspace(-1.0, 1.0, 101)  # edges of the histograms' bins
+MOST = 10_000  # vectors that uniformity is estimated from: each is compared with all others
+
+
+def alignment(first: Vectors, second: Vectors) -> float:
+    """Mean squared distance of positives, E ||f(x) - f(x+)||^2 (Wang & Isola 2020); less is closer.
+
+    Args:
+        first: Unit vectors. Shape: (N, D).
+        second: Those of their positives. Shape: (N, D).
+
+    Returns:
+        Between 0 and 4.
+
+    Raises:
+        ValueError: If there are no pairs.
+
+    Example:
+        >>> alignment(np.eye(2), np.array([[1.0, 0.0], [1.0, 0.0]]))
+        1.0
+    """
+    if not len(first):
+        raise ValueError("Alignment needs at least one pair of positives; got none.")
+    squares = np.square(first.astype(np.float64) - second).sum(axis=1)
+    return float(squares.mean())
+
+
+def uniformity(vectors: Vectors, chunk: int = 1024) -> float:
+    """Log mean exp(-2 ||f(x) - f(y)||^2) over pairs of different items; less is more even.
+
+    Wang & Isola (2020). On the unit sphere the squared distance is 2 - 2 cos.
+
+    Args:
+        vectors: Unit vectors. Shape: (N, D).
+        chunk: Rows compared at a time: memory is chunk * N cosines.
+
+    Returns:
+        Between -8 and 0.
+
+    Raises:
+        ValueError: If there are no two vectors.
+
+    Example:
+        >>> uniformity(np.eye(3))  # each squared distance is 2
+        -4.0
+    """
+    _check_two(vectors)
+    total = 0.0
+    for start in range(0, len(vectors), chunk):
+        rows = vectors[start : start + chunk]
+        cosines = (rows @ vectors[start:].T).astype(np.float64)
+        total += np.triu(np.exp(4 * cosines - 4), k=1).sum()
+    n_pairs = len(vectors) * (len(vectors) - 1) / 2
+    return float(np.log(total / n_pairs))
+
+
+def mean_pairwise_cosine(vectors: Vectors) -> float:
+    """Mean cosine of two different items; near 1, the encoder has collapsed.
+
+    Args:
+        vectors: Unit vectors. Shape: (N, D).
+
+    Raises:
+        ValueError: If there are no two vectors.
+
+    Example:
+        >>> mean_pairwise_cosine(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]))
+        -0.33...
+    """
+    _check_two(vectors)
+    n = len(vectors)
+    whole = vectors.astype(np.float64).sum(axis=0)  # all N^2 cosines add up to its square
+    return float((whole @ whole - np.square(vectors.astype(np.float64)).sum()) / (n * (n - 1)))
+
+
+def effective_rank(vectors: Vectors) -> float:
+    """Exponential of the entropy of the normalised singular values (Roy & Vetterli 2007).
+
+    Args:
+        vectors: Shape: (N, D).
+
+    Returns:
+        From 1 (all on one line through 0) to min(N, D) (spread evenly).
+
+    Raises:
+        ValueError: If there are no two vectors.
+
+    Example:
+        >>> effective_rank(np.eye(3))
+        3.0
+    """
+    _check_two(vectors)
+    values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
+    shares = values[values > 0] / values.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def geometry(first: Vectors, second: Vectors, vectors: Vectors) -> dict[str, Figure]:
+    """Alignment of the positives (left out where there are none) and uniformity of the sentences.
+
+    Args:
+        first: Unit vectors. Shape: (P, D).
+        second: Those of their positives. Shape: (P, D).
+        vectors: Those of all different sentences; of more than 10,000, as many are drawn.
+            Shape: (N, D).
+
+    Example:
+        >>> geometry(np.eye(3)[:0], np.eye(3)[:0], np.eye(3))
+        {'uniformity': Figure(value=-4.0)}
+    """
+    figures = {"alignment": Figure(alignment(first, second))} if len(first) else {}
+    if len(vectors) > MOST:
+        vectors = np.random.default_rng(0).choice(vectors, MOST, replace=False)
+    return figures | {"uniformity": Figure(uniformity(vectors))}
+
+
+def histogram(cosines: Vectors) -> list[int]:
+    """Count cosines in the 100 bins between :data:`BINS`, rounding beyond -1 and 1 included.
+
+    Example:
+        >>> counts = histogram(np.array([-1.0, 0.995, 1.0000001]))
+        >>> counts[0], counts[-1], sum(counts)
+        (1, 2, 3)
+    """
+    counts: list[int] = np.histogram(cosines.clip(-1, 1), BINS)[0].tolist()
+    return counts
+
+
+def _check_two(vectors: Vectors) -> None:
+    if len(vectors) < 2:
+        raise ValueError(f"At least two vectors are needed to compare; got {len(vectors)}.")

@@ -1,0 +1,125 @@
+"""Pictures of an evaluation; need the extra ``eval`` (matplotlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simbert_hf.evaluation.geometry import BINS
+from simbert_hf.evaluation.results import Results, TaskResult
+
+MARKERS = "osD^vPX*<>hd"
+
+
+def plot_histograms(results: Results, path: str | Path) -> None:
+    """Draw the cosines of positives and negatives: a row a test set, a column a model."""
+    names = [name for name, task in results.baseline.items() if task.histograms]
+    if not names:
+        return
+    size = 3.2 * len(results.models) + 0.6, 1.7 * len(names) + 0.6
+    figure = _figure(*size)
+    axes = figure.subplots(len(names), len(results.models), sharex=True, squeeze=False)
+    for column, (model, tasks) in enumerate(results.models.items()):
+        for row, name in enumerate(names):
+            axis = axes[row, column]
+            _draw_histogram(axis, tasks[name])
+            axis.set_title(f"{name}: {model}", fontsize=9)
+            axis.set_yticks([])
+    axes[0, 0].legend(frameon=False, fontsize=8, loc="upper left")
+    axes[0, 0].set_xlim(*_range_of(results, names))
+    figure.supxlabel("cosine")
+    figure.supylabel("density")
+    figure.savefig(path, dpi=110)
+
+
+def _draw_histogram(axis: Any, task: TaskResult) -> None:
+    for name, color in (("negatives", "tab:orange"), ("positives", "tab:blue")):
+        counts = np.array(task.histograms[name])
+        if counts.sum():
+            axis.stairs(counts / counts.sum(), BINS, fill=True, alpha=0.55, color=color, label=name)
+
+
+def _range_of(results: Results, names: list[str]) -> tuple[float, float]:
+    """Find the cosines that occur."""
+    counts = sum(
+        np.array(side)
+        for tasks in results.models.values()
+        for name in names
+        for side in tasks[name].histograms.values()
+    )
+    used = np.flatnonzero(counts)
+    return float(BINS[used[0]]), float(BINS[used[-1] + 1])
+
+
+def plot_curves(results: Results, path: str | Path) -> None:
+    """Draw mean cosines over people's scores, and accuracy over the threshold."""
+    names = [name for name, task in results.baseline.items() if task.curve]
+    if not names:
+        return
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    figure = _figure(3.4 * columns, 2.8 * rows)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat[len(names) :]:
+        axis.remove()
+    for name, axis in zip(names, axes.flat, strict=False):
+        for model, tasks in results.models.items():
+            _draw_curve(axis, model, tasks[name])
+        axis.set_title(name, fontsize=9)
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_curve(axis: Any, model: str, task: TaskResult) -> None:
+    curve = task.curve
+    if task.kind == "sts":
+        (line,) = axis.plot(curve["score"], curve["mean"], "o-", markersize=3, label=model)
+        axis.fill_between(
+            curve["score"], curve["low"], curve["high"], alpha=0.12, color=line.get_color()
+        )
+        axis.set(xlabel="people's score", ylabel="cosine (mean ± sd)")
+        return
+    (line,) = axis.plot(curve["threshold"], curve["accuracy"], label=model)
+    if "accuracy_threshold" in task.facts:
+        axis.axvline(task.facts["accuracy_threshold"], color=line.get_color(), ls=":")
+    axis.set(xlabel="threshold (dotted: dev's choice)", ylabel="accuracy")
+
+
+def plot_geometry(results: Results, path: str | Path) -> None:
+    """Draw alignment over uniformity: a colour a model, a mark a test set; best is below left."""
+    points = list(_points(results))
+    if not points:
+        return
+    figure = _figure(6.4, 4.4)
+    axis = figure.subplots()
+    names = list(dict.fromkeys(name for _, name, _ in points))
+    models = list(results.models)
+    for model, name, task in points:
+        place = task.figures["uniformity"].value, task.figures["alignment"].value
+        mark, color = MARKERS[names.index(name) % len(MARKERS)], f"C{models.index(model) % 10}"
+        axis.plot(*place, mark, color=color, alpha=0.8, markersize=8)
+    for i, model in enumerate(models):
+        axis.plot([], [], "s", color=f"C{i % 10}", label=model)
+    for i, name in enumerate(names):
+        axis.plot([], [], MARKERS[i % len(MARKERS)], color="grey", label=name)
+    axis.set(xlabel="uniformity (less is more even)", ylabel="alignment (less is closer)")
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+    figure.savefig(path, dpi=110)
+
+
+def _points(results: Results) -> Iterator[tuple[str, str, TaskResult]]:
+    for model, tasks in results.models.items():
+        for name, task in tasks.items():
+            if {"alignment", "uniformity"} <= set(task.figures):
+                yield model, name, task
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")

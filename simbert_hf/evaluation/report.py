@@ -1,0 +1,234 @@
+"""Results -> a Markdown table, JSON, pictures, and a model card's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard
+
+from simbert_hf.evaluation.bootstrap import LEVEL, compare
+from simbert_hf.evaluation.plots import plot_curves, plot_geometry, plot_histograms
+from simbert_hf.evaluation.results import Results, TaskResult
+
+TITLES = {
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "auc": "AUC",
+    "ap": "AP",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "top1": "top-1",
+    "top5": "top-5",
+    "top10": "top-10",
+    "mrr": "MRR",
+    "map": "MAP",
+    "alignment": "alignment",
+    "uniformity": "uniformity",
+}
+UNSCALED = ("alignment", "uniformity")  # printed as they are; the others times 100
+
+# Task and metrics of a model card, named as sentence-transformers names its own evaluators'.
+CARD_TASKS = {
+    "sts": ("semantic-similarity", "Semantic Similarity"),
+    "pairs": ("binary-classification", "Binary Classification"),
+    "retrieval": ("information-retrieval", "Information Retrieval"),
+}
+CARD_METRICS = {
+    "spearman": "spearman_cosine",
+    "pearson": "pearson_cosine",
+    "auc": "cosine_auc",
+    "ap": "cosine_ap",
+    "accuracy": "cosine_accuracy",
+    "f1": "cosine_f1",
+    "top1": "cosine_accuracy@1",
+    "top5": "cosine_accuracy@5",
+    "top10": "cosine_accuracy@10",
+    "mrr": "cosine_mrr",
+    "map": "cosine_map",
+}
+
+
+def write_report(results: Results, output_dir: str | Path) -> str:
+    """Write ``table.md``, ``results.json`` and the plots into a directory.
+
+    Returns:
+        The table.
+    """
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    table = make_table(results)
+    (folder / "table.md").write_text(table, encoding="utf-8")
+    results.save(folder / "results.json")
+    plot_histograms(results, folder / "histograms.png")
+    plot_curves(results, folder / "curves.png")
+    plot_geometry(results, folder / "geometry.png")
+    return table
+
+
+# Table ------------------------------------------------------------------------------------------
+
+
+def make_table(results: Results) -> str:
+    """Lay out all figures as Markdown: a row a figure, then the same for single files."""
+    parts = {
+        model: {
+            f"{name} {part}": result
+            for name, task in tasks.items()
+            for part, result in task.parts.items()
+        }
+        for model, tasks in results.models.items()
+    }
+    blocks = [_table(results.models), _legend(results)]
+    if any(parts.values()):
+        blocks.append(f"Single files:\n\n{_table(parts)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _table(models: Mapping[str, Mapping[str, TaskResult]]) -> str:
+    first, *others = models
+    header = ["test set", "n", "figure", first]
+    for name in others:
+        header += [name, f"{name} - {first}", "p"]
+    return layout(header, list(_rows(models)))
+
+
+def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]:
+    first, *others = models.values()
+    for name, task in first.items():
+        for metric, figure in task.figures.items():
+            row = [title(name, task), _size(task), TITLES[metric], _cell(metric, task)]
+            for tasks in others:
+                other = tasks[name]
+                against = compare(other.figures[metric], figure)
+                row += [_cell(metric, other), _signed(metric, against.difference)]
+                row.append("" if against.p_value is None else f"{against.p_value:.3f}")
+            yield row
+
+
+def layout(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align cells in Markdown.
+
+    Example:
+        >>> print(layout(["set", "n"], [["STS-B", "2"]]))
+        | set   |  n |
+        | :---- | -: |
+        | STS-B |  2 |
+    """
+    widths = [max(2, *map(len, column)) for column in zip(header, *rows, strict=True)]
+    texts = [0, 2]  # columns set flush left
+    rule = [
+        f":{'-' * (width - 1)}" if i in texts else f"{'-' * (width - 1)}:"
+        for i, width in enumerate(widths)
+    ]
+    lines = []
+    for cells in (header, rule, *rows):
+        placed = (
+            cell.ljust(width) if i in texts else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        lines.append(f"| {' | '.join(placed)} |")
+    return "\n".join(lines)
+
+
+def title(name: str, task: TaskResult) -> str:
+    """Name a test set, and what it lacks.
+
+    Example:
+        >>> title("STS12", TaskResult("sts", 2358, {}, lacks=["MSRvid"]))
+        'STS12 without MSRvid'
+    """
+    return f"{name} without {', '.join(task.lacks)}" if task.lacks else name
+
+
+def _size(task: TaskResult) -> str:
+    return f"{task.size:,}"
+
+
+def _cell(metric: str, task: TaskResult) -> str:
+    figure = task.figures[metric]
+    if metric in UNSCALED:
+        return f"{figure.value:.3f}"
+    text = f"{100 * figure.value:.2f}"
+    if figure.interval is not None:
+        low, high = figure.interval
+        text += f" [{100 * low:.1f}, {100 * high:.1f}]"
+    threshold = task.facts.get(f"{metric}_threshold")
+    return text if threshold is None else f"{text} at {threshold:.3f}"
+
+
+def _signed(metric: str, difference: float) -> str:
+    return f"{difference:+.3f}" if metric in UNSCALED else f"{100 * difference:+.2f}"
+
+
+def _legend(results: Results) -> str:
+    resamples = int(results.settings.get("bootstrap", 0))
+    lines = ["All figures but alignment and uniformity are times 100."]
+    if resamples:
+        lines.append(f"Brackets: {LEVEL:.0%} percentile intervals, {resamples} bootstrap resamples")
+        lines[-1] += " of pairs (of groups, for retrieval)."
+        if len(results.models) > 1:
+            lines.append(f"p: two-sided paired bootstrap test against {next(iter(results.models))}")
+            lines[-1] += f", at least {2 / (resamples + 1):.3f}, not corrected for several rows."
+    if any("accuracy_threshold" in task.facts for task in results.baseline.values()):
+        lines.append("Thresholds (at ...) were chosen on the dev file.")
+    return "\n".join(lines)
+
+
+# Model card -------------------------------------------------------------------------------------
+
+
+def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
+    """Turn a model's results into a model card's; averages and single files stay out.
+
+    Example:
+        >>> from simbert_hf.evaluation import Figure
+        >>> task = TaskResult("sts", 1379, {"spearman": Figure(0.82031)})
+        >>> found = card_results({"STS-B": task})[0]
+        >>> found.dataset_name, found.metric_type, found.metric_value
+        ('STS-B', 'spearman_cosine', 0.8203)
+    """
+    found = []
+    for name, task in tasks.items():
+        task_type, task_name = CARD_TASKS[task.kind]
+        for metric in [metric for metric in task.figures if metric in CARD_METRICS]:
+            found.append(
+                EvalResult(
+                    task_type=task_type,
+                    task_name=task_name,
+                    dataset_type=name.lower().replace(" ", "-"),
+                    dataset_name=title(name, task),
+                    metric_type=CARD_METRICS[metric],
+                    metric_name=TITLES[metric],
+                    metric_value=round(task.figures[metric].value, 4),
+                )
+            )
+    return found
+
+
+def write_card(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResult]) -> Path:
+    """Put a model's results into its ``README.md``; others that stand there stay.
+
+    Args:
+        model_dir: Directory of the model.
+        model: Names it, in a card that does not.
+        tasks: Its results by test set.
+
+    Returns:
+        Path of the card.
+    """
+    path = Path(model_dir, "README.md")
+    card = ModelCard.load(path) if path.exists() else ModelCard(f"---\n---\n\n# {model}\n")
+    new = card_results(tasks)
+    measured = {_identity(result) for result in new}
+    data: Any = card.data  # a ModelCardData, typed as its parent
+    kept = [old for old in data.eval_results or [] if _identity(old) not in measured]
+    data.eval_results = kept + new
+    data.model_name = data.model_name or model
+    card.save(path)
+    return path
+
+
+def _identity(result: EvalResult) -> tuple[object, ...]:
+    return *result.unique_identifier, result.metric_type

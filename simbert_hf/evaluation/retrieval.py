@@ -1,0 +1,221 @@
+"""Retrieval inside a held-out set: every sentence ranks all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from simbert_hf.data import DataError, load_groups
+from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Floats
+from simbert_hf.evaluation.results import Embed, TaskResult
+from simbert_hf.textfiles import TABLES, fault, read_cells, suffix_of
+
+Vectors = NDArray[np.floating]
+Groups = NDArray[np.int64]
+
+KS = (1, 5, 10)
+TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
+SCORES = 2**25  # scores held at a time, at most
+# Columns of tables that hold a sentence and a class (intents), group first.
+CLASS_COLUMNS = (("label", "text"), ("category", "text"), ("intent", "text"))
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where each sentence finds the others of its group.
+
+    Attributes:
+        first: Rank of the nearest of them, from 1; infinite without any. Shape: (N,).
+        average_precision: Mean over them of the share of group mates up to their rank; 0 without
+            any. Shape: (N,).
+    """
+
+    first: Floats
+    average_precision: Floats
+
+    def figures(self, ks: Sequence[int] = KS) -> dict[str, Floats]:
+        """Return each sentence's share in top-k, MRR and MAP, by the name of the figure: (N,)."""
+        hits = {f"top{k}": (self.first <= k).astype(np.float64) for k in ks}
+        return hits | {"mrr": 1 / self.first, "map": self.average_precision}
+
+
+def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ranks:
+    """Let every sentence rank all the others by dot product, and find its group in the ranking.
+
+    Equal scores (nearer than 1e-6) are ranked against the model: sentences of other groups come
+    first. Runs on a GPU if there is one.
+
+    Args:
+        vectors: Unit vectors, so that dot products are cosines. Shape: (N, D).
+        groups: Group of each sentence. Shape: (N,).
+        chunk: Queries scored at a time, fewer among very many sentences: memory is chunk * N.
+
+    Raises:
+        ValueError: If there are no two sentences.
+
+    Example:
+        >>> ranks = rank_group_mates(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]))
+        >>> ranks.first, ranks.average_precision
+        (array([ 1.,  1., inf]), array([1., 1., 0.]))
+    """
+    n = len(vectors)
+    if n < 2:
+        raise ValueError(f"Retrieval needs at least two sentences; got {n}.")
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    collection = torch.as_tensor(vectors, device=device)
+    labels = np.unique(groups, return_inverse=True)[1]
+    by_group = np.argsort(labels, kind="stable")
+    starts = np.searchsorted(labels[by_group], np.arange(labels.max() + 2))
+    chunk = max(1, min(chunk, SCORES // n))
+    found = []
+    for begin in range(0, n, chunk):
+        queries = np.arange(begin, min(begin + chunk, n))
+        mates = _mates(queries, labels, by_group, starts).to(collection.device)
+        scores = collection[begin : begin + chunk] @ collection.T
+        found.append(_positions(scores, mates, begin).cpu())
+    return Ranks(*torch.cat(found, dim=1).numpy())
+
+
+def _mates(queries: Groups, labels: Groups, by_group: Groups, starts: Groups) -> Tensor:
+    """Indices of each query's group, itself included, padded with -1: (Q, M)."""
+    first, last = starts[labels[queries]], starts[labels[queries] + 1]
+    places = first[:, None] + np.arange((last - first).max())
+    inside = places < last[:, None]
+    return torch.from_numpy(np.where(inside, by_group[np.where(inside, places, 0)], -1))
+
+
+def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
+    """Return the rank of the nearest mate, and the average precision, of each query.
+
+    The i-th nearest mate has rank i plus the number of strangers that score no less. To count
+    these, each stranger is placed among the mates' sorted scores.
+
+    Args:
+        scores: Of all sentences, query q being the sentence begin + q; overwritten. Shape: (Q, N).
+        mates: Shape: (Q, M).
+        begin: Index of the first query.
+
+    Returns:
+        float64, shape: (2, Q).
+    """
+    rows = torch.arange(len(scores), device=scores.device)
+    absent = (mates < 0) | (mates == rows[:, None] + begin)
+    known = scores.gather(1, mates.clamp(min=0)).masked_fill(absent, torch.inf)
+    known = (known - TIE).sort(dim=1).values  # ascending, the absent last
+    # One column after the other, so that an absent mate's -1 hides nothing:
+    hidden = mates.where(mates >= 0, rows[:, None] + begin)
+    scores.scatter_(1, hidden, -torch.inf)
+    places = torch.searchsorted(known, scores, right=True, out_int32=True)
+    width = known.shape[1] + 1
+    flat = (places + width * rows[:, None]).flatten()
+    strangers = torch.bincount(flat, minlength=width * len(rows)).view(-1, width)
+    ahead = strangers.flip(1).cumsum(dim=1).flip(1)[:, 1:].double()  # score no less than each mate
+    n_mates = (~absent).sum(dim=1, keepdim=True)
+    order = n_mates - torch.arange(width - 1, device=scores.device)  # 1 for the nearest
+    ranks = (ahead + order).where(order > 0, torch.inf)
+    precisions = torch.where(order > 0, order / ranks, 0.0).sum(dim=1)
+    return torch.stack([ranks.min(dim=1).values, precisions / n_mates[:, 0].clamp(min=1)])
+
+
+def topk_accuracy(
+    vectors: Vectors, groups: Groups, ks: Sequence[int] = KS, chunk: int = 1024
+) -> dict[str, float]:
+    """Share of sentences with one of their group among the k nearest others.
+
+    Args:
+        vectors: Unit vectors. Shape: (N, D).
+        groups: Group of each sentence; a sentence alone in its group is a miss. Shape: (N,).
+        ks: Cut-offs.
+        chunk: See :func:`rank_group_mates`.
+
+    Returns:
+        ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
+
+    Raises:
+        ValueError: If there are no two sentences.
+
+    Example:
+        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
+        {'top1': 0.66...}
+    """
+    first = rank_group_mates(vectors, groups, chunk).first
+    return {f"top{k}": float((first <= k).mean()) for k in ks}
+
+
+@dataclass(frozen=True)
+class RetrievalTask:
+    """Different sentences in groups.
+
+    Attributes:
+        name: Names the set in tables.
+        path: Its file.
+        sentences: Different sentences.
+        groups: Group of each. Shape: (N,).
+    """
+
+    name: str
+    path: Path
+    sentences: Sequence[str]
+    groups: Groups
+
+    def texts(self) -> Iterator[tuple[Path, str]]:
+        """Yield the sentences and their file."""
+        for text in self.sentences:
+            yield self.path, text
+
+    def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
+        """Rank all by each; groups, not sentences, are resampled, as mates share their luck."""
+        shares = rank_group_mates(embed(self.sentences), self.groups).figures()
+        members = np.unique(self.groups, return_inverse=True)[1]
+        sizes = np.bincount(members)
+        sums = {name: np.bincount(members, share) for name, share in shares.items()}
+
+        def statistic(counts: Counts) -> dict[str, Floats]:
+            return {name: counts @ total / (counts @ sizes) for name, total in sums.items()}
+
+        values = {name: float(share.mean()) for name, share in shares.items()}
+        figures = bootstrap.figures(self.name, len(sizes), values, statistic)
+        return TaskResult("retrieval", len(members), figures, facts={"groups": len(sizes)})
+
+
+def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
+    """Read groups, pairs, synonyms, or a table of sentences and classes.
+
+    Args:
+        name: Names the set; the stem of the file if None.
+        path: What :func:`simbert_hf.data.load_groups` reads, or a table with the columns ``text``
+            and ``label``, ``category`` or ``intent``.
+
+    Raises:
+        DataError: If it cannot be read, or all sentences are in one group.
+    """
+    columns = _class_columns(path)
+    if columns:
+        groups, _ = load_groups(path, form="groups", text_columns=columns)
+    else:
+        groups, _ = load_groups(path)
+    by_text = {text: row["group"] for row in groups for text in row["texts"]}
+    if len(set(by_text.values())) < 2:
+        remedy = "Give it groups that share no sentence"
+        raise fault(path, None, f"has all {len(by_text)} sentences in one group", remedy)
+    labels = np.array(list(by_text.values()), dtype=np.int64)
+    return RetrievalTask(name or path.name.split(".")[0], path, list(by_text), labels)
+
+
+def _class_columns(path: Path) -> tuple[str, str] | None:
+    """Find the names of class and sentence in a table's header."""
+    if suffix_of(path) not in TABLES or not path.is_file():
+        return None
+    try:
+        header = next((cells for _, cells in read_cells(path) if cells), [])
+    except DataError:  # load_groups says so
+        return None
+    names = {cell.strip().lower(): cell.strip() for cell in header}
+    found = next((pair for pair in CLASS_COLUMNS if set(pair) <= set(names)), None)
+    return (names[found[0]], names[found[1]]) if found else None

@@ -1,0 +1,256 @@
+"""Semantic textual similarity: how a model's cosines follow people's scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr, zscore
+
+from simbert_hf.evaluation.bootstrap import (
+    Bootstrap,
+    Counts,
+    Distinct,
+    Figure,
+    Floats,
+    correlation,
+)
+from simbert_hf.evaluation.geometry import geometry, histogram
+from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
+from simbert_hf.scored import ScoredPair, load_scored_pairs
+from simbert_hf.textfiles import fault
+
+# The files of each year's task, as SentEval and SimCSE use them.
+SUBSETS = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "OnWN", "SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+TASKS = (*SUBSETS, "STS-B", "SICK-R")  # whose average SimCSE's paper prints
+AVERAGE = "STS average"
+
+POSITIVE, NEGATIVE = 0.8, 0.2  # shares of the highest score: 4 and 1 of 5
+CURVE_BINS = 10
+
+
+@dataclass(frozen=True)
+class StsTask:
+    """One or several files of scored pairs, measured as one (SimCSE's setting "all").
+
+    Attributes:
+        name: Names the set in tables.
+        files: Scored pairs by file.
+    """
+
+    name: str
+    files: Mapping[Path, Sequence[ScoredPair]]
+
+    @property
+    def missing(self) -> list[str]:
+        """The files that the official task of this name has and this one has not."""
+        found = {subset_of(self.name, path) for path in self.files}
+        return [name for name in SUBSETS.get(self.name, ()) if name not in found]
+
+    def texts(self) -> Iterator[tuple[Path, str]]:
+        """Yield the sentences and their files."""
+        for path, pairs in self.files.items():
+            for first, second, _ in pairs:
+                yield path, first
+                yield path, second
+
+    def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
+        """Correlate over all files together, and over each."""
+        first = embed([pair.first for pairs in self.files.values() for pair in pairs])
+        second = embed([pair.second for pairs in self.files.values() for pair in pairs])
+        scores = np.array([pair.score for pairs in self.files.values() for pair in pairs])
+        cosines = cosine(first, second)
+        close, apart = scores >= POSITIVE * scores.max(), scores <= NEGATIVE * scores.max()
+        texts = list(dict.fromkeys(text for _, text in self.texts()))
+        return TaskResult(
+            "sts",
+            len(scores),
+            correlations(self.name, cosines, scores, bootstrap)
+            | geometry(first[close], second[close], embed(texts)),
+            self._parts(cosines, scores, bootstrap) if len(self.files) > 1 else {},
+            histograms={
+                "positives": histogram(cosines[close]),
+                "negatives": histogram(cosines[apart]),
+            },
+            curve=score_curve(cosines, scores),
+            lacks=self.missing,
+        )
+
+    def _parts(
+        self, cosines: Floats, scores: Floats, bootstrap: Bootstrap
+    ) -> dict[str, TaskResult]:
+        """Correlate within each file, whose pairs stand one file after the other."""
+        parts, start = {}, 0
+        for path, pairs in self.files.items():
+            rows = slice(start, start + len(pairs))
+            start = rows.stop
+            name = subset_of(self.name, path)
+            figures = correlations(f"{self.name} {name}", cosines[rows], scores[rows], bootstrap)
+            parts[name] = TaskResult("sts", len(pairs), figures)
+        return parts
+
+
+def load_sts_tasks(
+    files: Iterable[tuple[str | None, Path]], columns: Sequence[str] = ()
+) -> list[StsTask]:
+    """Read scored pairs and put files of one task together.
+
+    Args:
+        files: Name of the task and file. Where the name is None, files of SemEval's years
+            (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task a year, and every other file
+            one of its own, named by its stem.
+        columns: See :func:`simbert_hf.scored.load_scored_pairs`.
+
+    Raises:
+        DataError: If a file cannot be read, holds one pair, or scores all pairs alike.
+    """
+    tasks: dict[str, dict[Path, list[ScoredPair]]] = {}
+    for name, path in files:
+        pairs = load_scored_pairs(path, columns)
+        check_scores(path, pairs)
+        tasks.setdefault(name or task_of(path), {})[path] = pairs
+    return [StsTask(name, by_file) for name, by_file in sorted(tasks.items(), key=_official_first)]
+
+
+def _official_first(item: tuple[str, object]) -> int:
+    return TASKS.index(item[0]) if item[0] in TASKS else len(TASKS)
+
+
+def task_of(path: Path) -> str:
+    """Name the task that a file belongs to.
+
+    Example:
+        >>> task_of(Path("2012-MSRpar.test.tsv")), task_of(Path("stsb-en-dev.csv"))
+        ('STS12', 'stsb-en-dev')
+    """
+    year = re.search(r"(?<![0-9a-z])(?:20|sts-?)(1[2-6])(?!\d)", path.name.lower())
+    return f"STS{year[1]}" if year else path.name.split(".")[0]
+
+
+def subset_of(task: str, path: Path) -> str:
+    """Name the official file of a task that a file is; its stem if it is none of them.
+
+    Example:
+        >>> subset_of("STS16", Path("STS2016.input.question-question.txt"))
+        'question-question'
+    """
+    stem = path.name.lower().replace("_", "-")
+    official = SUBSETS.get(task, ())
+    return next((name for name in official if name.lower() in stem), path.name.split(".")[0])
+
+
+def check_scores(path: Path, pairs: Sequence[ScoredPair]) -> None:
+    """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
+    if len(pairs) < 2:
+        raise fault(path, None, "holds one scored pair", "A correlation needs at least two")
+    if len({pair.score for pair in pairs}) < 2:
+        problem = f"scores all {len(pairs)} pairs {pairs[0].score:g}, so nothing can correlate"
+        raise fault(path, None, problem, "Give it pairs that are scored apart")
+
+
+def cosine(first: Vectors, second: Vectors) -> Floats:
+    """Cosines of unit vectors, row by row: (N, D), (N, D) -> (N,).
+
+    Example:
+        >>> cosine(np.eye(2), np.ones((2, 2)))
+        array([1., 1.])
+    """
+    result: Floats = np.einsum("nd,nd->n", first, second, dtype=np.float64)
+    return result
+
+
+def correlations(
+    name: str, cosines: Floats, scores: Floats, bootstrap: Bootstrap
+) -> dict[str, Figure]:
+    """Spearman's and Pearson's correlation of cosines with scores.
+
+    Args:
+        name: Of the test set, for its resamples and in messages.
+        cosines: Shape: (N,).
+        scores: Shape: (N,).
+        bootstrap: Draws the resamples; both correlations are exact on each.
+
+    Raises:
+        ValueError: If all cosines are equal.
+
+    Example:
+        >>> found = correlations("set", np.array([0.1, 0.2, 0.9]), np.arange(3.0), Bootstrap(0))
+        >>> found["spearman"].value, found["pearson"].value
+        (1.0, 0.91...)
+    """
+    if np.ptp(cosines) == 0:
+        raise ValueError(
+            f"{name}: the model gives all {len(cosines)} pairs the cosine {cosines[0]:.4f}, so "
+            "nothing can correlate; its vectors have collapsed, or do not depend on the sentence."
+        )
+    by_cosine, by_score = Distinct(cosines), Distinct(scores)
+    x, y = zscore(cosines), zscore(scores)
+
+    def statistic(counts: Counts) -> dict[str, Floats]:
+        ranks = by_cosine.ranks(counts), by_score.ranks(counts)
+        return {
+            "spearman": correlation(*ranks, counts),
+            "pearson": correlation(x, y, counts),
+        }
+
+    values = {
+        "spearman": float(spearmanr(cosines, scores).statistic),
+        "pearson": float(pearsonr(cosines, scores).statistic),
+    }
+    return bootstrap.figures(name, len(scores), values, statistic)
+
+
+def score_curve(cosines: Floats, scores: Floats) -> dict[str, list[float]]:
+    """Mean and spread of the cosines of pairs that people scored alike.
+
+    Returns:
+        ``score`` (mean of the bin), ``mean``, ``low`` and ``high`` (a standard deviation from it)
+        of at most ten bins of equal width.
+
+    Example:
+        >>> score_curve(np.array([0.1, 0.3, 0.9]), np.array([0.0, 0.0, 5.0]))["mean"]
+        [0.2, 0.9]
+    """
+    edges = np.linspace(scores.min(), scores.max(), CURVE_BINS + 1)[1:-1]
+    bins = np.digitize(scores, edges)
+    curve: dict[str, list[float]] = {"score": [], "mean": [], "low": [], "high": []}
+    for i in np.unique(bins):
+        chosen = cosines[bins == i]
+        mean, spread = float(chosen.mean()), float(chosen.std())
+        values = float(scores[bins == i].mean()), mean, mean - spread, mean + spread
+        for column, value in zip(curve.values(), values, strict=True):
+            column.append(value)
+    return curve
+
+
+def average(tasks: Mapping[str, TaskResult]) -> TaskResult | None:
+    """Average the correlations of those of the seven official tasks that were measured.
+
+    Args:
+        tasks: A model's results by test set.
+
+    Returns:
+        The average, and what it lacks of the seven; None for fewer than two of them.
+    """
+    found = [tasks[name] for name in TASKS if name in tasks]
+    if len(found) < 2:
+        return None
+    figures = {
+        metric: Figure(
+            float(np.mean([task.figures[metric].value for task in found])),
+            np.mean([task.figures[metric].replicates for task in found], axis=0),
+        )
+        for metric in ("spearman", "pearson")
+    }
+    lacks = [name for name in TASKS if name not in tasks]
+    lacks += [name for task in found for name in task.lacks]
+    return TaskResult("sts", sum(task.size for task in found), figures, lacks=lacks)

@@ -1,0 +1,220 @@
+"""Models and test sets by name, and the run of one over the other."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sentence_transformers import __version__ as sentence_transformers_version
+
+from simbert_hf import __version__
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.data import HUB_ID
+from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.evaluation.pairs import load_pair_task
+from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult, Vectors
+from simbert_hf.evaluation.retrieval import load_retrieval_task
+from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
+from simbert_hf.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class EvaluationArguments:
+    """Which models are measured on what. A file or model is a path, or NAME=path."""
+
+    models: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the "
+            "others are compared with the first."
+        },
+    )
+    prompts: list[str] | None = field(
+        default=None,
+        metadata={"help": "Text put before each sentence, one a model; its own if not given."},
+    )
+    sts: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of "
+            "SemEval's years, are measured as one. STS-B and SICK-R are the names that join the "
+            "average."
+        },
+    )
+    pairs: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "[NAME=]DEV,TEST: files of labelled pairs, thresholds chosen on the first; or "
+            "TEST alone, without accuracy and F1."
+        },
+    )
+    retrieval: list[str] = field(
+        default_factory=list,
+        metadata={"help": "[NAME=]files of groups, or of sentences and their classes."},
+    )
+    columns: list[str] | None = field(
+        default=None,
+        metadata={"help": "Names of the two sentences and the score or label, where unknown."},
+    )
+    output_dir: str = field(
+        default="outputs/evaluation", metadata={"help": "Where table, JSON and plots go."}
+    )
+    bootstrap: int = field(
+        default=1000, metadata={"help": "Resamples for intervals and p-values; 0 for none."}
+    )
+    seed: int = field(default=0, metadata={"help": "Of the resamples."})
+    batch_size: int = field(default=64, metadata={"help": "Sentences a forward pass."})
+    write_card: bool = field(
+        default=False, metadata={"help": "Add the figures to the README.md of each local model."}
+    )
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ValueError("Nothing to measure; give --models.")
+        if not (self.sts or self.pairs or self.retrieval):
+            raise ValueError("Nothing to measure on; give --sts, --pairs or --retrieval.")
+        if self.prompts and len(self.prompts) != len(self.models):
+            raise ValueError(
+                f"--prompts has {len(self.prompts)} texts for {len(self.models)} models; give one "
+                'for each, "" for none.'
+            )
+        for path in self.model_paths().values():
+            self._check_model(path)
+
+    def _check_model(self, path: str) -> None:
+        if Path(path).is_dir():
+            return
+        if self.write_card or not HUB_ID.fullmatch(path):
+            raise ValueError(f"--models: {path} is no directory; this process runs in {Path.cwd()}")
+
+    def model_paths(self) -> dict[str, str]:
+        """Return the models' paths by name.
+
+        Raises:
+            ValueError: If two have one name.
+        """
+        named = [split_name(item) for item in self.models]
+        paths = {name or Path(path).name: path for name, path in named}
+        if len(paths) < len(named):
+            raise ValueError(f"Two of the models {self.models} share a name; write NAME=path.")
+        return paths
+
+
+def split_name(item: str) -> tuple[str | None, str]:
+    """Part ``NAME=path``.
+
+    Example:
+        >>> split_name("STS-B=data/test.csv"), split_name("data/a=b.csv")
+        (('STS-B', 'data/test.csv'), (None, 'data/a=b.csv'))
+    """
+    name, equals, path = item.partition("=")
+    if not equals or os.sep in name or Path(item).exists():
+        return None, item
+    return name, path
+
+
+def load_tasks(args: EvaluationArguments) -> list[Task]:
+    """Read all test sets.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing can be measured on it.
+        ValueError: If two sets have one name.
+    """
+    columns = args.columns or ()
+    sts = [(name, file) for name, path in map(split_name, args.sts) for file in files_of(path)]
+    tasks: list[Task] = [*load_sts_tasks(sts, columns)]
+    for name, paths in map(split_name, args.pairs):
+        *dev, test = map(Path, paths.split(","))
+        if len(dev) > 1:
+            raise ValueError(f"--pairs {paths}: name two files, DEV,TEST, or one.")
+        tasks.append(load_pair_task(name, test, dev[0] if dev else None, columns))
+    for name, path in map(split_name, args.retrieval):
+        tasks.append(load_retrieval_task(name, Path(path)))
+    names = [task.name for task in tasks]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"Two test sets are named {', '.join(sorted(twice))}; write NAME=path.")
+    return tasks
+
+
+def files_of(path: str) -> Iterator[Path]:
+    """Yield a file, or the tables in a folder.
+
+    Raises:
+        DataError: If the folder holds none.
+    """
+    if not Path(path).is_dir():
+        yield Path(path)
+        return
+    found = sorted(file for file in Path(path).iterdir() if suffix_of(file) in TABLES)
+    if not found:
+        raise fault(path, None, "holds no table", f"Put {', '.join(TABLES)} files into it")
+    yield from found
+
+
+def evaluate(args: EvaluationArguments, tasks: Sequence[Task]) -> Results:
+    """Measure every model on every test set.
+
+    Raises:
+        DataError: If a model gives a sentence no vector; names the sentence, file and line.
+    """
+    bootstrap = Bootstrap(args.bootstrap, args.seed)
+    models: dict[str, dict[str, TaskResult]] = {}
+    for i, (name, path) in enumerate(args.model_paths().items()):
+        with quiet_transformers():
+            model = SentenceTransformer(path)
+        embed = embed_once(model, tasks, args.prompts[i] if args.prompts else None, args.batch_size)
+        logger.info("%s: measuring", name)
+        models[name] = {task.name: task.measure(embed, bootstrap) for task in tasks}
+        mean = average(models[name])
+        if mean is not None:
+            models[name][AVERAGE] = mean
+    versions = {"simbert_hf": __version__, "sentence_transformers": sentence_transformers_version}
+    return Results(models, asdict(args) | {"versions": versions})
+
+
+def embed_once(
+    model: SentenceTransformer, tasks: Sequence[Task], prompt: str | None, batch_size: int
+) -> Embed:
+    """Encode each distinct sentence of all test sets once.
+
+    Args:
+        model: A sentence-transformers model.
+        tasks: The test sets.
+        prompt: Put before each sentence; the model's own if None.
+        batch_size: Sentences a forward pass.
+
+    Returns:
+        Sentences ``-> `` unit vectors: (N, D).
+
+    Raises:
+        DataError: If a vector is zero or not finite.
+    """
+    files = {text: path for task in tasks for path, text in task.texts()}
+    row = {text: i for i, text in enumerate(files)}
+    logger.info("encoding %d different sentences", len(row))
+    vectors: Vectors = model.encode(
+        list(row), prompt=prompt, batch_size=batch_size, normalize_embeddings=True
+    )
+    broken = np.flatnonzero(~(np.linalg.norm(vectors, axis=1) > 0.5))  # NaN is in no order
+    if len(broken):
+        text = list(row)[broken[0]]
+        what = "NaN" if np.isnan(vectors[broken[0]]).any() else "zero"
+        problem = f"the model's vector of {shorten(text)} is {what}, as of {len(broken)} in all"
+        remedy = "Look for overflow in 16-bit weights, or a run that diverged"
+        raise fault(files[text], line_of(files[text], text), problem, remedy)
+    return lambda texts: vectors[[row[text] for text in texts]]
+
+
+def line_of(path: Path, text: str) -> int | None:
+    """Find the first line of a file that holds a sentence; None if none does as it is written."""
+    try:
+        return next((i for i, line in enumerate(read_lines(path), 1) if text in line), None)
+    except (DataError, OSError):
+        return None

@@ -1,0 +1,249 @@
+"""The evaluation script from end to end, on two tiny models and a few sentences."""
+
+import json
+import lzma
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+
+from scripts.evaluate import main
+from simbert_hf.evaluation import Bootstrap
+from simbert_hf.evaluation.report import write_card
+from simbert_hf.evaluation.results import TaskResult
+from simbert_hf.evaluation.sts import average, load_sts_tasks
+from tests.tiny import WORDS, tiny_simbert
+
+TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
+PAIRS = list(pairwise(TEXTS))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Two models and files of every kind, in a folder."""
+    tiny_simbert().save_pretrained(tmp_path / "one")
+    tiny_simbert("cls").save_pretrained(tmp_path / "two")
+    years = tmp_path / "years"
+    years.mkdir()
+    scored = [f"{i * 7 % 6}\t{a}\t{b}" for i, (a, b) in enumerate(PAIRS)]
+    (years / "2012-MSRpar.test.tsv").write_text("\n".join(scored[:20]))
+    (years / "2012-OnWN.test.tsv").write_text("\n".join(scored[20:30]))
+    (tmp_path / "stsb.tsv").write_text("\n".join(scored[::-1]))
+    labelled = [f"{a}\t{b}\t{i * 7 % 3 // 2}" for i, (a, b) in enumerate(PAIRS)]
+    (tmp_path / "dev.tsv").write_text("\n".join(labelled[:20]))
+    (tmp_path / "test.tsv.xz").write_bytes(lzma.compress("\n".join(labelled[20:]).encode()))
+    classes = [f"{text},{text.split()[0]}" for text in TEXTS]
+    (tmp_path / "intents.csv").write_text("\n".join(["text,category", *classes]))
+    return tmp_path
+
+
+def flags(files: Path, *more: str) -> list[str]:
+    return [
+        "--models", f"{files}/one", f"second={files}/two",
+        "--sts", f"STS-B={files}/stsb.tsv", f"{files}/years",
+        "--pairs", f"mine={files}/dev.tsv,{files}/test.tsv.xz",
+        "--retrieval", f"{files}/intents.csv",
+        f"--output_dir={files}/out", "--bootstrap=100", *more,
+    ]  # fmt: skip
+
+
+def test_table_json_plots_and_card(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = SentenceTransformer.encode, []
+
+    def spy(self, texts, **kwargs):
+        encoded.append(texts)
+        return encode(self, texts, **kwargs)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", spy)
+    results = main(flags(files, "--write_card=true"))
+    assert [sorted(texts) for texts in encoded] == [sorted(TEXTS)] * 2  # each sentence once
+
+    table = (files / "out" / "table.md").read_text()
+    assert capsys.readouterr().out.startswith(table)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert rows[0] == ["test set", "n", "figure", "one", "second", "second - one", "p"]
+    lacking = "SMTeuroparl, SMTnews"
+    assert [row[0] for row in rows if row[2:3] == ["Spearman"]] == [
+        f"STS12 without MSRvid, {lacking}",
+        "STS-B",
+        f"STS average without STS13, STS14, STS15, STS16, SICK-R, MSRvid, {lacking}",
+        "STS12 MSRpar",
+        "STS12 OnWN",
+    ]
+    assert "nan" not in table.lower().split()
+
+    content = json.loads((files / "out" / "results.json").read_text())
+    models = content["models"]
+    vectors = SentenceTransformer(f"{files}/two", device="cpu").encode(TEXTS)
+    cosines = np.array([a @ b for a, b in pairwise(vectors)])
+    scores = [i * 7 % 6 for i in range(len(PAIRS))]
+    found = models["second"]["STS-B"]["figures"]["spearman"]
+    assert found["value"] == pytest.approx(spearmanr(cosines, scores).statistic)
+    assert found["difference"] == pytest.approx(
+        found["value"] - models["one"]["STS-B"]["figures"]["spearman"]["value"]
+    )
+    assert 0 < found["p_value"] <= 1
+    together = spearmanr(cosines[:30], scores[:30]).statistic  # of all files of a year at once
+    year = models["second"]["STS12"]
+    assert year["figures"]["spearman"]["value"] == pytest.approx(together)
+    assert year["parts"]["OnWN"]["figures"]["spearman"]["value"] == pytest.approx(
+        spearmanr(cosines[20:30], scores[20:30]).statistic
+    )
+    mean = models["second"]["STS average"]["figures"]["spearman"]["value"]
+    assert mean == pytest.approx((together + found["value"]) / 2)
+    tasks = results.models["one"]
+    halves = [tasks[name].figures["pearson"].replicates for name in ("STS12", "STS-B")]
+    replicates = tasks["STS average"].figures["pearson"].replicates
+    assert replicates == pytest.approx((halves[0] + halves[1]) / 2)
+    assert set(models["one"]["mine"]["figures"]) == {
+        "auc", "ap", "accuracy", "f1", "alignment", "uniformity",
+    }  # fmt: skip
+    assert models["one"]["intents"]["facts"] == {"groups": len({t.split()[0] for t in TEXTS})}
+    assert "difference" not in models["one"]["STS-B"]["figures"]["spearman"]
+    assert content["settings"]["seed"] == 0
+
+    for name in ("histograms", "curves", "geometry"):
+        assert (files / "out" / f"{name}.png").stat().st_size > 5_000
+    index = ModelCard.load(files / "two" / "README.md").data.to_dict()["model-index"][0]
+    assert index["name"] == "second"
+    by_set = {result["dataset"]["name"]: result for result in index["results"]}
+    assert by_set["STS-B"]["metrics"][0] == {
+        "type": "spearman_cosine", "value": round(found["value"], 4), "name": "Spearman",
+    }  # fmt: skip
+    assert [metric["type"] for metric in by_set["intents"]["metrics"]] == [
+        "cosine_accuracy@1", "cosine_accuracy@5", "cosine_accuracy@10", "cosine_mrr", "cosine_map",
+    ]  # fmt: skip
+
+
+def test_a_run_can_be_repeated_from_yaml(files: Path) -> None:
+    (files / "run.yaml").write_text(
+        f"models: [one={files}/one]\nprompts: ['how ']\nsts: [{files}/stsb.tsv]\n"
+        f"output_dir: {files}/yaml\nbootstrap: 0\n"
+    )
+    (results,) = main([f"{files}/run.yaml"]).models.values()
+    figure = results["stsb"].figures["spearman"]
+    assert figure.interval is None
+    model = SentenceTransformer(f"{files}/one", device="cpu")
+    vectors = model.encode([f"how {text}" for text in TEXTS])
+    cosines = [a @ b for a, b in pairwise(vectors)]
+    scores = [i * 7 % 6 for i in range(len(PAIRS))]
+    assert figure.value == pytest.approx(spearmanr(cosines, scores).statistic)
+
+
+def test_a_card_keeps_what_it_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(
+        "---\nlicense: mit\ntags: [x]\nmodel-index:\n- name: old name\n  results:\n"
+        "  - task: {type: semantic-similarity}\n    dataset: {name: STS-B, type: sts-b}\n"
+        "    metrics:\n    - {type: spearman_cosine, value: 0.1}\n    - {type: mine, value: 2}\n"
+        "---\n\n# A model\n\nText.\n"
+    )
+    (task,) = load_sts_tasks([("STS-B", write_scored(tmp_path))])
+    found = task.measure(lambda texts: np.eye(8)[[len(text) for text in texts]], Bootstrap(0))
+    write_card(tmp_path, "new name", {"STS-B": found})
+    card = ModelCard.load(path)
+    assert card.text == "\n\n# A model\n\nText.\n".removeprefix("\n")
+    assert (card.data.license, card.data.tags, card.data.model_name) == ("mit", ["x"], "old name")
+    metrics = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert metrics == {
+        "mine": 2,
+        "spearman_cosine": round(found.figures["spearman"].value, 4),
+        "pearson_cosine": round(found.figures["pearson"].value, 4),
+    }
+
+
+def test_one_task_makes_no_average() -> None:
+    assert average({"STS-B": TaskResult("sts", 3, {})}) is None
+
+
+def write_scored(folder: Path) -> Path:
+    path = folder / "scored.tsv"
+    path.write_text("a\tb\t5\na\tbb\t1\nb\tbbb\t0\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("A\tB\t3\nC\tD\t3\n", "bad.tsv: scores all 2 pairs 3, so nothing can correlate. Give it"),
+        ("A\tB\t3\n", "bad.tsv: holds one scored pair. A correlation needs at least two"),
+        ("A\tB\t3\nC\tD\tx\n", "bad.tsv:2: the score 'x' is not a number"),
+        ("A\tB\t3\nC\tD\t\n", "bad.tsv:2: the score '' is not a number"),
+    ],
+)
+def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
+    (files / "bad.tsv").write_text(content)
+    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+        main(flags(files, "--sts", f"{files}/bad.tsv"))
+    assert not (files / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--models", "DIR/three"], "DIR/three is no directory"),
+        (["--models", "DIR/one", "one=DIR/two"], "share a name; write NAME=path"),
+        (["--prompts", "query: "], "has 1 texts for 2 models; give one for each"),
+        (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is no file"),
+        (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
+        (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
+        (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),
+        (["--sts", "DIR/one"], "one: holds no table"),
+        (["--sts", "mine=DIR/stsb.tsv"], "Two test sets are named mine"),
+        (["--retrieval", "DIR/group.tsv"], r"group.tsv: has all 3 sentences in one group"),
+        (["--bootstrap=5"], "5 resamples are too few"),
+        (["--columns", "a", "b"], "name three"),
+    ],
+)
+def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> None:
+    (files / "same.tsv").write_text("A\tB\t1\nC\tD\t1\n")
+    (files / "label.tsv").write_text("A\tB\t1\nC\tD\t2\n")
+    (files / "group.tsv").write_text("A\tB\nB\tC\n")
+    more = [flag.replace("DIR", str(files)) for flag in more]
+    with pytest.raises((ValueError, OSError), match=message.replace("DIR", str(files))):
+        main(flags(files, *more))
+    assert not (files / "out").exists()
+
+
+@pytest.mark.parametrize(("weight", "what"), [(torch.nan, "NaN"), (0.0, "zero")])
+def test_a_vector_that_is_none_is_named_with_its_row(files: Path, weight: float, what: str) -> None:
+    model = tiny_simbert()
+    with torch.no_grad():
+        if weight == 0.0:
+            for layer in model.bert.encoder.layer:
+                layer.output.LayerNorm.weight.zero_()
+                layer.output.LayerNorm.bias.zero_()
+        else:
+            weights = model.bert.embeddings.word_embeddings.weight
+            weights[model.tokenizer.convert_tokens_to_ids("dog")] = weight
+    model.save_pretrained(files / "broken")
+    (files / "dog.tsv").write_text("a cat\tthe cat\t3\n\na dog\ta cat\t1\n")
+    line, text = (3, "a dog") if what == "NaN" else (1, "a cat")
+    message = rf"dog\.tsv:{line}: the model's vector of '{text}' is {what}, as of \d+ in all"
+    with pytest.raises(ValueError, match=message):
+        main(
+            [
+                "--models",
+                f"{files}/broken",
+                "--sts",
+                f"{files}/dog.tsv",
+                f"--output_dir={files}/out",
+            ]
+        )
+    assert not (files / "out").exists()
+
+
+def test_a_collapsed_model_is_named(files: Path) -> None:
+    model = tiny_simbert("cls")
+    with torch.no_grad():
+        model.bert.encoder.layer[-1].output.LayerNorm.weight.zero_()
+    model.save_pretrained(files / "collapsed")
+    with pytest.raises(ValueError, match=r"STS12: the model gives all 30 pairs the cosine 1\.0000"):
+        main(flags(files, "--models", f"{files}/collapsed"))

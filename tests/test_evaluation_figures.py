@@ -1,0 +1,189 @@
+"""Geometry, thresholds and retrieval against loops written from their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from simbert_hf.evaluation import (
+    Bootstrap,
+    RetrievalTask,
+    alignment,
+    best_thresholds,
+    effective_rank,
+    geometry,
+    mean_pairwise_cosine,
+    rank_group_mates,
+    retrieval,
+    uniformity,
+)
+from simbert_hf.evaluation.sts import score_curve
+from tests.naive import naive_retrieval
+
+
+def unit_vectors(n: int, size: int = 5, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(n, size)) + 0.5
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+# Geometry ---------------------------------------------------------------------------------------
+
+
+def test_alignment_and_uniformity_equal_loops_over_their_formulas() -> None:
+    x, y = unit_vectors(13), unit_vectors(13, seed=1)
+    squares = [sum((x[i, d] - y[i, d]) ** 2 for d in range(5)) for i in range(13)]
+    assert alignment(x, y) == pytest.approx(sum(squares) / 13)
+    kernels = [
+        math.exp(-2 * sum((x[i, d] - x[j, d]) ** 2 for d in range(5)))
+        for i in range(13)
+        for j in range(13)
+        if i != j
+    ]
+    for chunk in (1, 4, 1000):
+        assert uniformity(x, chunk) == pytest.approx(math.log(sum(kernels) / len(kernels)))
+    assert uniformity(x.astype(np.float32)) == pytest.approx(uniformity(x), abs=1e-6)
+
+
+def test_mean_pairwise_cosine_equals_a_loop() -> None:
+    x = unit_vectors(11)
+    loop = [float(x[i] @ x[j]) for i in range(11) for j in range(11) if i != j]
+    assert mean_pairwise_cosine(x) == pytest.approx(sum(loop) / len(loop))
+    assert mean_pairwise_cosine(np.ones((3, 1), dtype=np.float32)) == 1.0
+
+
+def test_effective_rank_of_known_spectra() -> None:
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+    singular = np.array([4.0, 2.0, 1.0, 1.0])
+    shares = singular / 8
+    entropy = -sum(share * math.log(share) for share in shares)
+    assert effective_rank(rotation * singular @ rotation.T) == pytest.approx(math.exp(entropy))
+    assert effective_rank(np.ones((6, 3))) == pytest.approx(1.0)
+    assert effective_rank(np.eye(3, 7)) == pytest.approx(3.0)
+
+
+def test_geometry_of_many_sentences_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = unit_vectors(1200)
+    whole = geometry.geometry(x[:0], x[:0], x)
+    assert set(whole) == {"uniformity"}  # no positives, no alignment
+    monkeypatch.setattr(geometry, "MOST", 600)
+    part = geometry.geometry(x, x, x)
+    assert part["alignment"].value == 0.0
+    assert part["uniformity"].value == pytest.approx(whole["uniformity"].value, abs=0.05)
+    assert part["uniformity"].value != whole["uniformity"].value
+
+
+@pytest.mark.parametrize("measure", [uniformity, mean_pairwise_cosine, effective_rank])
+def test_one_vector_is_refused(measure) -> None:
+    with pytest.raises(ValueError, match="At least two vectors are needed to compare; got 1"):
+        measure(np.ones((1, 3)))
+
+
+def test_alignment_without_pairs_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one pair of positives"):
+        alignment(np.ones((0, 3)), np.ones((0, 3)))
+
+
+# Thresholds and curves --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_best_thresholds_equal_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 30))
+    cosines = rng.normal(0.5, 0.3, n).round(1)  # with ties
+    labels = rng.random(n) < cosines
+    labels[:2] = True, False
+    found = best_thresholds(cosines, labels)
+    best = {"accuracy": 0.0, "f1": 0.0}
+    for cut in [*cosines, cosines.max() + 1]:  # every way to part them
+        said = [bool(c >= cut) for c in cosines]
+        true = sum(s and y for s, y in zip(said, labels, strict=True))
+        right = sum(s == y for s, y in zip(said, labels, strict=True))
+        best["accuracy"] = max(best["accuracy"], right / n)
+        best["f1"] = max(best["f1"], 2 * true / (sum(said) + sum(labels)))
+    said = cosines >= found["accuracy"]
+    assert (said == labels).mean() == pytest.approx(best["accuracy"])
+    said = cosines >= found["f1"]
+    f1 = 2 * (said & labels).sum() / (said.sum() + labels.sum())
+    assert f1 == pytest.approx(best["f1"])
+    assert not np.isin(list(found.values()), cosines[cosines > cosines.min()]).any()  # between
+
+
+def test_where_no_threshold_helps_none_is_the_same() -> None:
+    labels = np.array([True, False, False, False])
+    found = best_thresholds(np.array([0.1, 0.5, 0.6, 0.7]), labels)
+    assert 0.7 < found["accuracy"] < 0.701
+    assert found["f1"] == 0.1  # all are the same
+
+
+def test_score_curve_by_hand() -> None:
+    scores = np.array([0.0, 0.4, 0.5, 5.0])
+    curve = score_curve(np.array([0.1, 0.3, 0.6, 0.9]), scores)
+    assert curve["score"] == pytest.approx([0.2, 0.5, 5.0])  # bins of width 0.5
+    assert curve["mean"] == pytest.approx([0.2, 0.6, 0.9])
+    assert curve["high"] == pytest.approx([0.3, 0.6, 0.9])
+    assert curve["low"] == pytest.approx([0.1, 0.6, 0.9])
+
+
+# Retrieval --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+@pytest.mark.parametrize("n_groups", [2, 12, 60])
+def test_ranks_equal_a_loop(chunk: int, n_groups: int) -> None:
+    vectors = unit_vectors(60)
+    groups = np.random.default_rng(1).integers(0, n_groups, 60)
+    found = rank_group_mates(vectors.astype(np.float32), groups, chunk)
+    first, precision = naive_retrieval(torch.from_numpy(vectors), groups.tolist())
+    assert found.first.tolist() == first
+    assert found.average_precision == pytest.approx(precision)
+
+
+def test_few_scores_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, groups = unit_vectors(50), np.arange(50) // 3
+    whole = rank_group_mates(vectors, groups)
+    held, count = [], retrieval._positions
+
+    def spy(scores: torch.Tensor, mates: torch.Tensor, begin: int) -> torch.Tensor:
+        held.append(scores.numel())
+        return count(scores, mates, begin)
+
+    monkeypatch.setattr(retrieval, "SCORES", 120)
+    monkeypatch.setattr(retrieval, "_positions", spy)
+    assert (rank_group_mates(vectors, groups).first == whole.first).all()
+    assert max(held) == 100
+    assert len(held) == 25
+
+
+def test_equal_vectors_of_other_groups_come_first() -> None:
+    vectors = np.eye(4, dtype=np.float32)[[0, 0, 0, 1]]
+    found = rank_group_mates(vectors, np.array([5, 6, 5, 6]))
+    # 0 finds its mate level with the stranger 1, behind it; 1 finds 3 behind 0 and 2
+    assert found.first.tolist() == [2, 3, 2, 3]
+    nearly = vectors.copy()
+    nearly[2, 3] = 1e-5  # a cosine that rounding alone could change does not count as better
+    assert rank_group_mates(nearly, np.array([5, 6, 5, 6])).first.tolist() == [2, 3, 2, 3]
+
+
+def test_retrieval_resamples_groups() -> None:
+    vectors, groups = unit_vectors(40).astype(np.float32), np.arange(40) // 4 * 7
+    texts = [str(i) for i in range(40)]
+    task = RetrievalTask("set", None, texts, groups)
+    strap = Bootstrap(100)
+    found = task.measure(lambda chosen: vectors[[int(text) for text in chosen]], strap)
+    first, precision = naive_retrieval(torch.from_numpy(vectors), groups.tolist())
+    shares = {
+        "top1": [float(rank <= 1) for rank in first],
+        "top5": [float(rank <= 5) for rank in first],
+        "top10": [float(rank <= 10) for rank in first],
+        "mrr": [1 / rank for rank in first],
+        "map": precision,
+    }
+    assert list(found.figures) == list(shares)
+    counts = np.concatenate(list(strap.counts("set", 10)))
+    for name, values in shares.items():
+        assert found.figures[name].value == pytest.approx(np.mean(values))
+        by_group = np.reshape(values, (10, 4))
+        loop = [np.repeat(by_group, row, axis=0).mean() for row in counts]
+        assert found.figures[name].replicates == pytest.approx(loop)
