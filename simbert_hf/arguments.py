@@ -345,6 +345,11 @@ class SimilarityTrainingArguments(TrainingArguments):
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
         super().__post_init__()
 
+    @property
+    def order_seed(self) -> int:
+        """Seed of pairs and their order: ``data_seed``, or ``seed`` where that is not given."""
+        return self.seed if self.data_seed is None else self.data_seed
+
 
 def parse_arguments(
     types: Sequence[Any], argv: Sequence[str] | None = None, presets: Presets = PRESETS

@@ -258,16 +258,3 @@ def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
     ours, theirs = cosines(vectors, vectors), cosines(teacher, teacher)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
     return F.mse_loss(ours[others], theirs[others].to(ours.dtype))
-
-
-def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over tokens, in float32 or better; 0 where there is no token.
-
-    Args:
-        logits: Shape: (N, V).
-        labels: Shape: (N,).
-
-    Returns:
-        A scalar, in nats.
-    """
-    return F.cross_entropy(at_least_float32(logits), labels, reduction="sum") / max(len(labels), 1)

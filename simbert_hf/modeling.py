@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,13 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
+from transformers.utils import cached_file
 
 from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, normalize, pool
 from simbert_hf.rows import RowBuilder, check_texts
+from simbert_hf.token_loss import token_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,12 +57,14 @@ class SimBertOutput(ModelOutput):
         sentence_embedding: Vector of each row's source sentence, not normalised. Shape: (B, D).
         logits: LM head's scores, only where asked for: (N, V) for N positions, (B, K, V) for
             ``logits_to_keep=K``; None when neither was asked for.
+        lm_losses: Sum of the cross-entropies of each named set of ``lm_targets``, in nats; scalars.
         last_hidden_state: Shape: (B, L, D).
         past_key_values: The cache that was passed in, grown by this pass.
     """
 
     sentence_embedding: Tensor | None = None
     logits: Tensor | None = None
+    lm_losses: dict[str, Tensor] | None = None
     last_hidden_state: Tensor | None = None
     past_key_values: Cache | None = None
 
@@ -140,7 +145,9 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         if "bert.pooler.dense.weight" in missing:
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
-        model.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
+        model.tokenizer = AutoTokenizer.from_pretrained(
+            name_or_path, **hub, **sentence_limit(name_or_path, hub)
+        )
         check_tokenizer(name_or_path, model.tokenizer, model.config.vocab_size)
         return model
 
@@ -210,6 +217,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         lm_positions: Tensor | None = None,
+        lm_targets: Mapping[str, tuple[Tensor, Tensor]] | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,  # generate() passes it; a given cache is always used
         logits_to_keep: int = 0,
@@ -225,6 +233,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             position_ids: Shape: (B, L); 0, 1, 2, ... if None.
             lm_positions: Indices into the flattened (B * L) positions where the LM head runs.
                 Shape: (N,).
+            lm_targets: Named sets of such positions and the tokens to be found there, (M,) each,
+                for losses in place of logits, which are too many to be held at once.
             past_key_values: A cache to read and grow; then ``attention_mask`` must be 4-D.
             use_cache: Ignored: caching follows ``past_key_values``.
             logits_to_keep: Run the LM head on the last this many positions of each row.
@@ -254,12 +264,25 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             embedding = pool(layers, source, self.config.sentence_pooling, self.pooler)
             if self.training and self.training_head is not None:
                 embedding = self.training_head(embedding)
-        logits = None
+        logits = losses = None
         if lm_positions is not None:
             logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))
         elif logits_to_keep:
             logits = self.cls(hidden[:, -logits_to_keep:])
-        return SimBertOutput(embedding, logits, hidden, past_key_values)
+        if lm_targets is not None:
+            losses = self._lm_losses(hidden.flatten(0, 1), lm_targets)
+        return SimBertOutput(embedding, logits, losses, hidden, past_key_values)
+
+    def _lm_losses(
+        self, hidden: Tensor, targets: Mapping[str, tuple[Tensor, Tensor]]
+    ) -> dict[str, Tensor]:
+        head = self.cls.predictions
+        decoder = head.decoder
+        losses = {}
+        for name, (positions, labels) in targets.items():
+            read = head.transform(hidden.index_select(0, positions))
+            losses[name] = token_loss(read, decoder.weight, decoder.bias, labels)
+        return losses
 
     # ------------------------------------------------------------------ transformers' generate()
 
@@ -384,6 +407,20 @@ def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> 
             f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
             'architecture ("model_type": "bert" in its config.json).'
         )
+
+
+def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
+    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
+
+    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
+    """
+    try:
+        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
+    except OSError:  # not a sentence-transformers model
+        return {}
+    assert path is not None
+    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
+    return {} if limit is None else {"model_max_length": limit}
 
 
 def check_tokenizer(

@@ -18,7 +18,6 @@ from simbert_hf.losses import (
     distillation_loss,
     one_way_loss,
     pair_loss,
-    token_loss,
 )
 
 
@@ -84,23 +83,21 @@ class SimBertObjective:
         Returns:
             The named parts.
         """
-        n_target = len(batch["target_positions"])
-        positions = [batch["target_positions"], batch.get("mlm_positions")]
         output = model(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
             token_type_ids=batch["token_type_ids"],
-            lm_positions=torch.cat([p for p in positions if p is not None]),
+            lm_targets=lm_targets(batch),
         )
-        seq2seq = token_loss(output.logits[:n_target], batch["target_labels"])
+        losses = mean_token_losses(output.lm_losses, batch)
+        seq2seq, mlm = losses["target"], losses.get("mlm")
         vectors, groups = output.sentence_embedding, batch["groups"]
         paired, alone = vectors[: len(groups)], vectors[len(groups) :]
         masked = groups if self.mask_false_negatives else None
         similarity = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
         total = self.seq2seq_weight * seq2seq + self.similarity_weight * similarity.loss
-        mlm = distillation = simcse = None
-        if "mlm_labels" in batch:
-            mlm = token_loss(output.logits[n_target:], batch["mlm_labels"])
+        distillation = simcse = None
+        if mlm is not None:
             total = total + self.mlm_weight * mlm
         if self.teacher is not None:
             wanted = self.teacher(batch["texts"]).to(total.device)
@@ -115,6 +112,30 @@ class SimBertObjective:
         return SimBertLoss(
             total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation, simcse
         )
+
+
+def lm_targets(batch: Mapping[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
+    """Collect a batch's positions and labels for the LM head, by the name of their loss."""
+    names = (key.removesuffix("_labels") for key in batch if key.endswith("_labels"))
+    return {name: (batch[f"{name}_positions"], batch[f"{name}_labels"]) for name in names}
+
+
+def mean_token_losses(losses: Mapping[str, Tensor], batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Divide sums over tokens by their number.
+
+    Micro-batches and processes hold different numbers of tokens, so a mean of their means is not
+    the mean over all tokens. The trainer therefore puts the number in an average micro-batch of the
+    step, over all processes, into each batch as ``..._count``; without it, the batch's own counts.
+
+    Example:
+        >>> batch = {"mlm_labels": torch.tensor([5, 6, 7]), "mlm_count": torch.tensor(2.0)}
+        >>> mean_token_losses({"mlm": torch.tensor(3.0)}, batch)
+        {'mlm': tensor(1.5000)}
+    """
+    return {
+        name: total / batch.get(f"{name}_count", max(len(batch[f"{name}_labels"]), 1))
+        for name, total in losses.items()
+    }
 
 
 def gathered_pair_loss(
@@ -198,13 +219,12 @@ class SimCseObjective:
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
             token_type_ids=batch["token_type_ids"],
-            lm_positions=batch.get("mlm_positions"),
+            lm_targets=lm_targets(batch),
         )
         similarity = self._similarity(output.sentence_embedding, batch)
         total = similarity.loss
-        mlm = None
-        if "mlm_labels" in batch:
-            mlm = token_loss(output.logits, batch["mlm_labels"])
+        mlm = mean_token_losses(output.lm_losses, batch).get("mlm")
+        if mlm is not None:
             total = total + self.mlm_weight * mlm
         return SimCseLoss(total, similarity.loss, similarity.accuracy, mlm)
 

@@ -88,7 +88,7 @@ class SimilarityTrainer(Trainer):
                 "Several GPUs are visible to one process; start one process a GPU with "
                 "`accelerate launch`, or set CUDA_VISIBLE_DEVICES to one."
             )
-        self.model_accepts_loss_kwargs = False  # parts are means: Trainer divides by accumulation
+        self.model_accepts_loss_kwargs = False  # so that Trainer divides by accumulation
         self.objective = objective
         self.evaluator = evaluator
         self.fresh_head = fresh_head
@@ -103,7 +103,7 @@ class SimilarityTrainer(Trainer):
         sampler = LengthGroupedBatchSampler(
             self.train_dataset,
             self.args.per_device_train_batch_size,
-            seed=self.args.data_seed if self.args.data_seed is not None else self.args.seed,
+            seed=self.args.order_seed,
             window=self.args.length_window,
             drop_last=self.args.dataloader_drop_last,
         )
@@ -118,6 +118,25 @@ class SimilarityTrainer(Trainer):
         )
         prepared: DataLoader[Any] = self.accelerator.prepare(loader)
         return prepared
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | int | None]:
+        """Fetch a step's micro-batches, and put each token loss's denominator into them.
+
+        That is the number of labels in an average micro-batch of all processes: Trainer and DDP
+        average over micro-batches and processes, which then gives the mean over all tokens. (The
+        similarity losses see the rows of every process, but of one micro-batch at a time.)
+        """
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        names = [key for key in batches[0] if key.endswith("_labels")] if batches else []
+        if names:
+            own = [sum(len(batch[name]) for batch in batches) / len(batches) for name in names]
+            counts = self.accelerator.reduce(torch.tensor(own, device=device), reduction="mean")
+            for name, count in zip(names, counts.clamp(min=1), strict=True):
+                for batch in batches:
+                    batch[f"{name.removesuffix('labels')}count"] = count
+        return batches, items
 
     # ------------------------------------------------------------------ optimiser and loss
 

@@ -102,7 +102,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         check_texts(data_args.sample_sentences)
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
     groups, held_out = hold_out(groups, data_args, args)
-    seed = seed_of_data(args)
+    seed = args.order_seed
     train: PairDataset | PairStream
     if data_args.streaming:  # Trainer sees one long epoch, which only an endless stream resumes
         train = PairStream(groups, seed, repeat=True)
@@ -186,7 +186,7 @@ def load_simcse_data(
             "SimCSE reads its examples whole and is evaluated on --sts_file: drop --streaming and "
             "--validation_file."
         )
-    files, seed = data_args.train_file, seed_of_data(args)
+    files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":
         train = PairDataset(read_groups(files, data_args, args), seed)
@@ -250,11 +250,6 @@ def check_files(files: Sequence[str]) -> None:
     """Raise a DataError where there are none."""
     if not files:
         raise DataError("Nothing to train on; give --train_file with a file of examples.")
-
-
-def seed_of_data(args: SimilarityTrainingArguments) -> int:
-    """Return ``data_seed``, or ``seed`` where that is not given."""
-    return args.data_seed if args.data_seed is not None else args.seed
 
 
 def load_teacher(

@@ -14,7 +14,6 @@ from simbert_hf.losses import (
     in_batch_loss,
     one_way_loss,
     pair_loss,
-    token_loss,
 )
 from tests.naive import (
     naive_angle,
@@ -94,14 +93,6 @@ def test_in_batch_loss_with_one_way_positives() -> None:
     nothing = torch.zeros(3, 3, dtype=torch.bool)
     found = in_batch_loss(queries, keys, torch.arange(3), scale=2.0, excluded=nothing).loss
     assert found.item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
-
-
-def test_token_loss_is_a_mean_and_empty_is_zero() -> None:
-    logits = torch.zeros(4, 10, requires_grad=True)
-    assert token_loss(logits, torch.arange(4)).item() == pytest.approx(math.log(10))
-    empty = token_loss(logits[:0], torch.arange(0))
-    empty.backward()
-    assert empty.item() == 0
 
 
 def test_distillation_loss_is_the_mean_over_different_rows() -> None:

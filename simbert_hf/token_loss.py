@@ -1,0 +1,100 @@
+"""Cross-entropy over the vocabulary without holding every token's logits at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from simbert_hf.losses import at_least_float32
+
+# Logits held at once. On a CPU 16 MB of float32: glibc maps larger blocks afresh at every step (its
+# threshold grows to 32 MB), so each page is cleared again; and fewer rows add to the weight's
+# gradient more often. A GPU's allocator has no such limit, and its kernels want more rows.
+CPU_CHUNK, GPU_CHUNK = 2**22, 2**26
+
+
+def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
+    """Sum of the cross-entropies of ``hidden @ weight.T + bias``, in float32 or better.
+
+    Equal to ``F.cross_entropy(..., reduction="sum")`` of the logits in value and gradient, but the
+    logits exist for a few tokens at a time: their gradient is formed with them, while they are
+    there, as Liger (Hsu et al. 2024, https://arxiv.org/abs/2410.10989) does. Memory grows with
+    tokens + vocabulary, not with their product. (torch 2.13 brings ``F.linear_cross_entropy``,
+    which can replace this when it is the oldest supported version.)
+
+    Args:
+        hidden: What the LM head's last layer reads, a row a token. Shape: (N, D).
+        weight: That layer's weight. Shape: (V, D).
+        bias: Its bias. Shape: (V,).
+        labels: The right tokens. Shape: (N,).
+
+    Returns:
+        A scalar, in nats; 0 where there is no token.
+
+    Example:
+        >>> zeros = torch.zeros(4, 3)
+        >>> token_loss(zeros, torch.zeros(10, 3), torch.zeros(10), torch.arange(4))
+        tensor(9.2103)
+    """
+    device = hidden.device.type
+    half = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if half else hidden.dtype
+    inputs = (tensor.to(dtype) for tensor in (hidden, weight, bias))
+    with torch.autocast(device, enabled=False):
+        loss: Tensor = _TokenLoss.apply(*inputs, labels, torch.is_grad_enabled())
+    return loss
+
+
+class _TokenLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, grad_enabled: bool
+    ) -> Tensor:
+        ctx.needed = [grad_enabled and needed for needed in ctx.needs_input_grad[:3]]
+        gradients = [
+            torch.zeros_like(at_least_float32(tensor)) if needed else None
+            for tensor, needed in zip((hidden, weight, bias), ctx.needed, strict=True)
+        ]
+        total = at_least_float32(hidden).new_zeros(())
+        chunk = CPU_CHUNK if hidden.device.type == "cpu" else GPU_CHUNK
+        size = max(1, chunk // len(weight))
+        for start in range(0, len(hidden), size):
+            rows, right = hidden[start : start + size], labels[start : start + size, None]
+            scores = at_least_float32(torch.addmm(bias, rows, weight.T)).log_softmax(dim=-1)
+            total -= scores.gather(1, right).sum()
+            if any(ctx.needed):
+                slopes = scores.exp_().scatter_add_(1, right, -torch.ones_like(scores[:, :1]))
+                _add_gradients(gradients, slopes, rows, weight, start)
+        ctx.dtype = hidden.dtype
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = (
+            None if saved is None else (saved * gradient).to(ctx.dtype)
+            for saved in ctx.saved_tensors
+        )
+        return *scaled, None, None
+
+
+def _add_gradients(
+    gradients: list[Tensor | None], slopes: Tensor, rows: Tensor, weight: Tensor, start: int
+) -> None:
+    """Add what a chunk's rows give: slopes of the loss by the logits, (C, V), at rows, (C, D)."""
+    of_hidden, of_weight, of_bias = gradients
+    if of_bias is not None:
+        of_bias += slopes.sum(dim=0)
+    slopes = slopes.to(weight.dtype)
+    if of_hidden is not None:
+        of_hidden[start : start + len(rows)] = slopes @ weight
+    if of_weight is None:
+        return
+    if of_weight.dtype == slopes.dtype:
+        of_weight.addmm_(slopes.T, rows)
+    else:  # half precision: what the chunks give is summed in float32
+        of_weight += slopes.T @ rows
