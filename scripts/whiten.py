@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from simbert_hf.arguments import ModelArguments
 from simbert_hf.data import DataError, load_sentences
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--dim", type=int, help="Dimensions kept; all if not given.")
     parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
     args = parser.parse_args(argv)
-    model = load_encoder(ModelArguments(args.model_name_or_path, pooling=args.pooling))
+    model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
     whiten(model, sentences, args.dim)
     model.save_pretrained(args.output_dir)

@@ -98,7 +98,8 @@ def vector_modules(model: Embedder) -> list[nn.Module]:
         modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(weights)))
     elif pooling in ("linear_pooler", "tanh_pooler"):
         activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
-        modules.append(dense_of(model.base_model.pooler.dense, activation))
+        pooler: Any = model.base_model.pooler
+        modules.append(dense_of(pooler.dense, activation))
     if model.whitening is not None:
         modules.append(dense_of(model.whitening, nn.Identity()))
     return modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -14,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.pooling import normalize
-from simbert_hf.rows import check_texts
+from simbert_hf.rows import Rows, check_texts
 
 HUB_ARGUMENTS = (
     "revision",
@@ -38,6 +39,9 @@ class Embedder(PreTrainedModel):
         training_head: Applied to the sentence vectors in training mode only; None for none.
     """
 
+    tokenizer: PreTrainedTokenizerBase | None
+    whitening: nn.Linear | None
+    training_head: nn.Module | None
     cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
 
     @classmethod
@@ -48,7 +52,7 @@ class Embedder(PreTrainedModel):
 
         Args:
             name_or_path: Directory or ``org/name``.
-            dispensable: Beginnings of the names of weights that may be missing.
+            dispensable: Parts of the names of weights that may be missing.
             **kwargs: As in transformers.
 
         Returns:
@@ -61,13 +65,16 @@ class Embedder(PreTrainedModel):
         with quiet_transformers():
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
         missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
-        broken = sorted(key for key in missing if not key.startswith(dispensable))
+        broken = sorted(key for key in missing if not any(part in key for part in dispensable))
         if broken or misshapen:
             raise ValueError(
                 f"{name_or_path} does not hold the weights its config.json describes; missing or "
                 f"misshapen: {', '.join(broken or map(str, misshapen))[:200]}."
             )
-        return loaded[0], missing
+        model: Self = loaded[0]
+        if model.whitening is not None:
+            model.whitening.requires_grad_(False)  # loading makes every weight trainable
+        return model, missing
 
     def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
         """Load the tokenizer that belongs to the weights.
@@ -76,22 +83,21 @@ class Embedder(PreTrainedModel):
             ValueError: If it knows special tokens only (transformers makes up such a one where a
                 checkpoint has none), or more tokens than the model.
         """
-        self.tokenizer = AutoTokenizer.from_pretrained(name_or_path, **hub)
-        n_tokens, vocab_size = len(self.tokenizer), self.config.vocab_size
-        if n_tokens == len(self.tokenizer.all_special_ids) or n_tokens > vocab_size:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name_or_path, **hub)
+        n_tokens, vocab_size = len(tokenizer), self.config.vocab_size
+        if n_tokens == len(tokenizer.all_special_ids) or n_tokens > vocab_size:
             raise ValueError(
                 f"{name_or_path} holds no tokenizer that fits its weights ({n_tokens} tokens for "
                 f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
             )
+        self.tokenizer = tokenizer
 
     def add_vector_modules(self) -> None:
         """Make what follows the pooling, as the config says."""
-        self.tokenizer: PreTrainedTokenizerBase | None = None
-        self.training_head: nn.Module | None = None
-        self.whitening: nn.Linear | None = None
+        self.tokenizer = self.training_head = self.whitening = None
         dim = getattr(self.config, "whitening_dim", None)
         if dim is not None:
-            self.whitening = nn.Linear(self.config.hidden_size, dim).requires_grad_(False)
+            self.whitening = nn.Linear(self.config.hidden_size, dim)
 
     def add_training_head(self) -> None:
         """Pass the vector through a fresh Dense and tanh while training (SimCSE's MLP head)."""
@@ -112,8 +118,12 @@ class Embedder(PreTrainedModel):
         return "mean" if "mean" in self.config.sentence_pooling else self.cls_mode
 
     @property
-    def rows(self) -> Any:
-        """Builds token rows: ``sources(texts, max_length)``, then ``pad(rows)``."""
+    def rows(self) -> Rows:
+        """Builds token rows with the model's tokenizer.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
         raise NotImplementedError
 
     def loaded_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -130,9 +140,19 @@ class Embedder(PreTrainedModel):
         return self.tokenizer
 
     @property
+    def positions(self) -> int:
+        """Longest row in tokens that the position embeddings allow."""
+        limit: int = getattr(self.config, "max_position_embeddings", -1)
+        if limit < 0:  # XLNet's are relative
+            return sys.maxsize
+        embeddings = getattr(self.base_model, "embeddings", None)
+        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+        return limit if padding is None else limit - padding - 1  # RoBERTa counts from there
+
+    @property
     def max_length(self) -> int:
         """Longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
-        limit: int = self.config.max_position_embeddings
+        limit = self.positions
         return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
 
     @torch.inference_mode()

@@ -113,7 +113,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             )
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
-        model, missing = cls.load_weights(name_or_path, ("cls.", "bert.pooler."), **kwargs)
+        model, missing = cls.load_weights(name_or_path, ("cls.predictions.", ".pooler."), **kwargs)
         model.has_lm_head = "cls.predictions.transform.dense.weight" not in missing
         if not model.has_lm_head:
             start_at_identity(model.cls.predictions.transform.dense)

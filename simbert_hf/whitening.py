@@ -19,6 +19,8 @@ from simbert_hf.embedding import Embedder
 
 Floats = NDArray[np.float64]
 
+NOISE = 1e-10  # share of the largest variance below which float32 vectors vary by rounding only
+
 
 def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, Floats]:
     """Fit the map x -> (x - mean) @ matrix that gives the vectors the identity as covariance.
@@ -27,32 +29,34 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
 
     Args:
         vectors: Sentence vectors, not normalised. Shape: (N, D).
-        dim: Number of directions d to keep; all D if None.
+        dim: Number of directions d to keep; all that the vectors span if None. BERT's span D - 1,
+            since its last layer normalisation ties one coordinate to the others.
 
     Returns:
         The mean (D,) and the matrix (D, d).
 
     Raises:
-        ValueError: If ``dim`` is not from 1 to D, or the vectors do not span so many directions.
+        ValueError: If ``dim`` is more than the vectors span, or there are fewer than D of them.
 
     Example:
         >>> mean, matrix = fit_whitening(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 4.0]]), dim=1)
         >>> mean, np.abs(matrix.T)
         (array([2.  , 1.33...]), array([[0.  , 0.43...]]))
     """
-    size = vectors.shape[1]
-    dim = size if dim is None else dim
-    if not 1 <= dim <= size:
-        raise ValueError(f"Whitening to {dim} dimensions: vectors of {size} allow 1 to {size}.")
+    count, size = vectors.shape
+    if count <= size:
+        raise ValueError(
+            f"{count} sentences do not tell the covariance of {size} dimensions; give more, better "
+            "some times as many."
+        )
     vectors = vectors.astype(np.float64)
     variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending
-    variances, directions = variances[::-1][:dim], directions[:, ::-1][:, :dim]
-    if len(vectors) < 2 or variances[-1] <= 1e-10 * variances[0]:
-        raise ValueError(
-            f"{len(vectors)} vectors do not span {dim} directions; give more different sentences, "
-            "some times as many as dimensions, or keep fewer dimensions."
-        )
-    return vectors.mean(axis=0), directions / np.sqrt(variances)
+    variances, directions = variances[::-1], directions[:, ::-1]
+    spanned = int((variances > NOISE * variances[0]).sum())
+    dim = spanned if dim is None else dim
+    if not 1 <= dim <= spanned:
+        raise ValueError(f"Whitening to {dim} dimensions: the vectors span {spanned} directions.")
+    return vectors.mean(axis=0), directions[:, :dim] / np.sqrt(variances[:dim])
 
 
 def whiten(
@@ -66,7 +70,7 @@ def whiten(
     Args:
         model: A model that is not whitened yet.
         sentences: What the map is fitted on: some thousands, of the kind that will be embedded.
-        dim: Number of dimensions to keep; all if None.
+        dim: Number of dimensions to keep; all that the vectors span if None.
         batch_size: Sentences a forward pass.
 
     Raises:
