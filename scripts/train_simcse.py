@@ -19,14 +19,16 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
-from simbert_hf.collators import Augmentation, SimCseCollator
+from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import (
-    load_model,
     load_simcse_data,
+    load_start,
+    make_augmentation,
     make_simcse_objective,
+    prepare_simcse,
     run,
     set_up_logging,
 )
@@ -38,32 +40,23 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
     set_up_logging(args)
     set_seed(args.seed)
-    model = load_model(model_args, data_args.max_length, sentences=1)
+    model = load_start(model_args, data_args.max_length)
     data = load_simcse_data(simcse_args.examples, data_args, args)
-    evaluator = StsEvaluator(data.sts) if data.sts else None
-    mlm = simcse_args.mlm_weight > 0
-    has_fresh_head = mlm and not model.has_lm_head
-    if mlm:
-        model.has_lm_head = True
-    else:
-        model.freeze_lm_head()
-    if simcse_args.training_head:
-        model.add_training_head()
-    kind = simcse_args.augmentation
     trainer = SimilarityTrainer(
         model=model,
         args=args,
         objective=make_simcse_objective(simcse_args),
-        evaluator=evaluator,
-        fresh_head="cls.predictions" if has_fresh_head else None,
+        evaluator=StsEvaluator(data.sts) if data.sts else None,
+        fresh_head=prepare_simcse(model, simcse_args),
         train_dataset=data.train,
         eval_dataset=data.sts,
         data_collator=SimCseCollator(
             model.rows,
             max_length=data_args.max_length,
             max_chars=data_args.max_chars,
-            mlm=mlm,
-            augmentation=Augmentation(kind, simcse_args.augmentation_rate) if kind else None,
+            views=simcse_args.similarity_weight > 0,
+            mlm=simcse_args.mlm_weight > 0,
+            augmentation=make_augmentation(simcse_args, model),
         ),
     )
     run(trainer)

@@ -244,6 +244,10 @@ class SimCseArguments:
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
     )
+    similarity_weight: float = field(
+        default=1.0,
+        metadata={"help": "Weight of the similarity loss; 0 trains by --mlm_weight alone."},
+    )
     mlm_weight: float = field(
         default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
     )
@@ -252,10 +256,14 @@ class SimCseArguments:
     )
     augmentation: str | None = field(
         default=None,
-        metadata={"help": "Change the second view beside dropout.", "choices": ("crop", "delete")},
+        metadata={
+            "help": "Change the second view beside dropout: crop it, delete words, or replace them "
+            "by near ones of the start's word embeddings.",
+            "choices": ("crop", "delete", "replace"),
+        },
     )
     augmentation_rate: float = field(
-        default=0.1, metadata={"help": "Share of the words that the augmentation loses."}
+        default=0.1, metadata={"help": "Share of the words that the augmentation changes."}
     )
 
     def __post_init__(self) -> None:
@@ -271,9 +279,17 @@ class SimCseArguments:
             raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
         if self.hard_negative_weight and self.examples != "triplets":
             raise ValueError("--hard_negative_weight needs --examples triplets.")
-        if self.mlm_weight < 0 or (self.mlm_weight and self.examples == "scored"):
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        weights = [self.similarity_weight, self.mlm_weight]
+        if min(weights) < 0 or sum(weights) == 0:
+            raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+        if self.examples == "scored" and weights != [1, 0]:
+            raise ValueError("Scored pairs have one loss: drop --similarity_weight, --mlm_weight.")
+        if not self.similarity_weight and (self.training_head or self.augmentation):
             raise ValueError(
-                f"--mlm_weight {self.mlm_weight}: it must be at least 0, and 0 with scored pairs."
+                "--similarity_weight 0 makes no views: drop --training_head and --augmentation."
             )
 
 

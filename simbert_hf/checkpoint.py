@@ -1,4 +1,4 @@
-"""The last touches that let every loader read a saved SimBert."""
+"""The last touches that let every loader read a saved model."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
 if TYPE_CHECKING:
-    from simbert_hf.modeling import SimBert
+    from simbert_hf.embedding import Embedder
 
 
-def finish_checkpoint(model: SimBert, directory: str) -> None:
+def finish_checkpoint(model: Embedder, directory: str) -> None:
     """Add what plain transformers does not write: loader hints, tokenizer, modules."""
     path = Path(directory)
     hints = {
-        "architectures": ["BertModel"],  # serving engines know no SimBert
+        "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
         "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
         "is_decoder": False,
         # WeightedLayerPooling reads all layers:
@@ -44,7 +44,7 @@ def update_json(path: Path, values: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def write_modules(model: SimBert, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
+def write_modules(model: Embedder, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
     """Write the sentence-transformers modules through its own API, beside the saved weights.
 
     The modules are saved around a one-layer stand-in, so that the weights are not written twice.
@@ -58,7 +58,7 @@ def write_modules(model: SimBert, tokenizer: PreTrainedTokenizerBase, directory:
         config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
         BertModel(config).save_pretrained(stand_in)
         tokenizer.save_pretrained(stand_in)
-        modules = [Transformer(os.fspath(stand_in)), *pooling_modules(model), Normalize()]
+        modules = [Transformer(os.fspath(stand_in)), *vector_modules(model), Normalize()]
         SentenceTransformer(modules=modules, device="cpu").save(
             os.fspath(out), create_model_card=False
         )
@@ -84,27 +84,36 @@ def quiet_transformers() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def pooling_modules(model: SimBert) -> list[nn.Module]:
-    """Return the modules that pool as ``model.config.sentence_pooling`` says."""
-    from sentence_transformers.base.modules import Dense
+def vector_modules(model: Embedder) -> list[nn.Module]:
+    """Return the modules that pool as ``model.config.sentence_pooling`` says, and then whiten."""
     from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
     size, pooling = model.config.hidden_size, model.config.sentence_pooling
-    if pooling == "mean":
-        return [Pooling(size, "mean")]
+    modules: list[nn.Module] = [Pooling(size, model.pooling_mode)]
     if pooling == "first_last_mean":
         layers = model.config.num_hidden_layers
         weights = torch.zeros(layers)  # layers 1 .. last; the embedding layer is left out
         weights[0] += 1
         weights[-1] += 1
-        mix = WeightedLayerPooling(size, layers, 1, nn.Parameter(weights))
-        return [mix, Pooling(size, "mean")]
-    if pooling == "cls":
-        return [Pooling(size, "cls")]
-    activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
-    dense = Dense(size, size, activation_function=activation)
-    pooler = model.pooler
-    with torch.no_grad():
-        dense.linear.weight.copy_(pooler.weight)
-        dense.linear.bias.copy_(pooler.bias)
-    return [Pooling(size, "cls"), dense]
+        modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(weights)))
+    elif pooling in ("linear_pooler", "tanh_pooler"):
+        activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
+        pooler: Any = model.base_model.pooler
+        modules.append(dense_of(pooler.dense, activation))
+    if model.whitening is not None:
+        modules.append(dense_of(model.whitening, nn.Identity()))
+    return modules
+
+
+def dense_of(linear: nn.Linear, activation: nn.Module) -> nn.Module:
+    """Copy a linear layer to a sentence-transformers module."""
+    from sentence_transformers.base.modules import Dense
+
+    weight, bias = (values.detach().float().clone() for values in (linear.weight, linear.bias))
+    return Dense(
+        linear.in_features,
+        linear.out_features,
+        activation_function=activation,
+        init_weight=weight,
+        init_bias=bias,
+    )

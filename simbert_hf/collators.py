@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -13,12 +13,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.data import Pair
-from simbert_hf.rows import RowBuilder
+from simbert_hf.rows import RowBuilder, Rows
 from simbert_hf.text import CJK
 
-Augmenting = Literal["crop", "delete"]
+Augmenting = Literal["crop", "delete", "replace"]
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
 WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the blanks behind it
+LETTERS = re.compile(r"[^\W\d_]+")
 
 
 def cut_at_punctuation(text: str, max_chars: int) -> str:
@@ -127,11 +128,13 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Makes another sentence of one: crops it, or deletes words (of Chinese: characters).
+    """Makes another sentence of one: crops it, deletes or replaces words (of Chinese: characters).
 
     Attributes:
-        kind: ``crop`` keeps one stretch, ``delete`` loses words here and there.
-        rate: Share of the words that is lost.
+        kind: ``crop`` keeps one stretch, ``delete`` loses words here and there, ``replace`` puts
+            others in their place.
+        rate: Share of the words that is changed, as far as they have synonyms.
+        synonyms: What may stand for a word in lower case, for ``replace``.
 
     Example:
         >>> Augmentation("crop", 0.5)("a b c d", random.Random(1))
@@ -140,6 +143,7 @@ class Augmentation:
 
     kind: Augmenting
     rate: float = 0.1
+    synonyms: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Augmenting) or not 0 <= self.rate < 1:
@@ -155,8 +159,22 @@ class Augmentation:
             size = max(1, len(words) - round(self.rate * len(words)))
             start = rng.randint(0, len(words) - size)
             return "".join(words[start : start + size]).strip()
+        if self.kind == "replace":
+            return "".join(
+                self._replace(word, rng) if rng.random() < self.rate else word for word in words
+            ).strip()
         kept = [word for word in words if rng.random() >= self.rate]
         return "".join(kept or [rng.choice(words)]).strip()
+
+    def _replace(self, word: str, rng: random.Random) -> str:
+        """Swap the letters of a word with marks and blanks around it; keep a capital."""
+        letters = LETTERS.search(word)
+        found = self.synonyms.get(letters[0].lower(), ()) if letters else ()
+        if not letters or not found:
+            return word
+        new = rng.choice(found)
+        new = new.capitalize() if letters[0][0].isupper() else new
+        return word[: letters.start()] + new + word[letters.end() :]
 
 
 @dataclass
@@ -242,16 +260,18 @@ class SimCseCollator:
     copy of every source: the contrastive loss sees clean sentences, in one forward pass with both.
 
     Attributes:
-        rows: Builds token rows.
+        rows: Builds token rows; a ``RowBuilder`` for ``mlm``.
         max_length: Longest sentence, in tokens with the special ones.
         max_chars: Cut sentences at punctuation to this many characters first; None does not.
+        views: Make these rows; without them the masked copies stand alone.
         mlm: Add the masked copies.
         augmentation: Changes every target; None leaves it to dropout.
     """
 
-    rows: RowBuilder
+    rows: Rows
     max_length: int = 32
     max_chars: int | None = None
+    views: bool = True
     mlm: bool = False
     augmentation: Augmentation | None = None
 
@@ -263,33 +283,40 @@ class SimCseCollator:
         """Build one batch from P pairs.
 
         Returns:
-            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); ``groups``, of the 2P
-            rows of the pairs: (2P,); ``negative_rows``, where hard negatives stand, and
-            ``scores``, both only where pairs have them: (P,); with ``mlm``, ``mlm_positions`` in
-            the flattened B * L positions and ``mlm_labels``: (M,).
+            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); with ``views``,
+            ``groups``, of the 2P rows of the pairs: (2P,); ``negative_rows``, where hard negatives
+            stand, and ``scores``, both only where pairs have them: (P,); with ``mlm``,
+            ``mlm_positions`` in the flattened B * L positions and ``mlm_labels``: (M,).
         """
+        clean = self.rows.sources(self._views(pairs), self.max_length) if self.views else []
+        if not self.mlm:
+            return self._labelled(self.rows.pad(clean), len(clean), pairs)
+        assert isinstance(self.rows, RowBuilder)
         sources = [self._cut(pair["source"]) for pair in pairs]
-        targets = [self._target(pair) for pair in pairs]
-        texts = [text for both in zip(sources, targets, strict=True) for text in both]
-        texts += [self._cut(pair["negative"]) for pair in pairs if "negative" in pair]
-        clean = self.rows.sources(texts, self.max_length)
-        chosen = [list[int]() for _ in clean]
-        copies: list[list[int]] = []
-        if self.mlm:
-            seeds = [pair["seed"] for pair in pairs]
-            copies, found = self.corruption.sources(
-                self.rows, sources, clean[: 2 * len(pairs) : 2], seeds
-            )
-            chosen += found
-        batch = self.rows.pad(clean + copies)
-        batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
-        if len(clean) > 2 * len(pairs):
-            batch["negative_rows"] = torch.arange(2 * len(pairs), len(clean))
+        originals = self.rows.sources(sources, self.max_length)
+        seeds = [pair["seed"] for pair in pairs]
+        copies, chosen = self.corruption.sources(self.rows, sources, originals, seeds)
+        batch = self._labelled(self.rows.pad(clean + copies), len(clean), pairs)
+        width = batch["input_ids"].shape[1]
+        batch |= mlm_labels(originals, chosen, width)
+        batch["mlm_positions"] += len(clean) * width
+        return batch
+
+    def _views(self, pairs: Sequence[Pair]) -> list[str]:
+        """List sources and targets in turn, and then the hard negatives."""
+        texts = [text for pair in pairs for text in (self._cut(pair["source"]), self._target(pair))]
+        return texts + [self._cut(pair["negative"]) for pair in pairs if "negative" in pair]
+
+    def _labelled(
+        self, batch: dict[str, Tensor], n_clean: int, pairs: Sequence[Pair]
+    ) -> dict[str, Tensor]:
+        """Say what the rows above the masked copies are."""
+        if self.views:
+            batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
+        if n_clean > 2 * len(pairs):
+            batch["negative_rows"] = torch.arange(2 * len(pairs), n_clean)
         if "score" in pairs[0]:
             batch["scores"] = torch.tensor([pair["score"] for pair in pairs])
-        if self.mlm:
-            originals = clean + clean[: 2 * len(pairs) : 2]
-            batch |= mlm_labels(originals, chosen, width=batch["input_ids"].shape[1])
         return batch
 
     def _cut(self, text: str) -> str:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, BertConfig, BertPreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, BertPreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
-from transformers.utils import cached_file
 
 from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.embedding import evaluating as evaluating
 from simbert_hf.masking import prefix_mask
-from simbert_hf.pooling import check_pooling, normalize, pool
-from simbert_hf.rows import RowBuilder, check_texts
+from simbert_hf.pooling import check_pooling, pool
+from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-HUB_ARGUMENTS = (
-    "revision",
-    "token",
-    "cache_dir",
-    "local_files_only",
-    "subfolder",
-    "force_download",
-)
 
 
 class SimBertConfig(BertConfig):
@@ -47,6 +33,7 @@ class SimBertConfig(BertConfig):
 
     model_type = "bert"
     sentence_pooling: str = "mean"
+    whitening_dim: int | None = None
 
 
 @dataclass
@@ -69,16 +56,14 @@ class SimBertOutput(ModelOutput):
     past_key_values: Cache | None = None
 
 
-class SimBert(BertPreTrainedModel, GenerationMixin):
+class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     """BERT + tied LM head + pooler under the UniLM prefix mask (Su 2020, SimBERT).
 
     Loads any BERT-architecture checkpoint. A checkpoint without an LM head embeds; its fresh head
     (its transform starts at the identity) can write only after training.
 
     Attributes:
-        tokenizer: Loaded with the model, saved with it; None for a model built from a config.
         has_lm_head: Whether the LM head's weights were loaded or trained.
-        training_head: Applied to the sentence vectors in training mode only; None for none.
     """
 
     config: SimBertConfig
@@ -97,9 +82,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         check_pooling(config.sentence_pooling)
         self.bert = BertModel(config)
         self.cls = BertOnlyMLMHead(config)
-        self.tokenizer: PreTrainedTokenizerBase | None = None
         self.has_lm_head = True
-        self.training_head: torch.nn.Module | None = None
+        self.add_vector_modules()
         self.post_init()
         self._freeze_unused_pooler()
 
@@ -124,31 +108,22 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-        check_is_bert(name_or_path, hub)
+        model_type = model_type_of(name_or_path, hub)
+        if model_type != "bert":
+            raise ValueError(
+                f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
+                'architecture ("model_type": "bert" in its config.json).'
+            )
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
-        kwargs.setdefault("dtype", torch.float32)
-        with quiet_transformers():
-            loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
-        model: Self = loaded[0]
-        info: dict[str, Any] = loaded[1]
-        missing = set(info["missing_keys"])
-        broken = sorted(key for key in missing if not key.startswith(("cls.", "bert.pooler.")))
-        if broken or info["mismatched_keys"]:
-            raise ValueError(
-                f"{name_or_path} does not hold the weights its config.json describes; missing or "
-                f"misshapen: {', '.join(broken or map(str, info['mismatched_keys']))[:200]}."
-            )
+        model, missing = cls.load_weights(name_or_path, ("cls.predictions.", ".pooler."), **kwargs)
         model.has_lm_head = "cls.predictions.transform.dense.weight" not in missing
         if not model.has_lm_head:
             start_at_identity(model.cls.predictions.transform.dense)
         if "bert.pooler.dense.weight" in missing:
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
-        model.tokenizer = AutoTokenizer.from_pretrained(
-            name_or_path, **hub, **sentence_limit(name_or_path, hub)
-        )
-        check_tokenizer(name_or_path, model.tokenizer, model.config.vocab_size)
+        model.load_tokenizer(name_or_path, hub)
         return model
 
     def save_pretrained(  # type: ignore[override]
@@ -186,12 +161,6 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         for parameter in self.cls.parameters():
             if parameter is not decoder:
                 parameter.requires_grad_(False)
-
-    def add_training_head(self) -> None:
-        """Pass the vector through a fresh Dense and tanh while training (SimCSE's MLP head)."""
-        dense = torch.nn.Linear(self.config.hidden_size, self.config.hidden_size)
-        self._init_weights(dense)
-        self.training_head = torch.nn.Sequential(dense, torch.nn.Tanh()).to(self.device, self.dtype)
 
     @property
     def pooler(self) -> torch.nn.Linear:
@@ -261,9 +230,8 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         if past_key_values is None and real.dim() == 2:
             layers = outputs.hidden_states if all_layers else (hidden,)
             source = real * (segments == 0)
-            embedding = pool(layers, source, self.config.sentence_pooling, self.pooler)
-            if self.training and self.training_head is not None:
-                embedding = self.training_head(embedding)
+            pooled = pool(layers, source, self.config.sentence_pooling, self.pooler)
+            embedding = self.finish_vectors(pooled)
         logits = losses = None
         if lm_positions is not None:
             logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))
@@ -325,49 +293,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: If the model has no tokenizer.
         """
-        if self.tokenizer is None:
-            raise ValueError(
-                "This SimBert has no tokenizer; load it with SimBert.from_pretrained, or set "
-                "model.tokenizer."
-            )
-        return RowBuilder(self.tokenizer)
-
-    @property
-    def max_length(self) -> int:
-        """Longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
-        limit = self.config.max_position_embeddings
-        return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
-
-    @torch.inference_mode()
-    def encode(
-        self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
-    ) -> np.ndarray:
-        """Embed sentences.
-
-        Args:
-            texts: One text, or several.
-            batch_size: Texts a forward pass; texts of like length share one.
-            normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
-
-        Returns:
-            float32, shape (N, D); (D,) for a single text.
-
-        Raises:
-            TypeError: If a text is not a string.
-            ValueError: If a text is empty, or the model has no tokenizer.
-        """
-        batch = check_texts(texts)
-        rows = self.rows.sources(batch, self.max_length)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        vectors = np.zeros((len(rows), self.config.hidden_size), dtype=np.float32)
-        with evaluating(self):
-            for start in range(0, len(order), batch_size):
-                chosen = order[start : start + batch_size]
-                inputs = self.rows.pad([rows[i] for i in chosen])
-                found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
-                found = normalize(found) if normalize_embeddings else found
-                vectors[chosen] = found.float().cpu().numpy()
-        return vectors[0] if isinstance(texts, str) else vectors
+        return RowBuilder(self.loaded_tokenizer())
 
     def gen_synonyms(
         self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any
@@ -385,12 +311,11 @@ def start_at_identity(linear: torch.nn.Linear) -> None:
     linear.bias.zero_()
 
 
-def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Refuse a missing checkpoint, or one of another architecture, before anything is loaded.
+def model_type_of(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> str:
+    """Read which architecture a checkpoint is of, ``bert`` for instance.
 
     Raises:
-        OSError: If there is none.
-        ValueError: If its ``model_type`` is not ``bert``.
+        OSError: If there is no such checkpoint.
     """
     try:
         config, _ = BertConfig.get_config_dict(name_or_path, **hub)
@@ -401,50 +326,4 @@ def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> 
             f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
             "Hub does not give it. Check the path or id, the revision, the token and the network."
         ) from error
-    model_type = config.get("model_type")
-    if model_type != "bert":
-        raise ValueError(
-            f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
-            'architecture ("model_type": "bert" in its config.json).'
-        )
-
-
-def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
-    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
-
-    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
-    """
-    try:
-        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
-    except OSError:  # not a sentence-transformers model
-        return {}
-    assert path is not None
-    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
-    return {} if limit is None else {"model_max_length": limit}
-
-
-def check_tokenizer(
-    name_or_path: str | os.PathLike[str], tokenizer: PreTrainedTokenizerBase, vocab_size: int
-) -> None:
-    """Refuse the empty tokenizer that transformers makes up where a checkpoint has none.
-
-    Raises:
-        ValueError: If it knows special tokens only, or more tokens than the model.
-    """
-    words = len(tokenizer) - len(tokenizer.all_special_ids)
-    if words < 1 or len(tokenizer) > vocab_size:
-        raise ValueError(
-            f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens for "
-            f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
-        )
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Switch dropout off inside the block."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
+    return str(config.get("model_type", "nameless"))

@@ -167,14 +167,14 @@ class SimCseLoss:
 
     Attributes:
         total: Their weighted sum, to be minimised.
-        similarity: In-batch softmax loss of the sentence vectors, in nats.
+        similarity: In-batch softmax loss of the sentence vectors, in nats; None without views.
         similarity_accuracy: Share of rows whose partner is the nearest candidate.
         mlm: Mean cross-entropy of a masked token, in nats; None without MLM.
     """
 
     total: Tensor
-    similarity: Tensor
-    similarity_accuracy: Tensor
+    similarity: Tensor | None = None
+    similarity_accuracy: Tensor | None = None
     mlm: Tensor | None = None
 
 
@@ -190,6 +190,7 @@ class SimCseObjective:
             sources pick theirs among the targets, N columns (2N with hard negatives), as the
             paper does. Hard negatives need the latter.
         hard_negative_weight: Added to the scaled cosine of a source and its own hard negative.
+        similarity_weight: Weight of the similarity loss, where the collator makes views.
         mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
         mask_false_negatives: Leave other rows of a row's group out of the symmetric softmax.
         gather: Contrast against the rows of every process, not of this one alone.
@@ -198,6 +199,7 @@ class SimCseObjective:
     scale: float = 20.0
     symmetric: bool = True
     hard_negative_weight: float = 0.0
+    similarity_weight: float = 1.0
     mlm_weight: float = 1.0
     mask_false_negatives: bool = True
     gather: bool = True
@@ -206,7 +208,7 @@ class SimCseObjective:
         """Run the model once and compute every part.
 
         Args:
-            model: A ``SimBert``, wrapped (DDP, ...) or not.
+            model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``SimCseCollator`` gives.
 
         Returns:
@@ -215,18 +217,18 @@ class SimCseObjective:
         Raises:
             ValueError: If there are hard negatives and the loss is symmetric.
         """
-        output = model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch["token_type_ids"],
-            lm_targets=lm_targets(batch),
-        )
-        similarity = self._similarity(output.sentence_embedding, batch)
-        total = similarity.loss
-        mlm = mean_token_losses(output.lm_losses, batch).get("mlm")
-        if mlm is not None:
+        targets = lm_targets(batch)
+        output = model(**model_inputs(batch), **({"lm_targets": targets} if targets else {}))
+        loss = accuracy = mlm = None
+        total = batch["input_ids"].new_zeros((), dtype=torch.float32)
+        if "groups" in batch:
+            found = self._similarity(output.sentence_embedding, batch)
+            loss, accuracy = found.loss, found.accuracy
+            total = total + self.similarity_weight * loss
+        if "mlm_labels" in batch:
+            mlm = mean_token_losses(output.lm_losses, batch)["mlm"]
             total = total + self.mlm_weight * mlm
-        return SimCseLoss(total, similarity.loss, similarity.accuracy, mlm)
+        return SimCseLoss(total, loss, accuracy, mlm)
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         paired, groups = vectors[: len(batch["groups"])], batch["groups"]
@@ -248,6 +250,12 @@ class SimCseObjective:
             hard_negative_weight=self.hard_negative_weight,
             offset=offset,
         )
+
+
+def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take what every encoder reads out of a batch; not all have segments."""
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: batch[name] for name in names if name in batch}
 
 
 @dataclass(frozen=True)
@@ -283,14 +291,13 @@ class ScoredPairObjective:
         """Run the model once and rank the pairs.
 
         Args:
-            model: A ``SimBert``, wrapped (DDP, ...) or not.
+            model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``SimCseCollator`` gives for scored pairs.
 
         Returns:
             The named parts.
         """
-        inputs = {k: batch[k] for k in ("input_ids", "attention_mask", "token_type_ids")}
-        vectors = model(**inputs).sentence_embedding[: len(batch["groups"])]
+        vectors = model(**model_inputs(batch)).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity
         similarities, scores = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
         if self.gather:  # every process ranks all: DDP's mean is then the one gradient

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +33,18 @@ def check_texts(text: object) -> list[str]:
         if not text.strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
     return texts
+
+
+class Rows(Protocol):
+    """Builds rows of some kind, each with one item a token, and pads them."""
+
+    tokenizer: PreTrainedTokenizerBase
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[Any]:
+        """Make a row of each text."""
+
+    def pad(self, sources: Sequence[Any], /) -> dict[str, Tensor]:
+        """Pad rows to tensors, named as the model's forward pass names them."""
 
 
 class RowBuilder:
@@ -103,3 +116,40 @@ class RowBuilder:
             batch[1, i, :total] = 1
             batch[2, i, len(a) : total] = 1
         return dict(zip(("input_ids", "attention_mask", "token_type_ids"), batch, strict=True))
+
+
+class TemplateRows:
+    """Turns texts into rows as the tokenizer's own template has them, and pads on its side.
+
+    A row is a list with one tuple a token: its id, and its segment where the tokenizer gives it.
+
+    Args:
+        tokenizer: Any tokenizer with a padding token.
+
+    Raises:
+        ValueError: If it has no padding token.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if tokenizer.pad_token_id is None:
+            raise ValueError("The tokenizer has no padding token; set tokenizer.pad_token.")
+        self.tokenizer = tokenizer
+        self.names = [n for n in tokenizer.model_input_names if n != "attention_mask"]
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[list[tuple[int, ...]]]:
+        """Each text with the special tokens around it, cut to ``max_length`` tokens with them."""
+        encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
+        columns = zip(*(encoded[name] for name in self.names), strict=True)
+        return [list(zip(*row, strict=True)) for row in columns]
+
+    def pad(self, rows: Sequence[list[tuple[int, ...]]]) -> dict[str, Tensor]:
+        """Pad rows to tensors.
+
+        Returns:
+            ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
+            ``token_type_ids``, int64, each of shape (B, L).
+        """
+        columns = {
+            name: [[token[i] for token in row] for row in rows] for i, name in enumerate(self.names)
+        }
+        return dict(self.tokenizer.pad(columns, return_tensors="pt"))

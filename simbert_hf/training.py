@@ -25,6 +25,7 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
 )
 from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.collators import Augmentation
 from simbert_hf.data import (
     DataError,
     FixedPairs,
@@ -36,10 +37,13 @@ from simbert_hf.data import (
     load_triplets,
     split_groups,
 )
-from simbert_hf.modeling import SimBert
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.modeling import SimBert, model_type_of
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.readers import normalize
 from simbert_hf.rows import check_texts
+from simbert_hf.synonyms import nearest_words
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
 logger = logging.getLogger(__name__)
@@ -76,17 +80,82 @@ def load_model(model_args: ModelArguments, max_length: int, sentences: int = 2) 
         OSError: If there is none.
         ValueError: If none is named, or it has too few positions for such rows.
     """
+    model = SimBert.from_pretrained(named_start(model_args), **model_args.load_options())
+    check_start(model, model_args, max_length, sentences)
+    return model
+
+
+def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
+    """Load a BERT as :class:`SimBert`, another encoder as :class:`SentenceEncoder`.
+
+    Arguments and errors as of their ``from_pretrained``.
+    """
+    hub = {name: options[name] for name in HUB_ARGUMENTS if name in options}
+    if model_type_of(name_or_path, hub) == "bert":
+        return SimBert.from_pretrained(name_or_path, **options)
+    return SentenceEncoder.from_pretrained(name_or_path, **options)
+
+
+def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
+    """Load the start of a SimCSE run; arguments and errors as of :func:`load_model`."""
+    model = load_encoder(named_start(model_args), **model_args.load_options())
+    check_start(model, model_args, max_length, sentences=1)
+    return model
+
+
+def named_start(model_args: ModelArguments) -> str:
+    """Return the directory or Hub id to start from; raise a ValueError where none is named."""
     if not model_args.model_name_or_path:
         raise ValueError("Nothing to start from; give --model_name_or_path a directory or Hub id.")
-    model = SimBert.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
-    longest = model.config.max_position_embeddings // sentences
+    return model_args.model_name_or_path
+
+
+def check_start(
+    model: Embedder, model_args: ModelArguments, max_length: int, sentences: int
+) -> None:
+    """Refuse a model that is whitened, or has too few positions for its rows.
+
+    Raises:
+        ValueError: In these cases.
+    """
+    longest = model.positions // sentences
     if not 3 <= max_length <= longest:
         raise ValueError(
             f"--max_length {max_length} is out of range: it must be from 3 to {longest}, as a row "
-            f"of the model's {model.config.max_position_embeddings} positions holds "
+            f"of the model's {model.positions} positions holds "
             f"{'two sentences' if sentences == 2 else 'one sentence'}."
         )
-    return model
+    if model.whitening is not None:
+        raise ValueError(
+            f"{model_args.model_name_or_path} is whitened, which training would undo: train the "
+            "model it was made from, and whiten the result."
+        )
+
+
+def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> str | None:
+    """Let those weights train that the loss depends on.
+
+    Returns:
+        Name prefix of an LM head that starts untrained; None without one.
+
+    Raises:
+        ValueError: If an MLM loss is wanted, and the model has no place for an LM head.
+    """
+    fresh_head = None
+    if isinstance(model, SentenceEncoder):
+        if args.mlm_weight:
+            kind = model.config.model_type
+            raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
+        model.freeze_idle()
+    elif not args.mlm_weight:
+        model.freeze_lm_head()
+    elif not model.has_lm_head:
+        model.has_lm_head, fresh_head = True, "cls.predictions"
+    if isinstance(model, SimBert) and not args.similarity_weight:
+        model.pooler.requires_grad_(False)
+    if args.training_head:
+        model.add_training_head()
+    return fresh_head
 
 
 def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
@@ -199,6 +268,19 @@ def load_simcse_data(
     return TrainingData(train, None, sts, [])
 
 
+def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:
+    """Build the augmentation that the arguments name; the model's own table gives synonyms."""
+    if args.augmentation is None:
+        return None
+    synonyms: dict[str, list[str]] = {}
+    if args.augmentation == "replace":
+        embeddings: Any = model.get_input_embeddings()
+        synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
+        logger.info("%d words have near ones to stand for them", len(synonyms))
+    kind: Any = args.augmentation
+    return Augmentation(kind, args.augmentation_rate, synonyms)
+
+
 def make_simcse_objective(args: SimCseArguments) -> SimCseObjective | ScoredPairObjective:
     """Build the objective that the arguments name."""
     if args.examples == "scored":
@@ -208,6 +290,7 @@ def make_simcse_objective(args: SimCseArguments) -> SimCseObjective | ScoredPair
         scale=args.scale,
         symmetric=args.loss == "symmetric",
         hard_negative_weight=args.hard_negative_weight,
+        similarity_weight=args.similarity_weight,
         mlm_weight=args.mlm_weight,
         mask_false_negatives=args.mask_false_negatives,
     )

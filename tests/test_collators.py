@@ -2,6 +2,7 @@ import random
 from collections import Counter
 
 import pytest
+import torch
 
 from simbert_hf.collators import (
     Augmentation,
@@ -11,6 +12,7 @@ from simbert_hf.collators import (
     cut_at_punctuation,
 )
 from simbert_hf.rows import RowBuilder
+from simbert_hf.synonyms import nearest_words
 from tests.tiny import wordpiece_tokenizer
 
 PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "seed": 11}
@@ -132,8 +134,32 @@ def test_augmentations_lose_their_share_of_words(text: str) -> None:
 
 @pytest.mark.parametrize(("kind", "rate"), [("shuffle", 0.1), ("crop", 1.0), ("delete", -0.1)])
 def test_bad_augmentations_are_refused(kind: str, rate: float) -> None:
-    with pytest.raises(ValueError, match="choose one of crop, delete, and a rate"):
+    with pytest.raises(ValueError, match="choose one of crop, delete, replace, and a rate"):
         Augmentation(kind, rate)
+
+
+def test_replacing_keeps_marks_capitals_and_words_without_synonyms() -> None:
+    synonyms = {"weather": ["climate"], "nice": ["pleasant", "lovely"]}
+    replace = Augmentation("replace", 0.999999, synonyms)
+    found = {replace("Weather, (nice) weather!  Is it?", random.Random(seed)) for seed in range(20)}
+    assert found == {
+        "Climate, (pleasant) climate!  Is it?",
+        "Climate, (lovely) climate!  Is it?",
+    }
+    half = Augmentation("replace", 0.5, synonyms)
+    texts = [half("weather " * 10, random.Random(seed)) for seed in range(200)]
+    assert sum(text.count("climate") for text in texts) / 2000 == pytest.approx(0.5, abs=0.04)
+
+
+def test_nearest_words_are_whole_words_above_the_bound() -> None:
+    tokenizer = wordpiece_tokenizer()
+    vocabulary = tokenizer.get_vocab()
+    table = torch.randn(len(tokenizer), 64)
+    table[vocabulary["weather"]] = 2 * table[vocabulary["english"]] + 0.1 * torch.randn(64)
+    table[vocabulary["##ing"]] = table[vocabulary["english"]]
+    table[vocabulary["cat"]] = table[vocabulary["english"]]  # a short one
+    found = nearest_words(table, tokenizer, bound=0.8)
+    assert found == {"weather": ["english"], "english": ["weather"]}
 
 
 def test_only_the_second_view_is_augmented() -> None:

@@ -148,6 +148,45 @@ def test_without_same_side_columns_the_symmetric_form_is_the_papers_both_ways() 
     assert found.accuracy.item() == pytest.approx(sum(loss.accuracy.item() for loss in both) / 2)
 
 
+def test_the_articles_four_rows_by_hand() -> None:
+    """[A, A, B, B] has the labels [1, 0, 3, 2] (https://kexue.fm/archives/8348)."""
+    a, b = torch.eye(2, dtype=torch.float64)
+    found = pair_loss(torch.stack([a, a, b, b]), scale=20.0)  # partners alike, others orthogonal
+    assert found.loss.item() == pytest.approx(math.log(1 + 2 * math.exp(-20)), abs=1e-15)
+    assert found.accuracy.item() == 1
+    orthogonal = pair_loss(torch.eye(4, dtype=torch.float64), scale=20.0)
+    assert orthogonal.loss.item() == pytest.approx(math.log(3))
+
+    # Rows at 0, 60, 90 and 180 degrees: cosines 1/2, 0, -1 | sqrt(3)/2, -1/2 | 0. Scale 2.
+    degrees = torch.tensor([0, 60, 90, 180], dtype=torch.float64).deg2rad()
+    found = pair_loss(torch.stack([degrees.cos(), degrees.sin()], dim=1), scale=2.0)
+    e, root = math.exp, math.sqrt(3)
+    by_hand = [
+        math.log(e(1) + e(0) + e(-2)) - 1,  # 0 finds 1
+        math.log(e(1) + e(root) + e(-1)) - 1,  # 1 finds 0, but 2 is nearer
+        math.log(e(0) + e(root) + e(0)) - 0,  # 2 finds 3
+        math.log(e(-2) + e(-1) + e(0)) - 0,  # 3 finds 2
+    ]
+    assert found.loss.item() == pytest.approx(sum(by_hand) / 4)
+    assert found.accuracy.item() == 0.5
+
+
+def test_with_same_side_negatives_the_papers_form_both_ways_is_the_symmetric_one() -> None:
+    first, second = torch.randn(2, 6, 8, dtype=torch.float64, requires_grad=True)
+    rows = torch.stack([first, second], dim=1).flatten(0, 1)  # [A, A', B, B', ...]
+    # Each side's own rows stand as hard negatives, and the weight takes out an anchor itself.
+    options: dict[str, float] = {"scale": 20.0, "hard_negative_weight": -math.inf}
+    there = one_way_loss(first, second, first, **options)
+    back = one_way_loss(second, first, second, **options)
+    symmetric = pair_loss(rows, scale=20.0)
+    assert symmetric.loss.item() == pytest.approx((there.loss + back.loss).item() / 2, abs=1e-12)
+    both = (there.accuracy + back.accuracy).item() / 2
+    assert symmetric.accuracy.item() == pytest.approx(both)
+    ours = torch.autograd.grad(symmetric.loss, rows)[0]
+    papers = torch.autograd.grad((there.loss + back.loss) / 2, (first, second))
+    assert torch.allclose(ours, torch.stack(papers, dim=1).flatten(0, 1), atol=1e-12)
+
+
 def test_without_dropout_the_symmetric_form_counts_every_negative_twice() -> None:
     vectors = torch.randn(1, 8, dtype=torch.float64), torch.randn(1, 8, dtype=torch.float64)
     views = torch.cat(vectors)  # two sentences: one cosine decides every row

@@ -217,6 +217,19 @@ def test_mlm_restores_masked_copies_and_leaves_the_views_clean() -> None:
     assert parts.total.item() == pytest.approx(parts.similarity.item() + 0.5 * parts.mlm.item())
 
 
+def test_mlm_alone_sees_the_masked_copies_only() -> None:
+    model = tiny_simbert().double()
+    with_views = SimCseObjective()(model, SimCseCollator(model.rows, mlm=True)(examples()))
+    batch = SimCseCollator(model.rows, views=False, mlm=True)(examples())
+    assert len(batch["input_ids"]) == 4
+    parts = SimCseObjective(mlm_weight=0.5)(model, batch)
+    assert parts.similarity is parts.similarity_accuracy is None
+    assert parts.mlm.item() == pytest.approx(with_views.mlm.item(), abs=1e-9)
+    assert parts.total.item() == pytest.approx(0.5 * parts.mlm.item())
+    weighted = SimCseObjective(similarity_weight=3.0)(model, SimCseCollator(model.rows)(examples()))
+    assert weighted.total.item() == pytest.approx(3 * with_views.similarity.item(), abs=1e-9)
+
+
 def test_scored_pairs_equal_the_naive_loss() -> None:
     model = tiny_simbert().double()
     targets, scores = (

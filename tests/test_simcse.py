@@ -21,6 +21,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.whitening import whiten
 from tests.tiny import WORDS, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
@@ -148,11 +149,34 @@ def test_trains_on_labels(
     assert abs(SimBert.from_pretrained(out).encode(["a cat"]) - theirs).max() < 1e-5
 
 
+def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
+    sentences: Path, sts: Path, tmp_path: Path
+) -> None:
+    model = tiny_simbert("linear_pooler")
+    model.has_lm_head = False
+    model.save_pretrained(tmp_path / "start")
+    more = (f"--sts_file={sts}", "--similarity_weight=0", "--mlm_weight=1", "--max_steps=24")
+    trainer = main(flags(tmp_path / "start", sentences, tmp_path / "out", *more))
+    losses = losses_of(trainer)
+    assert sum(losses[-4:]) < 0.9 * sum(losses[:4])
+    assert not any("similarity" in line for line in trainer.state.log_history)
+    assert sum("eval_sts_spearman" in line for line in trainer.state.log_history) > 1
+    trained = [p for p in trainer.model.parameters() if p.requires_grad]
+    assert all(p.grad is not None or p in trainer.optimizer.state for p in trained)
+    assert SimBert.from_pretrained(tmp_path / "out").has_lm_head
+
+
+def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path: Path) -> None:
+    more = ("--augmentation=replace", "--augmentation_rate=0.5")
+    losses = losses_of(main(flags(start, sentences, tmp_path / "out", *more)))
+    assert len(losses) == 8
+
+
 def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
     more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
-    more += ("--max_steps=16", "--max_length=24")
+    more += ("--max_steps=16", "--max_length=32")
     trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
     lines = [line for line in trainer.state.log_history if "simcse" in line]
     first, last = lines[0], lines[-1]
@@ -221,7 +245,10 @@ def test_the_papers_presets() -> None:
         (["--examples=triplets"], "hold no triplets. Name them sent0"),
         (["--examples=scored"], "neither a known header nor a scored pair"),
         (["--examples=triplets", "--loss=symmetric"], "symmetric does not fit --examples triplets"),
-        (["--examples=scored", "--mlm_weight=1"], "0 with scored pairs"),
+        (["--examples=scored", "--mlm_weight=1"], "Scored pairs have one loss"),
+        (["--similarity_weight=0"], "and not all of them 0"),
+        (["--similarity_weight=0", "--mlm_weight=1", "--training_head=true"], "makes no views"),
+        (["--model_name_or_path=DIR/white"], "is whitened, which training would undo"),
         (["--examples=pairs", "--augmentation=crop"], "needs --examples sentences"),
         (["--hard_negative_weight=1"], "needs --examples triplets"),
         (["--model_name_or_path="], "give --model_name_or_path"),
@@ -240,6 +267,10 @@ def test_bad_arguments_are_named_before_training(
 ) -> None:
     (tmp_path / "flat.tsv").write_text("A\tB\t3\nC\tD\t3\n")
     more = [flag.replace("DIR", str(tmp_path)) for flag in more]
+    if any("white" in flag for flag in more):
+        model = tiny_simbert()
+        whiten(model, TEXTS, dim=4)
+        model.save_pretrained(tmp_path / "white")
     with pytest.raises((ValueError, OSError), match=message):
         main(flags(start, sentences, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()

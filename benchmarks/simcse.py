@@ -1,0 +1,194 @@
+"""Unsupervised SimCSE: this package beside sentence-transformers' own recipe, in one run.
+
+Theirs is MultipleNegativesRankingLoss on every sentence twice. Same model, sentences, batch size,
+optimiser, seed and number of steps; the trainers take turns in blocks of steps, so that a busy
+machine slows them alike. Each block goes on from the model's state with a fresh optimiser.
+
+python -m benchmarks.simcse --model DIR_OR_ID --sentences text.txt [--sts dev.csv] \
+    [--steps 30] [--blocks 4] [--output benchmarks/results/simcse.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentence_transformers
+import torch
+import transformers
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from transformers import TrainerCallback
+
+from simbert_hf import SimBert
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import SimCseCollator
+from simbert_hf.data import FixedPairs, load_scored_pairs, load_sentences
+from simbert_hf.evaluation import sts_spearman
+from simbert_hf.objectives import SimCseObjective
+from simbert_hf.trainer import SimilarityTrainer
+
+SCALE, MAX_LENGTH = 20.0, 32
+
+
+class Clock(TrainerCallback):
+    """Times the steps after the first, with the loading of their batches."""
+
+    def on_step_end(self, args, state, control, **_: Any) -> None:  # noqa: ANN001
+        """Note the ends of the first and the last step."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.end = time.perf_counter()
+        if state.global_step == 1:
+            self.start = self.end
+
+    def steps_per_second(self, steps: int) -> float:
+        """Return the rate of ``steps`` steps."""
+        return (steps - 1) / (self.end - self.start)
+
+
+def ours(model_name: str, window: int, compiled: bool) -> tuple[SimBert, Callable[..., float]]:
+    """Return this package's model and training block."""
+    model = SimBert.from_pretrained(model_name)
+    model.freeze_lm_head()
+
+    def block(sentences: Sequence[str], options: dict[str, Any]) -> float:
+        clock = Clock()
+        args = SimilarityTrainingArguments(
+            **options, length_window=window, eval_strategy="no", torch_compile=compiled
+        )
+        SimilarityTrainer(
+            model=model,
+            args=args,
+            objective=SimCseObjective(scale=SCALE, symmetric=False),
+            train_dataset=FixedPairs({"source": sentences, "target": sentences}),
+            data_collator=SimCseCollator(model.rows, max_length=MAX_LENGTH),
+            callbacks=[clock],
+        ).train()
+        return clock.steps_per_second(args.max_steps)
+
+    return model, block
+
+
+def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., float]]:
+    """Return sentence-transformers' model and training block."""
+    model = SentenceTransformer(model_name)
+    model.max_seq_length = MAX_LENGTH
+
+    def block(sentences: Sequence[str], options: dict[str, Any]) -> float:
+        clock = Clock()
+        SentenceTransformerTrainer(
+            model=model,
+            args=SentenceTransformerTrainingArguments(**options, eval_strategy="no"),
+            train_dataset=Dataset.from_dict({"anchor": sentences, "positive": sentences}),
+            loss=MultipleNegativesRankingLoss(model, scale=SCALE),
+            callbacks=[clock],
+        ).train()
+        return clock.steps_per_second(options["max_steps"])
+
+    return model, block
+
+
+def main() -> None:
+    """Measure, print a Markdown table, write JSON."""
+    args = parse_arguments()
+    sentences = load_sentences(args.sentences)
+    size = args.batch * args.steps
+    if len(sentences) < args.blocks * size:
+        raise SystemExit(f"{args.sentences} has fewer than {args.blocks * size} sentences.")
+    variants = {
+        "sentence-transformers": theirs(args.model),
+        "simbert_hf": ours(args.model, 1, args.compile),
+        "simbert_hf, like lengths together": ours(args.model, 50, args.compile),
+    }
+    sts = load_scored_pairs(args.sts) if args.sts else []
+    figures = {name: [sts_spearman(model, sts)] for name, (model, _) in variants.items() if sts}
+    rates: dict[str, list[float]] = {name: [] for name in variants}
+    with tempfile.TemporaryDirectory() as folder:
+        options = trainer_options(args, folder)
+        for i in range(args.blocks):
+            part = sentences[i * size : (i + 1) * size]
+            for name in list(variants)[:: 1 if i % 2 else -1]:  # nobody always comes first
+                rates[name].append(variants[name][1](part, options))
+    for name, values in figures.items():
+        values.append(sts_spearman(variants[name][0], sts))
+    report(args, rates, figures)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--sentences", required=True, help="Sentences, one a line.")
+    parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
+    parser.add_argument("--blocks", type=int, default=4)
+    parser.add_argument("--learning_rate", type=float, default=3e-5)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/simcse.json"))
+    return parser.parse_args()
+
+
+def trainer_options(args: argparse.Namespace, folder: str) -> dict[str, Any]:
+    """Return what both trainers are told."""
+    return {
+        "output_dir": folder,
+        "per_device_train_batch_size": args.batch,
+        "max_steps": args.steps,
+        "learning_rate": args.learning_rate,
+        "lr_scheduler_type": "constant",
+        "warmup_steps": 0,
+        "weight_decay": 0.0,
+        "bf16": args.bf16,
+        "use_cpu": not torch.accelerator.is_available(),
+        "seed": 0,
+        "dataloader_drop_last": True,
+        "logging_steps": args.steps,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+def report(
+    args: argparse.Namespace, rates: dict[str, list[float]], figures: dict[str, list[float]]
+) -> None:
+    """Print a Markdown table, and write everything as JSON."""
+    peer = rates["sentence-transformers"]
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(values, peer, strict=True))
+        for name, values in rates.items()
+    }
+    print("| | steps/s (median block) | ratio | STS Spearman, before -> after |\n|---|---|---|---|")
+    for name, values in rates.items():
+        shown = " -> ".join(f"{100 * value:.2f}" for value in figures.get(name, []))
+        print(f"| {name} | {statistics.median(values):.2f} | {ratios[name]:.2f} | {shown} |")
+    settings = vars(args) | {"output": str(args.output), "model": Path(args.model).name}
+    settings |= {key: settings[key] and Path(settings[key]).name for key in ("sentences", "sts")}
+    content = {
+        "steps_per_second": rates, "ratio": ratios, "sts_spearman": figures, "settings": settings,
+        "device": "cuda" if torch.cuda.is_available() else "cpu", "machine": platform.machine(),
+        "threads": torch.get_num_threads(), "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "sentence_transformers": sentence_transformers.__version__,
+    }  # fmt: skip
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

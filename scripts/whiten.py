@@ -1,0 +1,38 @@
+"""Whiten a checkpoint's sentence vectors, and perhaps shorten them.
+
+python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.txt \
+    --output_dir out [--dim 256]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from simbert_hf.data import DataError, load_sentences
+from simbert_hf.training import load_encoder
+from simbert_hf.whitening import whiten
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Fit on the sentences and save the whitened model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model_name_or_path", required=True)
+    parser.add_argument("--train_file", required=True, help="Sentences, one a line.")
+    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--dim", type=int, help="Dimensions kept; all if not given.")
+    parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
+    args = parser.parse_args(argv)
+    model = load_encoder(args.model_name_or_path, pooling=args.pooling)
+    sentences = load_sentences(args.train_file)
+    whiten(model, sentences, args.dim)
+    model.save_pretrained(args.output_dir)
+    print(f"{args.output_dir}: whitened on {len(sentences)} sentences.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,219 @@
+"""What every encoder of this package does around its forward pass: vectors of sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.pooling import normalize
+from simbert_hf.rows import Rows, check_texts
+
+HUB_ARGUMENTS = (
+    "revision",
+    "token",
+    "cache_dir",
+    "local_files_only",
+    "subfolder",
+    "force_download",
+)
+
+
+class Embedder(PreTrainedModel):
+    """A model whose forward pass gives ``sentence_embedding``.
+
+    Its config names the ``sentence_pooling``, and the ``whitening_dim`` of whitened vectors.
+
+    Attributes:
+        tokenizer: Loaded with the model, saved with it; None for a model built from a config.
+        whitening: Linear map of the pooled vectors (:mod:`simbert_hf.whitening`) that does not
+            train; None for none.
+        training_head: Applied to the sentence vectors in training mode only; None for none.
+    """
+
+    tokenizer: PreTrainedTokenizerBase | None
+    whitening: nn.Linear | None
+    training_head: nn.Module | None
+    cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
+
+    @classmethod
+    def load_weights(
+        cls, name_or_path: str | os.PathLike[str], dispensable: tuple[str, ...], **kwargs: Any
+    ) -> tuple[Self, set[str]]:
+        """Load the weights as transformers does, float32 unless ``dtype`` is given.
+
+        Args:
+            name_or_path: Directory or ``org/name``.
+            dispensable: Parts of the names of weights that may be missing.
+            **kwargs: As in transformers.
+
+        Returns:
+            The model, and the names of the weights that were missing.
+
+        Raises:
+            ValueError: If others are missing or misshapen.
+        """
+        kwargs.setdefault("dtype", torch.float32)
+        with quiet_transformers():
+            loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
+        missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
+        broken = sorted(key for key in missing if not any(part in key for part in dispensable))
+        if broken or misshapen:
+            raise ValueError(
+                f"{name_or_path} does not hold the weights its config.json describes; missing or "
+                f"misshapen: {', '.join(broken or map(str, misshapen))[:200]}."
+            )
+        model: Self = loaded[0]
+        if model.whitening is not None:
+            model.whitening.requires_grad_(False)  # loading makes every weight trainable
+        return model, missing
+
+    def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+        """Load the tokenizer that belongs to the weights.
+
+        Raises:
+            ValueError: If it knows special tokens only (transformers makes up such a one where a
+                checkpoint has none), or more tokens than the model.
+        """
+        limit = sentence_limit(name_or_path, hub)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            name_or_path, **hub, **limit
+        )
+        n_tokens, vocab_size = len(tokenizer), self.config.vocab_size
+        if n_tokens == len(tokenizer.all_special_ids) or n_tokens > vocab_size:
+            raise ValueError(
+                f"{name_or_path} holds no tokenizer that fits its weights ({n_tokens} tokens for "
+                f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
+            )
+        self.tokenizer = tokenizer
+
+    def add_vector_modules(self) -> None:
+        """Make what follows the pooling, as the config says."""
+        self.tokenizer = self.training_head = self.whitening = None
+        dim = getattr(self.config, "whitening_dim", None)
+        if dim is not None:
+            self.whitening = nn.Linear(self.config.hidden_size, dim)
+
+    def add_training_head(self) -> None:
+        """Pass the vector through a fresh Dense and tanh while training (SimCSE's MLP head)."""
+        dense = nn.Linear(self.config.hidden_size, self.config.hidden_size)
+        self._init_weights(dense)
+        self.training_head = nn.Sequential(dense, nn.Tanh()).to(self.device, self.dtype)
+
+    def finish_vectors(self, pooled: Tensor) -> Tensor:
+        """Apply what follows the pooling. (B, D) -> (B, D), or (B, whitening_dim)."""
+        vectors: Tensor = pooled if self.whitening is None else self.whitening(pooled)
+        if self.training and self.training_head is not None:
+            vectors = self.training_head(vectors)
+        return vectors
+
+    @property
+    def pooling_mode(self) -> str:
+        """sentence-transformers' name for the pooling of one layer's hidden states."""
+        return "mean" if "mean" in self.config.sentence_pooling else self.cls_mode
+
+    @property
+    def rows(self) -> Rows:
+        """Builds token rows with the model's tokenizer.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
+        raise NotImplementedError
+
+    def loaded_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Return the tokenizer.
+
+        Raises:
+            ValueError: If the model has none.
+        """
+        if self.tokenizer is None:
+            raise ValueError(
+                f"This {type(self).__name__} has no tokenizer; load it with "
+                f"{type(self).__name__}.from_pretrained, or set model.tokenizer."
+            )
+        return self.tokenizer
+
+    @property
+    def positions(self) -> int:
+        """Longest row in tokens that the position embeddings allow."""
+        limit: int = getattr(self.config, "max_position_embeddings", -1)
+        if limit < 0:  # XLNet's are relative
+            return sys.maxsize
+        embeddings = getattr(self.base_model, "embeddings", None)
+        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+        return limit if padding is None else limit - padding - 1  # RoBERTa counts from there
+
+    @property
+    def max_length(self) -> int:
+        """Longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
+        limit = self.positions
+        return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
+
+    @torch.inference_mode()
+    def encode(
+        self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
+    ) -> np.ndarray:
+        """Embed sentences.
+
+        Args:
+            texts: One text, or several.
+            batch_size: Texts a forward pass; texts of like length share one.
+            normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
+
+        Returns:
+            float32, shape (N, D); (D,) for a single text.
+
+        Raises:
+            TypeError: If a text is not a string.
+            ValueError: If a text is empty, or the model has no tokenizer.
+        """
+        batch = check_texts(texts)
+        rows = self.rows.sources(batch, self.max_length)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        size = self.config.hidden_size if self.whitening is None else self.whitening.out_features
+        vectors = np.zeros((len(rows), size), dtype=np.float32)
+        with evaluating(self):
+            for start in range(0, len(order), batch_size):
+                chosen = order[start : start + batch_size]
+                inputs = self.rows.pad([rows[i] for i in chosen])
+                found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
+                found = normalize(found) if normalize_embeddings else found
+                vectors[chosen] = found.float().cpu().numpy()
+        return vectors[0] if isinstance(texts, str) else vectors
+
+
+def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
+    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
+
+    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
+    """
+    try:
+        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
+    except OSError:  # not a sentence-transformers model
+        return {}
+    assert path is not None
+    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
+    return {} if limit is None else {"model_max_length": limit}
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

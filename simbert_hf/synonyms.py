@@ -1,0 +1,54 @@
+"""Words that stand near each other in a model's word embeddings, as a cheap stand-in for synonyms.
+
+No thesaurus: near words are used alike and need not mean the same. Inflections, relatives and even
+opposites are among them, so replacing a word changes more than its wording.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.pooling import normalize
+
+SHORTEST = 4  # letters; shorter words are mostly function words and pieces
+
+
+@torch.no_grad()
+def nearest_words(
+    table: Tensor, tokenizer: PreTrainedTokenizerBase, *, bound: float = 0.6, most: int = 3
+) -> dict[str, list[str]]:
+    """Find the nearest other words of every word that is one token.
+
+    Args:
+        table: Input embeddings, which are centred for this. Shape: (V, D).
+        tokenizer: Its vocabulary. Only languages that put spaces between words gain anything.
+        bound: Least cosine of two embeddings.
+        most: Words kept for each, the nearest.
+
+    Returns:
+        Words in lower case, those only that have near ones, with these, nearest first.
+    """
+    ids, words = whole_words(tokenizer)
+    vectors = table[ids].float()
+    vectors = normalize(vectors - vectors.mean(dim=0))
+    found: dict[str, list[str]] = {}
+    for start in range(0, len(words), 1024):
+        cosines = vectors[start : start + 1024] @ vectors.T  # (1024, W)
+        cosines.diagonal(start).fill_(-1)
+        best = cosines.topk(min(most, len(words)), dim=1)
+        for i, (scores, columns) in enumerate(zip(*map(Tensor.tolist, best), strict=True), start):
+            near = [words[k] for s, k in zip(scores, columns, strict=True) if s >= bound]
+            if near:
+                found[words[i]] = near
+    return found
+
+
+def whole_words(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[str]]:
+    """List the lower-case words of the vocabulary that are encoded as their own token."""
+    decoded = dict.fromkeys(str(tokenizer.decode([i])).strip() for i in range(len(tokenizer)))
+    words = [w for w in decoded if len(w) >= SHORTEST and w.isalpha() and w.islower()]
+    encoded = tokenizer([f" {w}" for w in words], add_special_tokens=False)["input_ids"]
+    kept = [(ids[0], w) for ids, w in zip(encoded, words, strict=True) if len(ids) == 1]
+    return [i for i, _ in kept], [w for _, w in kept]
