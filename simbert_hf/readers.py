@@ -45,6 +45,7 @@ PAIR_COLUMNS = (
     ("sent0", "sent1"),
     ("text1", "text2"),
     ("source", "target"),
+    ("#1 string", "#2 string"),  # MRPC
 )
 GROUP_COLUMNS = (("group", "sentence"), ("group", "text"))
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
