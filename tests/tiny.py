@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
+from sentence_transformers import CrossEncoder
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from simbert_hf import SimBert, SimBertConfig
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.judge import Judge
 
 WORDS = (
     "how can i do reset my password please tell me the weather is nice today what time it "
@@ -86,3 +91,26 @@ def tiny_simbert(
                 parameter.normal_(std=0.1)
     model.tokenizer = tokenizer
     return model
+
+
+def tiny_judge(directory: Path, threshold: float = 0.5, seed: int = 1) -> Judge:
+    """A random judge, saved in a directory; its embeddings are not those of ``tiny_simbert``."""
+    tokenizer = wordpiece_tokenizer()
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        num_labels=1,
+    )
+    torch.manual_seed(seed)
+    with quiet_transformers():
+        BertForSequenceClassification(config).save_pretrained(directory)
+        tokenizer.save_pretrained(directory)
+        model = CrossEncoder(str(directory), device="cpu")
+    judge = Judge(model, threshold, {"start": {"name": "tiny"}, "figures": {}})
+    judge.save(directory)
+    return judge

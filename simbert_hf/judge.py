@@ -1,0 +1,244 @@
+"""A judge of paraphrases: a cross-encoder that reads two sentences and says if they mean the same.
+
+It is fine-tuned on pairs that people labelled (:mod:`simbert_hf.judge_training`), and accepts a
+pair whose score reaches a threshold: the one at which it accepts 90 % of the people's paraphrases
+of held-out pairs. How many pairs that are no paraphrases it lets pass there is measured too, and
+travels with it in ``judge.json``.
+
+A judge must not be kin of what it judges: a model that was made from the judge's start, or taught
+by it, shares its blind spots. A start shows in the weights, since word embeddings move little in
+fine-tuning (:func:`kinship`). A teacher leaves no such trace: whoever judges has to name it. That
+both learnt from the same text shows nowhere, and has to be said beside the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sentence_transformers import CrossEncoder
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from torch import Tensor
+from transformers import AutoModel, AutoTokenizer
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.text import join_wordpieces
+
+RECORD = "judge.json"
+KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more
+
+Embeddings = tuple[dict[str, int], Tensor]  # row of each token; the rows, (V, D)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A cross-encoder with a threshold, and the record of how both were found.
+
+    Attributes:
+        model: Gives a pair one score between 0 and 1.
+        threshold: Pairs that score at least this are accepted.
+        record: Start, data, training and measured figures; kept in ``judge.json``.
+    """
+
+    model: CrossEncoder
+    threshold: float
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Load a judge that :meth:`save` wrote.
+
+        Raises:
+            ValueError: If the directory holds no judge, or no threshold between 0 and 1.
+        """
+        path = Path(directory, RECORD)
+        if not path.is_file():
+            raise ValueError(
+                f"{directory} holds no {RECORD}, so it is no judge; train one with "
+                "scripts/train_judge.py."
+            )
+        record = json.loads(path.read_text(encoding="utf-8"))
+        threshold = record.pop("threshold", None)
+        if not isinstance(threshold, float) or not 0 <= threshold <= 1:
+            raise ValueError(
+                f"{path}: the threshold {threshold!r} is no number from 0 to 1; train the judge "
+                "again."
+            )
+        with quiet_transformers():
+            return cls(CrossEncoder(str(directory)), threshold, record)
+
+    def save(self, directory: str | Path) -> None:
+        """Write weights, tokenizer and record into a directory."""
+        with quiet_transformers():
+            self.model.save_pretrained(str(directory), create_model_card=False)
+        record = {"threshold": self.threshold, **self.record}
+        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        Path(directory, RECORD).write_text(text, encoding="utf-8")
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Score pairs from 0 to 1, alike in both orders. Shape: (N,)."""
+        return score(self.model, pairs)
+
+    def score_lists(
+        self, sources: Sequence[str], candidates: Sequence[Sequence[str]]
+    ) -> list[list[float]]:
+        """Score each source with each of its candidates."""
+        pairs = [(a, b) for a, row in zip(sources, candidates, strict=True) for b in row]
+        found = iter(self.score(pairs).tolist())
+        return [[next(found) for _ in row] for row in candidates]
+
+
+def score(
+    model: CrossEncoder, pairs: Sequence[tuple[str, str]], batch_size: int = 128
+) -> np.ndarray:
+    """Score pairs with a cross-encoder.
+
+    Returns:
+        The mean of both orders' scores, rounded to 5 places so that the company in a batch does not
+        show. Shape: (N,).
+    """
+    if not pairs:
+        return np.zeros(0)
+    texts = [(plain(first), plain(second)) for first, second in pairs]
+    both = [*texts, *((second, first) for first, second in texts)]
+    found = model.predict(both, batch_size=batch_size, show_progress_bar=False)
+    means: np.ndarray = found.astype(np.float64).reshape(2, -1).mean(axis=0).round(5)
+    return means
+
+
+def plain(text: str) -> str:
+    r"""Undo tokenization and case: corpora differ in them, and no paraphrase is judged by them.
+
+    Example:
+        >>> plain(r"Why does n't Tom 's car work \?")
+        "why doesn't tom's car work?"
+    """
+    marked = re.sub(r"([^\w\s])", r" \1 ", re.sub(r"\\(?=[^\w\s])", "", text.lower()))
+    return join_wordpieces(marked.split()).replace(" n't", "n't")
+
+
+def acceptance_threshold(scores: np.ndarray, share: float) -> float:
+    """Return the highest threshold that accepts at least a share of the paraphrases' scores.
+
+    Example:
+        >>> acceptance_threshold(np.array([0.1, 0.2, 0.3, 0.4, 0.5]), share=0.8)
+        0.2
+    """
+    refused = int(len(scores) * (1 - share) + 1e-9)
+    return float(np.sort(scores)[refused])
+
+
+def judge_figures(scores: np.ndarray, labels: np.ndarray, threshold: float) -> dict[str, float]:
+    """Measure a judge on labelled pairs.
+
+    Args:
+        scores: Its scores. Shape: (N,).
+        labels: 1 for paraphrases, 0 for others; both occur. Shape: (N,).
+        threshold: Where it accepts.
+
+    Returns:
+        ``auc``; ``accuracy`` and ``f1`` at a score of .5, as classifiers are compared; and the
+        shares of the paraphrases (``accepted``) and of the others (``false_accepts``) that reach
+        the threshold.
+
+    Example:
+        >>> judge_figures(np.array([0.9, 0.4, 0.6, 0.1]), np.array([1, 1, 0, 0]), 0.4)
+        {'pairs': 4, 'auc': 0.75, 'accuracy': 0.5, 'f1': 0.5, 'accepted': 1.0, 'false_accepts': 0.5}
+    """
+    passed = scores >= threshold
+    return {
+        "pairs": len(scores),
+        "auc": float(roc_auc_score(labels, scores)),
+        "accuracy": float(accuracy_score(labels, scores >= 0.5)),
+        "f1": float(f1_score(labels, scores >= 0.5)),
+        "accepted": float(passed[labels == 1].mean()),
+        "false_accepts": float(passed[labels == 0].mean()),
+    }
+
+
+# Kinship ----------------------------------------------------------------------------------------
+
+
+def word_embeddings(model: Any) -> Embeddings:
+    """Return the word embeddings of a ``CrossEncoder``, a ``SimBert``, or a directory or Hub id."""
+    if isinstance(model, str | Path):
+        with quiet_transformers():
+            encoder: Any = AutoModel.from_pretrained(model, dtype=torch.float32)
+            tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    else:
+        encoder = model.model if isinstance(model, CrossEncoder) else model
+        tokenizer = model.tokenizer
+    weights: Tensor = encoder.get_input_embeddings().weight.detach()
+    return tokenizer.get_vocab(), weights.float().cpu()
+
+
+def fingerprint(embeddings: Tensor) -> str:
+    """Return the SHA-256 of a model's word embeddings in half precision.
+
+    Copies in float32 and float16, with and without heads, have one fingerprint.
+
+    Args:
+        embeddings: Shape: (V, D).
+
+    Example:
+        >>> fingerprint(torch.ones(2, 3)) == fingerprint(torch.ones(2, 3).half())
+        True
+    """
+    return sha256(embeddings.half().contiguous().numpy().tobytes()).hexdigest()
+
+
+def kinship(first: Embeddings, second: Embeddings) -> float:
+    """Tell how alike the word embeddings of two models are: high if they come from one ancestor.
+
+    Measured: .95 between all-MiniLM-L6-v2 and a SimBert trained from it for 1,043 steps, .88
+    between it and paraphrase-MiniLM-L3-v2 (both were cut from MiniLM-L12), .004 between either and
+    multilingual-e5-small.
+
+    Returns:
+        Mean cosine over the tokens that both know; 0 where there are none, or widths differ.
+
+    Example:
+        >>> one = {"a": 0, "b": 1}, torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> other = {"b": 0, "c": 1}, torch.tensor([[0.0, 2.0], [5.0, 5.0]])
+        >>> kinship(one, other)
+        1.0
+    """
+    (rows, ours), (other_rows, theirs) = first, second
+    shared = [(row, other_rows[token]) for token, row in rows.items() if token in other_rows]
+    if not shared or ours.shape[1] != theirs.shape[1]:
+        return 0.0
+    here, there = torch.tensor(shared).T
+    return round(float(torch.cosine_similarity(ours[here], theirs[there], dim=1).mean()), 4)
+
+
+def check_independent(judge: Judge, model: Any, name: str, allow_kin: bool = False) -> float:
+    """Refuse to judge what has weights from where the judge has its own.
+
+    Args:
+        judge: The judge.
+        model: A model to judge, or a start or teacher of one: as for :func:`word_embeddings`.
+        name: How to name it.
+        allow_kin: Do not refuse.
+
+    Returns:
+        Its :func:`kinship` with the judge.
+
+    Raises:
+        ValueError: If that is above :data:`KIN`.
+    """
+    found = kinship(word_embeddings(judge.model), word_embeddings(model))
+    if found > KIN and not allow_kin:
+        start = judge.record.get("start", {}).get("name", "an unknown start")
+        raise ValueError(
+            f"The judge (made from {start}) is kin of {name}: the mean cosine of their word "
+            f"embeddings is {found:.3f}. Train a judge from another start, or pass --allow_kin and "
+            "print the kinship beside the figures."
+        )
+    return found

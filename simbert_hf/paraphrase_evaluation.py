@@ -1,0 +1,383 @@
+"""Paraphrases of held-out sentences -> one table, a row a model, between control rows.
+
+The controls tell what a judge is worth on these sentences: people's paraphrases should pass, random
+other sentences should not, nor should the likest other sentence; a copy passes, and is no
+paraphrase. Every figure is computed alike for all rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from scipy.stats import bootstrap
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from simbert_hf.data import load_groups, split_groups
+from simbert_hf.generation import gen_synonyms, load
+from simbert_hf.judge import Judge, check_independent
+from simbert_hf.paraphrase_metrics import (
+    bleu,
+    chrf,
+    copy_rate,
+    distinct_n,
+    ibleu,
+    reference_perplexity,
+    self_bleu,
+    signature,
+    tokenizer_for,
+)
+from simbert_hf.readers import normalize, text_of
+from simbert_hf.text import normalize_text
+from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
+
+Figures = dict[str, Any]
+
+NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Sentences to paraphrase, and how people paraphrased them.
+
+    Attributes:
+        sources: One of each group.
+        references: The others of its group, one or more.
+    """
+
+    sources: list[str]
+    references: list[list[str]]
+
+
+@dataclass(frozen=True)
+class System:
+    """What a model, or a control, gave for the held-out sentences.
+
+    Attributes:
+        name: Of its row.
+        candidates: For each source, best first.
+        similarities: Cosine of each candidate with its source, as the model sees it; None where
+            that is not known.
+        figures: What is measured on the model itself.
+    """
+
+    name: str
+    candidates: list[list[str]]
+    similarities: list[list[float]] | None = None
+    figures: Figures | None = None
+
+
+# Held-out sentences and what models make of them ------------------------------------------------
+
+
+def load_held_out(
+    files: Sequence[str], held_out: int | None, split_seed: int, limit: int | None
+) -> HeldOut:
+    """Read groups, keep those that training held out, draw some of them.
+
+    Args:
+        files: Files of groups or pairs.
+        held_out: Number of groups that training held out of these files; None if all are.
+        split_seed: Seed of that split, and of the draw.
+        limit: Number of groups to draw; None for all.
+
+    Returns:
+        Groups that share no sentence, in a random order.
+
+    Raises:
+        DataError: If there are none, or fewer than two, which a control needs.
+    """
+    groups: Any = load_groups(files)[0]
+    if held_out is not None:
+        groups = split_groups(groups, held_out, split_seed)[1]
+    order = np.random.default_rng(split_seed).permutation(len(groups))
+    rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}
+    chosen = list(rows.values())[:limit]
+    if len(chosen) < 2:
+        raise DataError(f"{', '.join(files)}: {len(chosen)} groups are too few to measure on.")
+    return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen])
+
+
+def write_paraphrases(
+    name_or_path: str, data: HeldOut, judge: Judge, n: int, k: int, seed: int, allow_kin: bool
+) -> System:
+    """Let a SimBert paraphrase the held-out sentences.
+
+    Raises:
+        ValueError: If the judge is its kin and that is not allowed, or it cannot write.
+    """
+    model = load(name_or_path)
+    figures = {"kinship": check_independent(judge, model, name_or_path, allow_kin)}
+    found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
+    figures["perplexity"] = reference_perplexity(model, data.sources, data.references)
+    return System(
+        Path(name_or_path).name,
+        [[item.text for item in row] for row in found],
+        [[item.similarity for item in row] for row in found],
+        figures,
+    )
+
+
+def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
+    """Read what another model made of the same sentences.
+
+    Args:
+        path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order.
+        data: The held-out sentences; all of them must be there.
+        k: Paraphrases of each to keep.
+
+    Raises:
+        DataError: If a line is of another form, or a sentence is missing.
+    """
+    check_exists(path)
+    given: dict[str, list[str]] = {}
+    for line, row in read_objects(path):
+        found = row.get("paraphrases")
+        if not isinstance(row.get("text"), str) or not isinstance(found, list):
+            problem = f"holds {shorten(row)}"
+            raise fault(path, line, problem, 'Write {"text": "...", "paraphrases": ["...", ...]}')
+        texts = [text for item in found if (text := text_of(path, line, item))]
+        given[normalize(str(row["text"]))] = texts[:k]
+    for source in data.sources:
+        if normalize(source) not in given:
+            problem = f"has no paraphrases of {shorten(source)}"
+            raise fault(path, None, problem, "Paraphrase the sources that the report lists")
+    return System(Path(path).stem, [given[normalize(source)] for source in data.sources])
+
+
+def controls(data: HeldOut, seed: int) -> list[System]:
+    """Make the rows that the models' rows are read against.
+
+    Args:
+        data: The held-out sentences.
+        seed: Choice of the random other sentences.
+    """
+    order = np.random.default_rng(seed).permutation(len(data.sources)).tolist()
+    other = dict(zip(order, [*order[1:], *order[:1]], strict=True))
+    return [
+        System("human reference", [row[:1] for row in data.references], figures=NO_REFERENCE),
+        System("copy of the source", [[source] for source in data.sources]),
+        System("likest other sentence", [[text] for text in likest_others(data)]),
+        System("random other sentence", [data.references[other[i]][:1] for i in range(len(order))]),
+    ]
+
+
+def likest_others(data: HeldOut) -> list[str]:
+    """Find for each source the sentence of another group with the likest words.
+
+    Likeness is the cosine of TF-IDF weighted character n-grams inside words.
+
+    Example:
+        >>> data = HeldOut(["a red car", "a red cab", "he ran"], [["auto"], ["taxi"], ["she ran"]])
+        >>> likest_others(data)
+        ['a red cab', 'a red car', 'a red car']
+    """
+    texts = [*data.sources, *chain(*data.references)]
+    counts = [len(row) for row in data.references]
+    owner = np.concatenate([np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)])
+    grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4)).fit_transform(texts)
+    likeness = (grams[: len(counts)] @ grams.T).toarray()  # (sources, texts)
+    likeness[np.arange(len(counts))[:, None] == owner] = -1
+    return [texts[i] for i in likeness.argmax(axis=1)]
+
+
+# Measuring --------------------------------------------------------------------------------------
+
+
+def measure(
+    system: System, scores: list[list[float]], threshold: float, data: HeldOut, k: int
+) -> Figures:
+    """Measure what one system gave.
+
+    Args:
+        system: Its candidates, k at most for each source.
+        scores: The judge's score of each.
+        threshold: Where the judge accepts.
+        data: The held-out sentences.
+        k: Candidates that a model may give.
+
+    Returns:
+        Figures by name, None where one is not defined: ``candidates`` (mean number for a source);
+        ``accepted_1``, ``accepted_k`` and ``new_k`` as by :func:`share`, where ``new_k`` are
+        accepted, no copies and no repetitions; and the functions of
+        :mod:`simbert_hf.paraphrase_metrics`. BLEU, iBLEU and chrF are those of the best candidate.
+    """
+    tokenizer = tokenizer_for(data.sources)
+    texts = list(chain(*system.candidates))
+    passed = [[score >= threshold for score in row] for row in scores]
+    figures: Figures = {
+        "name": system.name,
+        "candidates": len(texts) / len(data.sources),
+        "accepted_1": share(passed, 1),
+    }
+    if max(map(len, system.candidates)) > 1:  # else a control, which gives one
+        figures |= {
+            "accepted_k": share(passed, k),
+            "new_k": share(only_new(system, passed, data), k),
+        }
+    figures |= {
+        "copies": copy_rate(data.sources, system.candidates) if texts else None,
+        "self_bleu": self_bleu(system.candidates, tokenizer),
+        "distinct_1": distinct_n(texts, 1, tokenizer) if texts else None,
+        "distinct_2": distinct_n(texts, 2, tokenizer) if texts else None,
+    }
+    best = [row[0] if row else "" for row in system.candidates]
+    figures["bleu"] = bleu(best, data.references, tokenizer)
+    figures["source_bleu"] = bleu(best, [[source] for source in data.sources], tokenizer)
+    figures["ibleu"] = ibleu(figures["bleu"], figures["source_bleu"])
+    figures["chrf"] = chrf(best, data.references)
+    return figures | (system.figures or {})
+
+
+def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
+    """Share of the k best candidates that pass, with its 95 % interval over the sources.
+
+    A missing candidate counts as one that does not pass, so nothing is won by giving few. The
+    interval is the percentiles of 9,999 bootstrap samples of sources.
+
+    Example:
+        >>> share([[True, False], [True]], k=2)["share"]
+        0.5
+    """
+    shares = [sum(row[:k]) / k for row in passed]
+    interval = bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
+    return {"share": fmean(shares), "low": float(interval.low), "high": float(interval.high)}
+
+
+def only_new(system: System, passed: Sequence[Sequence[bool]], data: HeldOut) -> list[list[bool]]:
+    """Let no copy of the source pass, and no sentence twice.
+
+    Example:
+        >>> system = System("a", [["Go!", "run", "Run.", "leave"]])
+        >>> only_new(system, [[True, True, True, False]], HeldOut(["go"], [["walk"]]))
+        [[False, True, False, False]]
+    """
+    rows = []
+    for source, candidates, row in zip(data.sources, system.candidates, passed, strict=True):
+        forms = [normalize_text(text) for text in (source, *candidates)]
+        rows.append([ok and forms.index(forms[i]) == i for i, ok in enumerate(row, start=1)])
+    return rows
+
+
+# Showing ----------------------------------------------------------------------------------------
+
+
+def markdown_table(rows: Sequence[Figures], k: int) -> str:
+    """Lay figures out as a Markdown table, a row a system."""
+    columns = {
+        "name": "paraphrases by",
+        "candidates": "candidates",
+        "accepted_1": "accepted of 1",
+        "accepted_k": f"accepted of {k}",
+        "new_k": "and new",
+        "copies": "copies",
+        "source_bleu": "BLEU with source",
+        "bleu": "BLEU",
+        "ibleu": "iBLEU",
+        "chrf": "chrF",
+        "self_bleu": "self-BLEU",
+        "distinct_1": "distinct-1",
+        "distinct_2": "distinct-2",
+        "perplexity": "perplexity",
+        "kinship": "kinship",
+    }
+    lines = [list(columns.values()), ["---"] * len(columns)]
+    lines += [[cell(row.get(name)) for name in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(value: Any) -> str:
+    """Write a figure as a table shows it.
+
+    Example:
+        >>> cell({"share": 0.51, "low": 0.4, "high": 0.6}), cell(31.25), cell(0.5), cell(None)
+        ('.51 [.40, .60]', '31.2', '.500', '')
+    """
+    if isinstance(value, dict):
+        share, low, high = (f"{value[name]:.2f}".removeprefix("0") for name in value)
+        return f"{share} [{low}, {high}]"
+    if isinstance(value, float):
+        return f"{value:.1f}" if abs(value) > 1 else f"{value:.3f}".replace("0.", ".", 1)
+    return "" if value is None else str(value)
+
+
+def caption(judge: Judge) -> str:
+    """Say by what the paraphrases were judged, and how far that can be trusted."""
+    start = judge.record.get("start", {}).get("name", "an unknown start")
+    lines = [f"Judge: a cross-encoder made from {start} that accepts from {judge.threshold} on."]
+    for name, figures in judge.record.get("figures", {}).items():
+        lines.append(
+            f"On {name} ({figures['pairs']} labelled pairs, AUC {figures['auc']:.3f}) it accepts "
+            f"{figures['accepted']:.1%} of the paraphrases and {figures['false_accepts']:.1%} of "
+            "the others."
+        )
+    return "\n".join(lines)
+
+
+def samples_page(
+    systems: Sequence[System],
+    scores: Sequence[list[list[float]]],
+    threshold: float,
+    data: HeldOut,
+    count: int,
+) -> str:
+    """Show the first sources with every system's candidates: the drawn order, nothing chosen."""
+    lines = [f"## The first {min(count, len(data.sources))} sources, good and bad alike", ""]
+    for i, source in enumerate(data.sources[:count]):
+        lines += [f"### {i + 1}. {escape(source)}", ""]
+        lines += [f"- people: {escape(text)}" for text in data.references[i]]
+        for system, judged in zip(systems, scores, strict=True):
+            lines += ["", f"{escape(system.name)}:", ""]
+            for j, text in enumerate(system.candidates[i]):
+                mark = "accepted" if judged[i][j] >= threshold else "**refused**"
+                cosine = f", cosine {system.similarities[i][j]:.2f}" if system.similarities else ""
+                lines.append(f"{j + 1}. {escape(text)} ({mark} {judged[i][j]:.2f}{cosine})")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def as_json(
+    judge: Judge,
+    settings: dict[str, Any],
+    data: HeldOut,
+    systems: Sequence[System],
+    scores: Sequence[list[list[float]]],
+    rows: Sequence[Figures],
+) -> str:
+    """Write everything that was given, judged and measured as JSON."""
+    samples = [
+        {
+            "text": source,
+            "references": data.references[i],
+            "paraphrases": {
+                system.name: list(zip(system.candidates[i], judged[i], strict=True))
+                for system, judged in zip(systems, scores, strict=True)
+            },
+        }
+        for i, source in enumerate(data.sources)
+    ]
+    found = {
+        "settings": settings,
+        "judge": {"threshold": judge.threshold, **judge.record},
+        "bleu": signature(tokenizer_for(data.sources)),
+        "rows": rows,
+        "samples": samples,
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""Keep Markdown from reading a sentence's marks as its own.
+
+    Example:
+        >>> escape("2 * 3 | <b>")
+        '2 \\* 3 \\| \\<b\\>'
+    """
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)

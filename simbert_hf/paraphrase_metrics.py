@@ -1,0 +1,217 @@
+"""How alike, how varied and how likely paraphrases are: numbers that papers print.
+
+BLEU-like scores run from 0 to 100, shares from 0 to 1. Texts are compared in lower case, and cut
+into tokens by sacrebleu's ``13a``, or by its ``zh``, which takes each Chinese character as a token.
+Needs the extra ``eval`` (sacrebleu).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import chain
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from simbert_hf.modeling import SimBert, evaluating
+from simbert_hf.text import CJK, normalize_text
+
+try:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
+except ImportError as error:
+    raise ImportError("These metrics need sacrebleu: pip install 'simbert-hf[eval]'.") from error
+
+TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
+CHINESE = re.compile(f"[{CJK}]")
+IBLEU_ALPHA = 0.8
+
+
+def tokenizer_for(texts: Sequence[str]) -> str:
+    """Name sacrebleu's tokenizer: ``zh`` if any text is in Chinese, else ``13a``.
+
+    Example:
+        >>> tokenizer_for(["How are you?"]), tokenizer_for(["How are you?", "你好吗？"])
+        ('13a', 'zh')
+    """
+    return "zh" if any(map(CHINESE.search, texts)) else "13a"
+
+
+def tokens_of(text: str, tokenizer: str) -> list[str]:
+    """Cut a text into lower-case tokens.
+
+    Example:
+        >>> tokens_of("I'm fine.", "13a"), tokens_of("我很好。", "zh")
+        (["i'm", 'fine', '.'], ['我', '很', '好', '。'])
+    """
+    return list(TOKENIZERS[tokenizer](text.lower()).split())
+
+
+def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
+    """Share of candidates that are their source, but for case, spaces and punctuation at the ends.
+
+    Raises:
+        ValueError: If there are no candidates.
+
+    Example:
+        >>> copy_rate(["Is it late?"], [["is it late", "is it late now?"]])
+        0.5
+    """
+    copies = [
+        normalize_text(candidate) == normalize_text(source)
+        for source, row in zip(sources, candidates, strict=True)
+        for candidate in row
+    ]
+    if not copies:
+        raise ValueError("There are no candidates, so no share of them is a copy.")
+    return fmean(copies)
+
+
+def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float:
+    """Distinct n-grams of all texts together, over the number of tokens (Li et al. 2016).
+
+    It falls with the amount of text: compare it between equally many texts only.
+
+    Raises:
+        ValueError: If the texts hold no token.
+
+    Example:
+        >>> distinct_n(["a b a", "a b"], 1), distinct_n(["a b a", "a b"], 2)
+        (0.4, 0.4)
+    """
+    rows = [tokens_of(text, tokenizer) for text in texts]
+    total = sum(map(len, rows))
+    if not total:
+        raise ValueError("There is no token, so no share of them is distinct.")
+    return len({tuple(row[i : i + n]) for row in rows for i in range(len(row) - n + 1)}) / total
+
+
+def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> float | None:
+    """How alike the candidates of one source are (Zhu et al. 2018, Texygen); less is more varied.
+
+    Each candidate's sentence BLEU with the others as references, averaged over the candidates of a
+    source, then over the sources.
+
+    Returns:
+        None where no source has two candidates.
+
+    Example:
+        >>> self_bleu([["it is so late", "it is so late"], ["only one"]])
+        100.0
+        >>> self_bleu([["it is late"], []]) is None
+        True
+    """
+    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer, effective_order=True)
+    means = [
+        fmean(
+            metric.sentence_score(text, [*row[:i], *row[i + 1 :]]).score
+            for i, text in enumerate(row)
+        )
+        for row in candidates
+        if len(row) > 1
+    ]
+    return fmean(means) if means else None
+
+
+def bleu(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str = "13a"
+) -> float:
+    """Corpus BLEU of one hypothesis a source (sacrebleu, Post 2018).
+
+    Args:
+        hypotheses: One for each source; empty where a model gave none.
+        references: One or more for each source.
+        tokenizer: ``13a`` or ``zh``.
+
+    Example:
+        >>> bleu(["It is so late."], [["it is so late.", "How late it is!"]])
+        100.0
+    """
+    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
+    return float(metric.corpus_score(list(hypotheses), streams(references)).score)
+
+
+def signature(tokenizer: str) -> str:
+    """Return sacrebleu's signature of :func:`bleu`, which makes a score reproducible.
+
+    Example:
+        >>> signature("zh")
+        'nrefs:var|case:lc|eff:no|tok:zh|smooth:exp|version:...'
+    """
+    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
+    metric.corpus_score(["a", "a"], streams([["a", "b"], ["a"]]))
+    return str(metric.get_signature())
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Corpus chrF of one hypothesis a source (Popovic 2015), which needs no tokens.
+
+    Example:
+        >>> chrf(["It is late."], [["it is late."]])
+        100.0
+    """
+    return float(CHRF(lowercase=True).corpus_score(list(hypotheses), streams(references)).score)
+
+
+def ibleu(to_references: float, to_source: float, alpha: float = IBLEU_ALPHA) -> float:
+    """Reward BLEU with the references, punish BLEU with the source (Sun and Zhou 2012).
+
+    Example:
+        >>> ibleu(to_references=30.0, to_source=60.0)
+        12.0
+    """
+    return alpha * to_references - (1 - alpha) * to_source
+
+
+def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """Turn references of each source into sacrebleu's streams, None where there is no further one.
+
+    Example:
+        >>> streams([["a", "b"], ["c"]])
+        [['a', 'c'], ['b', None]]
+    """
+    depth = max(map(len, references))
+    return [[row[i] if i < len(row) else None for row in references] for i in range(depth)]
+
+
+@torch.inference_mode()
+def reference_perplexity(
+    model: SimBert,
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    batch_size: int = 64,
+) -> float:
+    """Perplexity of the references' tokens, [SEP] included, when a model reads the source.
+
+    Models whose tokenizers differ cannot be compared by it.
+
+    Args:
+        model: A model with an LM head.
+        sources: What it reads.
+        references: One or more for each source.
+        batch_size: Pairs a forward pass.
+    """
+    pairs = list(
+        chain(*([(a, b) for b in row] for a, row in zip(sources, references, strict=True)))
+    )
+    limit = model.config.max_position_embeddings // 2
+    nats, count = 0.0, 0
+    with evaluating(model):
+        for start in range(0, len(pairs), batch_size):
+            read, written = zip(*pairs[start : start + batch_size], strict=True)
+            batch = model.rows.pad(
+                model.rows.sources(read, limit), model.rows.targets(written, limit)
+            )
+            batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+            is_target = batch["token_type_ids"].roll(-1, dims=1).bool()  # the next token is written
+            is_target[:, -1] = False
+            logits = model(**batch, lm_positions=is_target.flatten().nonzero()[:, 0]).logits
+            labels = batch["input_ids"].roll(-1, dims=1)[is_target]
+            loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+            nats, count = nats + float(loss), count + len(labels)
+    return math.exp(nats / count)

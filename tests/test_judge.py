@@ -1,0 +1,251 @@
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder
+
+from scripts.train_judge import main as train
+from simbert_hf.data import DataError
+from simbert_hf.judge import (
+    Judge,
+    acceptance_threshold,
+    check_independent,
+    fingerprint,
+    judge_figures,
+    kinship,
+    plain,
+    score,
+    word_embeddings,
+)
+from simbert_hf.judge_training import load_labelled_file
+from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
+
+PAIRS = [
+    ("how can i learn english fast", "please tell me how to learn english"),
+    ("what time is it?", "a cat sat on the mat"),
+    ("where are you going?", "the weather is nice today and a dog ran"),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (r"what is it \?", "What is it?"),
+        ("it cost $ 3.5 million , he said .", "It cost $3.5 million, he said."),
+        ("i ca n't go", "I can't go"),
+        ("你 好 吗 ？", "你好吗？"),
+    ],
+)
+def test_tokenization_and_case_do_not_show(first: str, second: str) -> None:
+    assert plain(first) == plain(second)
+
+
+# Scores -----------------------------------------------------------------------------------------
+
+
+def test_scores_are_the_mean_of_both_orders_in_any_company(tmp_path) -> None:
+    judge = tiny_judge(tmp_path)
+    scores = judge.score(PAIRS)
+    by_hand = []
+    for first, second in PAIRS:
+        both = [(first, second), (second, first)]
+        found = []
+        for a, b in both:
+            inputs = judge.model.tokenizer(a, b, return_tensors="pt")
+            with torch.no_grad():
+                found.append(judge.model.model(**inputs).logits.sigmoid().item())
+        assert found[0] != pytest.approx(found[1], abs=1e-3)  # the order does matter to the model
+        by_hand.append(sum(found) / 2)
+    assert scores == pytest.approx(by_hand, abs=1e-5)
+    assert scores.tolist() == judge.score([(b, a) for a, b in PAIRS]).tolist()
+    assert scores.tolist() == [judge.score([pair])[0] for pair in PAIRS]
+    assert scores.tolist() == score(judge.model, PAIRS, batch_size=1).tolist()
+    assert np.ptp(scores) > 0.01
+
+
+def test_score_lists_keep_their_shape(tmp_path) -> None:
+    judge = tiny_judge(tmp_path)
+    (a, b), (c, d), (e, f) = PAIRS
+    found = judge.score_lists([a, c, e], [[b, d], [], [f]])
+    assert found == [judge.score([(a, b), (a, d)]).tolist(), [], judge.score([(e, f)]).tolist()]
+    assert judge.score_lists([a], [[]]) == [[]]
+
+
+def test_save_and_load(tmp_path) -> None:
+    judge = tiny_judge(tmp_path / "a", threshold=0.25)
+    loaded = Judge.load(tmp_path / "a")
+    assert (loaded.threshold, loaded.record) == (0.25, judge.record)
+    assert loaded.score(PAIRS).tolist() == judge.score(PAIRS).tolist()
+    loaded.save(tmp_path / "b")
+    assert Judge.load(tmp_path / "b").score(PAIRS).tolist() == judge.score(PAIRS).tolist()
+
+
+def test_what_is_no_judge_is_refused(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"holds no judge\.json, so it is no judge; train one"):
+        Judge.load(tmp_path)
+    for content in ("{}", '{"threshold": 2.0}', '{"threshold": "high"}', '{"threshold": NaN}'):
+        (tmp_path / "judge.json").write_text(content)
+        with pytest.raises(ValueError, match="is no number from 0 to 1; train the judge again"):
+            Judge.load(tmp_path)
+
+
+# Threshold and figures --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 37])
+@pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
+def test_threshold_is_the_highest_that_accepts_the_share(count: int, share: float) -> None:
+    scores = np.random.default_rng(count).integers(0, 8, count) / 8  # with ties
+    threshold = acceptance_threshold(scores, share)
+    accepting = [t for t in scores if np.mean(scores >= t) >= share - 1e-9]
+    assert threshold == max(accepting)
+
+
+def test_figures_equal_slow_ones() -> None:
+    rng = np.random.default_rng(0)
+    scores, labels = rng.random(60).round(1), rng.integers(0, 2, 60)
+    pairs = list(zip(scores, labels, strict=True))
+    positive, negative = ([s for s, label in pairs if label == wanted] for wanted in (1, 0))
+    wins = [(p > n) + 0.5 * (p == n) for p, n in product(positive, negative)]
+    hits = sum(s >= 0.5 for s in positive)
+    false = sum(s >= 0.5 for s in negative)
+    assert judge_figures(scores, labels, 0.3) == pytest.approx(
+        {
+            "pairs": 60,
+            "auc": sum(wins) / len(wins),
+            "accuracy": (hits + len(negative) - false) / 60,
+            "f1": 2 * hits / (hits + false + len(positive)),
+            "accepted": sum(s >= 0.3 for s in positive) / len(positive),
+            "false_accepts": sum(s >= 0.3 for s in negative) / len(negative),
+        }
+    )
+
+
+# Kinship ----------------------------------------------------------------------------------------
+
+
+def test_kinship_knows_a_model_by_its_tokens() -> None:
+    model = tiny_simbert()
+    vocabulary, weights = word_embeddings(model)
+    order = torch.randperm(len(weights))
+    renamed = {token: int((order == row).nonzero()) for token, row in vocabulary.items()}
+    trained = weights[order] + 0.05 * torch.randn_like(weights)
+    assert kinship((vocabulary, weights), (renamed, trained)) > 0.95
+    assert abs(kinship((vocabulary, weights), (vocabulary, trained))) < 0.3  # rows mistaken
+    assert kinship((vocabulary, weights), (vocabulary, weights[:, :8])) == 0
+    assert kinship((vocabulary, weights), ({"unheard": 0}, weights)) == 0
+
+
+def test_kin_are_not_judged(tmp_path) -> None:
+    judge = tiny_judge(tmp_path / "judge")
+    stranger = tiny_simbert()
+    assert abs(check_independent(judge, stranger, "stranger")) < 0.3
+    kin = tiny_simbert()  # of 47 tokens, padding has no direction
+    with torch.no_grad():
+        kin.get_input_embeddings().weight.copy_(word_embeddings(judge.model)[1])
+    kin.save_pretrained(tmp_path / "kin")
+    for model in (kin, tmp_path / "kin", str(tmp_path / "kin")):
+        with pytest.raises(ValueError, match=r"made from tiny\) is kin of mine: .* is 0\.979"):
+            check_independent(judge, model, "mine")
+        assert check_independent(judge, model, "mine", allow_kin=True) == 0.9787  # 46 of 47
+    other = tiny_simbert(tokenizer=unigram_tokenizer())
+    assert abs(check_independent(judge, other, "other vocabulary")) < 0.3
+
+
+# Labelled pairs and training --------------------------------------------------------------------
+
+
+def test_labelled_files_in_their_own_column_orders(tmp_path) -> None:
+    texts = {
+        "mrpc.tsv": '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tA "b\tC\n'
+        "0\t9\t10\tD\tE\n",
+        "first.tsv": '1\tA "b\tC\n0\tD\tE\n',
+        "last.tsv": 'A "b\tC\t1\nD\tE\t0\n',
+        "headed.csv": 'id,question1,question2,is_duplicate\n1,"A ""b",C,1\n2,D,E,0\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        found = load_labelled_file(tmp_path / name)
+        assert found.pairs == [('A "b', "C", 1.0), ("D", "E", 0.0)]
+        assert found.record()["paraphrases"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("a\tb\t1\nc\td\t3\n", "'c' has the label 3. Write 1 for a paraphrase and 0 for none"),
+        ("a\tb\t1\nc\td\t1\n", "all pairs are labelled 1. A judge needs paraphrases and pairs"),
+        ("a\tb\t0\n", "all pairs are labelled 0"),
+    ],
+)
+def test_pairs_that_train_no_judge(tmp_path, text: str, message: str) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_labelled_file(path)
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    """Flags of a tiny training run: with "today" it is a paraphrase, with "fast" it is none."""
+    words = "cat dog mat weather time english password".split()
+    starts = ("how is the", "where is a", "please learn", "tell me what", "can i reset the")
+    sentences = [f"{start} {word}" for start in starts for word in words]
+    rows = [
+        f"{text}\t{text} {('fast', 'today')[i % 2]}\t{i % 2}\n" for i, text in enumerate(sentences)
+    ]
+    splits = {"train": [*rows[:23], rows[-1]], "dev": rows[23:29], "test": rows[29:]}
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    found = ["--start", str(tmp_path / "start"), "--output_dir", str(tmp_path / "judge")]
+    for name, lines in splits.items():
+        (tmp_path / f"{name}.tsv").write_text("".join(lines))
+        found += [f"--{name}_file", str(tmp_path / f"{name}.tsv")]
+    return [*found, "--disable_tqdm", "true"]
+
+
+def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
+    recipe = ["--num_train_epochs", "12", "--learning_rate", "3e-3"]
+    judge = train([*flags, *recipe, "--per_device_train_batch_size", "8"])
+    printed = capsys.readouterr().out
+    record = json.loads((tmp_path / "judge" / "judge.json").read_text())
+    assert record["training_pairs_left_out"] == 1  # it stands in the test file too
+    assert record["training"]["batch_size"] == 8
+    assert [row["pairs"] for row in (*record["data"]["dev"], *record["data"]["test"])] == [6, 6]
+    start = word_embeddings(tmp_path / "start")
+    assert record["start"] == {"name": "start", "sha256": fingerprint(start[1])}
+    assert record["start"]["sha256"] == fingerprint(word_embeddings(judge.model)[1])  # frozen
+
+    loaded = Judge.load(tmp_path / "judge")
+    for split in ("dev", "test"):
+        pairs = load_labelled_file(tmp_path / f"{split}.tsv").pairs
+        labels = np.array([pair.score for pair in pairs])
+        scores = loaded.score([(pair.first, pair.second) for pair in pairs])
+        assert record["figures"][split] == judge_figures(scores, labels, loaded.threshold)
+    assert record["figures"]["dev"]["accepted"] >= 0.9
+    assert record["figures"]["dev"]["auc"] > 0.9  # untrained: about a half
+    assert f"| dev | 6 | {record['figures']['dev']['auc']:.3f} |" in printed
+    with pytest.raises(
+        ValueError, match="is kin of start: the mean cosine of their word embeddings"
+    ):
+        check_independent(loaded, tmp_path / "start", "start")
+
+
+def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
+    flags[1] = str(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="nowhere"):
+        train(flags)
+    (tmp_path / "train.tsv").write_text((tmp_path / "dev.tsv").read_text())
+    with pytest.raises(DataError, match="Every training pair shares a sentence with the dev or"):
+        train(flags)
+
+
+def test_a_plain_cross_encoder_is_no_judge(tmp_path) -> None:
+    tiny_judge(tmp_path)
+    (tmp_path / "judge.json").unlink()
+    assert CrossEncoder(str(tmp_path), device="cpu").num_labels == 1
+    with pytest.raises(ValueError, match=r"holds no judge\.json"):
+        Judge.load(tmp_path)

@@ -1,0 +1,216 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import bootstrap
+
+from scripts.evaluate_paraphrases import main
+from simbert_hf.data import DataError, load_groups, split_groups
+from simbert_hf.judge import Judge
+from simbert_hf.paraphrase_evaluation import (
+    HeldOut,
+    System,
+    controls,
+    likest_others,
+    load_held_out,
+    markdown_table,
+    measure,
+    read_paraphrases,
+    samples_page,
+    share,
+)
+from simbert_hf.paraphrase_metrics import bleu, self_bleu
+from tests.tiny import tiny_judge, tiny_simbert
+
+DATA = HeldOut(
+    ["how can i go there", "what time is it?", "where are you"],
+    [["how do i go there"], ["tell me the time", "which time is it?"], ["where do you go"]],
+)
+SYSTEM = System(
+    "mine",
+    [["how do i go there", "How can I go there?"], ["what time is it now"], []],
+    [[0.9, 1.0], [0.8], []],
+    {"perplexity": 3.5, "kinship": 0.01},
+)
+SCORES = [[0.9, 0.95], [0.2], []]
+
+
+def test_figures_of_a_system_by_hand() -> None:
+    found = measure(SYSTEM, SCORES, 0.5, DATA, k=2)
+    assert found["candidates"] == pytest.approx(3 / 3)
+    assert found["accepted_1"]["share"] == pytest.approx(1 / 3)
+    assert found["accepted_k"]["share"] == pytest.approx((2 + 0 + 0) / 6)
+    assert found["new_k"]["share"] == pytest.approx(1 / 6)  # the second is a copy
+    assert found["copies"] == pytest.approx(1 / 3)
+    assert found["self_bleu"] == self_bleu(SYSTEM.candidates[:1])
+    assert found["distinct_1"] == pytest.approx(12 / 16)
+    best = ["how do i go there", "what time is it now", ""]
+    assert found["bleu"] == bleu(best, DATA.references)
+    assert found["ibleu"] == pytest.approx(
+        0.8 * found["bleu"] - 0.2 * bleu(best, [[source] for source in DATA.sources])
+    )
+    assert (found["perplexity"], found["kinship"]) == (3.5, 0.01)
+
+
+def test_interval_is_the_bootstrap_s() -> None:
+    passed = [[i % 3 > 0] for i in range(40)]
+    found = share(passed, 1)
+    wanted = bootstrap(
+        (np.array(passed, float)[:, 0],), np.mean, method="percentile", n_resamples=9999, rng=0
+    ).confidence_interval
+    assert (found["low"], found["high"]) == (wanted.low, wanted.high)
+    assert found["low"] < found["share"] == 26 / 40 < found["high"]
+    assert share([[True], [True]], 1) == {"share": 1, "low": 1, "high": 1}
+
+
+def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:
+    silent = System("silent", [[], [], []])
+    found = measure(silent, [[], [], []], 0.5, DATA, k=2)
+    assert found["accepted_1"]["share"] == found["bleu"] == found["chrf"] == 0
+    assert found["copies"] is found["distinct_1"] is found["self_bleu"] is None
+
+
+def test_controls_are_what_they_say() -> None:
+    human, copy, likest, random = controls(DATA, seed=0)
+    assert [row[0] for row in human.candidates] == [row[0] for row in DATA.references]
+    assert measure(human, [[0.9], [0.9], [0.1]], 0.5, DATA, 2)["bleu"] is None
+    assert copy.candidates == [[source] for source in DATA.sources]
+    assert measure(copy, [[1], [1], [1]], 0.5, DATA, 2)["copies"] == 1
+    for seed in range(20):
+        others = controls(DATA, seed)[-1].candidates
+        assert sorted(others) == sorted([[row[0]] for row in DATA.references])
+        assert all(o[0] not in own for o, own in zip(others, DATA.references, strict=True))
+    assert [row[0] for row in likest.candidates] == likest_others(DATA)
+    assert likest.candidates[0][0] in ("where do you go", "where are you")
+    assert random.name == "random other sentence"
+
+
+def test_table_and_samples_show_good_and_bad() -> None:
+    rows = [measure(system, SCORES, 0.5, DATA, 2) for system in (SYSTEM,)]
+    head, _, line = markdown_table(rows, 2).splitlines()
+    assert "accepted of 2" in head
+    assert line.startswith("| mine | ")
+    assert line.endswith("| 3.5 | .010 |")
+    page = samples_page([SYSTEM], [SCORES], 0.5, DATA, count=2)
+    assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
+    assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
+    assert "where are you" not in page
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def write_groups(path: Path, count: int = 12) -> Path:
+    lines = [
+        {"text": f"where is cat {i}", "synonyms": [f"cat {i} is where", f"tell me where {i} is"]}
+        for i in range(count)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_held_out_groups_are_those_of_the_training_run(tmp_path) -> None:
+    path = write_groups(tmp_path / "groups.jsonl")
+    held_out = split_groups(load_groups(path)[0], 5, seed=42)[1]
+    data = load_held_out([str(path)], 5, split_seed=42, limit=None)
+    groups = {(source, *row) for source, row in zip(data.sources, data.references, strict=True)}
+    assert groups == {tuple(row["texts"]) for row in held_out}
+    assert load_held_out([str(path)], 5, 42, limit=3).sources == data.sources[:3]
+    assert len(load_held_out([str(path)], None, 42, None).sources) == 12
+
+
+def test_too_few_groups(tmp_path) -> None:
+    path = write_groups(tmp_path / "groups.jsonl", 1)
+    with pytest.raises(DataError, match=r"groups\.jsonl: 1 groups are too few to measure on"):
+        load_held_out([str(path)], None, 0, None)
+
+
+def test_outputs_of_others_in_any_order(tmp_path) -> None:
+    path = tmp_path / "peer.jsonl"
+    rows = [
+        {"text": "Where are  you", "paraphrases": []},
+        {"text": "something else", "paraphrases": ["x"]},
+        {"text": "how can i go there", "paraphrases": ["a ", "", "b", "c"]},
+        {"text": "what time is it?", "paraphrases": ["d"]},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = read_paraphrases(str(path), DATA, k=2)
+    assert (found.name, found.candidates) == ("peer", [["a", "b"], ["d"], []])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"text": "a", "paraphrases": "b"}\n', r'peer\.jsonl:1: holds .*Write \{"text"'),
+        ('{"text": "a", "paraphrases": [1]}\n', r"peer\.jsonl:1: 1 is int, not a sentence"),
+        ('{"text": "a"}\n', r"peer\.jsonl:1: holds"),
+        ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
+        ("", "has no paraphrases of 'how can i go there'"),
+    ],
+)
+def test_outputs_that_cannot_be_measured(tmp_path, text: str, message: str) -> None:
+    path = tmp_path / "peer.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_paraphrases(str(path), DATA, k=2)
+
+
+# The script -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flags(tmp_path: Path) -> list[str]:
+    groups = write_groups(tmp_path / "groups.jsonl")
+    tiny_judge(tmp_path / "judge")
+    model = tiny_simbert()
+    with torch.no_grad():
+        model.cls.predictions.bias[model.rows.sep_id] += 8  # so that sentences end
+    model.save_pretrained(tmp_path / "model")
+    out = ["--output_dir", str(tmp_path / "out"), "--k", "3", "--n", "30", "--limit", "4"]
+    return ["--judge", str(tmp_path / "judge"), "--groups", str(groups), *out]
+
+
+def test_script_end_to_end(tmp_path, flags, capsys) -> None:
+    model = ["--models", str(tmp_path / "model")]
+    main([*flags, *model])
+    first = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
+    peer = tmp_path / "peer.jsonl"
+    with peer.open("w") as file:
+        for sample in first["samples"]:
+            found = [text for text, _ in sample["paraphrases"]["model"]]
+            file.write(json.dumps({"text": sample["text"], "paraphrases": found}) + "\n")
+    capsys.readouterr()
+    main([*flags, *model, "--outputs", str(peer)])
+    again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
+    names = [row["name"] for row in again["rows"]]
+    assert names == [
+        "model", "peer", "human reference", "copy of the source", "likest other sentence",
+        "random other sentence",
+    ]  # fmt: skip
+    mine, theirs = again["rows"][:2]
+    assert mine == first["rows"][0]  # the same seed writes and judges the same
+    assert mine["candidates"] > 1
+    shared = {k: v for k, v in mine.items() if k not in ("name", "perplexity", "kinship")}
+    assert theirs == {"name": "peer", **shared}
+    judge = Judge.load(tmp_path / "judge")
+    for sample in again["samples"]:
+        pairs = [(sample["text"], text) for text, _ in sample["paraphrases"]["peer"]]
+        assert judge.score(pairs).tolist() == [s for _, s in sample["paraphrases"]["peer"]]
+    assert again["judge"]["threshold"] == judge.threshold
+    assert again["bleu"].startswith("nrefs:var|case:lc|eff:no|tok:13a|smooth:exp|version:")
+    printed = capsys.readouterr().out
+    assert "| model | " in printed
+    assert (tmp_path / "out" / "paraphrases.md").read_text().startswith(printed.rstrip())
+
+
+def test_script_refuses_kin_and_nothing(tmp_path, flags, capsys) -> None:
+    with pytest.raises(ValueError, match="nothing to measure; give --models or --outputs"):
+        main(flags)
+    kin = str(tmp_path / "judge")
+    model = ["--models", str(tmp_path / "model"), "--relatives", kin]
+    with pytest.raises(ValueError, match="is kin of"):
+        main([*flags, *model])
+    main([*flags, *model, "--allow_kin"])
+    assert "| model | " in capsys.readouterr().out
