@@ -315,7 +315,6 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         limit = self.config.max_position_embeddings
         return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
 
-    @torch.inference_mode()
     def encode(
         self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
     ) -> np.ndarray:
@@ -333,18 +332,7 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
             TypeError: If a text is not a string.
             ValueError: If a text is empty, or the model has no tokenizer.
         """
-        batch = check_texts(texts)
-        rows = self.rows.sources(batch, self.max_length)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        vectors = np.zeros((len(rows), self.config.hidden_size), dtype=np.float32)
-        with evaluating(self):
-            for start in range(0, len(order), batch_size):
-                chosen = order[start : start + batch_size]
-                inputs = self.rows.pad([rows[i] for i in chosen])
-                found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
-                found = normalize(found) if normalize_embeddings else found
-                vectors[chosen] = found.float().cpu().numpy()
-        return vectors[0] if isinstance(texts, str) else vectors
+        return encode_texts(self, texts, batch_size, normalize_embeddings)
 
     def gen_synonyms(
         self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any
@@ -353,6 +341,29 @@ class SimBert(BertPreTrainedModel, GenerationMixin):
         from simbert_hf.generation import gen_synonyms
 
         return gen_synonyms(text, n, k, model=self, **kwargs)
+
+
+@torch.inference_mode()
+def encode_texts(
+    model: Any, texts: str | Sequence[str], batch_size: int, normalize_embeddings: bool
+) -> np.ndarray:
+    """Embed sentences with any model that has ``rows`` and ``max_length``; see ``encode``.
+
+    Returns:
+        float32, shape (N, D); (D,) for a single text.
+    """
+    rows = model.rows.sources(check_texts(texts), model.max_length)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    vectors = np.zeros((len(rows), model.config.hidden_size), dtype=np.float32)
+    with evaluating(model):
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            inputs = model.rows.pad([rows[i] for i in chosen])
+            inputs = {name: values.to(model.device) for name, values in inputs.items()}
+            found = model(**inputs).sentence_embedding
+            found = normalize(found) if normalize_embeddings else found
+            vectors[chosen] = found.float().cpu().numpy()
+    return vectors[0] if isinstance(texts, str) else vectors
 
 
 @torch.no_grad()
