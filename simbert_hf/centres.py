@@ -95,7 +95,7 @@ class SampledCentres:
             rows = np.union1d(drawn, local[own])
         columns = np.where(own, np.searchsorted(rows, local), -1)
         index = torch.from_numpy(rows).to(self.weight.device)
-        leaf = self.weight[index].requires_grad_()
+        leaf = self.weight.index_select(0, index).requires_grad_()
         self._drawn.append((index, leaf))
         self.draws += 1
         return leaf, torch.from_numpy(columns).to(self.weight.device)
@@ -137,13 +137,17 @@ class SampledCentres:
         if max_grad_norm:
             norm = sum_over_processes(gradient.square().sum()).sqrt()
             gradient *= (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
-        self.steps[rows] += 1
-        count = self.steps[rows].to(gradient.dtype)[:, None, None]
-        first = self.first[rows].lerp_(gradient, 1 - BETAS[0])
-        second = self.second[rows].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        self.first[rows], self.second[rows] = first, second
-        scale = (second / (1 - BETAS[1] ** count)).sqrt_().add_(EPSILON)
-        self.weight[rows] -= learning_rate * first / (1 - BETAS[0] ** count) / scale
+        ones = torch.ones_like(rows)
+        count = self.steps.index_add_(0, rows, ones).index_select(0, rows)[:, None, None].double()
+        first = self.first.index_select(0, rows).lerp_(gradient, 1 - BETAS[0])
+        second = self.second.index_select(0, rows).mul_(BETAS[1])
+        second.addcmul_(gradient, gradient, value=1 - BETAS[1])
+        self.first.index_copy_(0, rows, first)
+        self.second.index_copy_(0, rows, second)
+        root = (1 - BETAS[1] ** count).sqrt()  # the corrections stand at single numbers a row
+        size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first.dtype)
+        change = first.div_(second.sqrt_().add_((EPSILON * root).to(first.dtype))).mul_(size)
+        self.weight.index_add_(0, rows, change)
 
     def _gradient(self) -> tuple[Tensor, Tensor]:
         """The drawn rows and their gradients; those of several batches are added up."""
