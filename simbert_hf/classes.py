@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simbert_hf.centres import SampledCentres
+from simbert_hf.centres import SampledCentres, random_centres
 from simbert_hf.collators import cut_at_punctuation
 from simbert_hf.data import FixedPairs, Pair
 from simbert_hf.evaluation import sts_spearman, topk_accuracy
-from simbert_hf.losses import InBatchLoss
-from simbert_hf.margins import MarginSoftmax, margin_softmax_loss
+from simbert_hf.margins import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.readers import normalize
 from simbert_hf.rows import RowBuilder
 
@@ -82,14 +81,16 @@ class ClassLoss:
     """The parts of a classification loss, each a scalar.
 
     Attributes:
-        total: The loss, to be minimised.
-        classification: The same: mean cross-entropy over the classes, in nats.
+        total: Their weighted sum, to be minimised.
+        classification: Mean cross-entropy over the classes, in nats.
         classification_accuracy: Share of sentences that score their own class highest.
+        center: Half the mean squared distance to the class's mean; None without center loss.
     """
 
     total: Tensor
     classification: Tensor
     classification_accuracy: Tensor
+    center: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -99,31 +100,55 @@ class MarginObjective:
     Attributes:
         softmax: Which loss, at which scale and margin.
         sampled: Centres outside the model; None for the model's own ``class_centres``.
+        center_weight: Weight of the center loss, whose means the model must then have too.
     """
 
     softmax: MarginSoftmax
     sampled: SampledCentres | None = None
+    center_weight: float = 0.0
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ClassLoss:
         """Run the model once and score its vectors against the centres.
 
         Args:
-            model: A ``SimBert`` or ``CharGru``, wrapped in DDP or not, with a parameter
-                ``class_centres`` of shape (C, K, D) unless they are sampled.
+            model: A ``SimBert`` or ``CharGru``, wrapped in DDP or not, with the parameters that
+                :func:`add_centres` gives unless they are sampled.
             batch: What ``ClassCollator`` gives.
 
         Returns:
             The named parts.
         """
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-        found = self._loss(model, model(**inputs).sentence_embedding, batch["classes"])
-        return ClassLoss(found.loss, found.loss, found.accuracy)
-
-    def _loss(self, model: nn.Module, vectors: Tensor, classes: Tensor) -> InBatchLoss:
+        vectors, classes = model(**inputs).sentence_embedding, batch["classes"]
         if self.sampled is not None:
-            return self.sampled.loss(vectors, classes, self.softmax)
+            found = self.sampled.loss(vectors, classes, self.softmax)
+            return ClassLoss(found.loss, found.loss, found.accuracy)
         centres: Any = getattr(model, "module", model).class_centres
-        return margin_softmax_loss(vectors, centres, classes, self.softmax)
+        found = margin_softmax_loss(vectors, centres["softmax"], classes, self.softmax)
+        if not self.center_weight:
+            return ClassLoss(found.loss, found.loss, found.accuracy)
+        center = center_loss(vectors, centres["mean"], classes)
+        return ClassLoss(
+            found.loss + self.center_weight * center, found.loss, found.accuracy, center
+        )
+
+
+def add_centres(
+    model: nn.Module, shape: tuple[int, int, int], seed: int, center_loss: bool = False
+) -> None:
+    """Put trainable centres into a model, for as long as it trains.
+
+    Args:
+        model: It gets ``class_centres``, with ``softmax`` of the given shape and, for center loss,
+            ``mean`` of shape (C, D).
+        shape: Classes, sub-centres a class and dimension: (C, K, D).
+        seed: Where they start.
+        center_loss: Whether there are means.
+    """
+    centres = {"softmax": nn.Parameter(random_centres(shape, seed))}
+    if center_loss:
+        centres["mean"] = nn.Parameter(torch.zeros(shape[0], shape[2]))
+    model.class_centres = nn.ParameterDict(centres)
 
 
 @dataclass

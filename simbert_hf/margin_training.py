@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from transformers import TrainerCallback
 
 from simbert_hf.arguments import (
@@ -16,8 +15,13 @@ from simbert_hf.arguments import (
     Presets,
     SimilarityTrainingArguments,
 )
-from simbert_hf.centres import CentreCallback, SampledCentres, check_memory, random_centres
-from simbert_hf.classes import MarginObjective, RetrievalEvaluator, labelled_sentences
+from simbert_hf.centres import CentreCallback, SampledCentres, check_memory
+from simbert_hf.classes import (
+    MarginObjective,
+    RetrievalEvaluator,
+    add_centres,
+    labelled_sentences,
+)
 from simbert_hf.data import FixedPairs, load_scored_pairs
 from simbert_hf.gru import CharGru
 from simbert_hf.margins import KINDS, MarginSoftmax
@@ -78,6 +82,10 @@ class MarginArguments:
             "centres out of the optimiser; for 100,000 classes or more."
         },
     )
+    center_weight: float = field(
+        default=0.0,
+        metadata={"help": "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."},
+    )
     min_count: int = field(default=5, metadata={"help": "GRU: rarer characters are unknown."})
     gru_size: int = field(default=128, metadata={"help": "GRU: dimension of embedding and state."})
     mask_padding: bool = field(
@@ -91,6 +99,11 @@ class MarginArguments:
             )
         if self.sampled_classes is not None and self.sampled_classes < 1:
             raise ValueError(f"--sampled_classes {self.sampled_classes}: give at least 1.")
+        if self.center_weight < 0 or (self.center_weight and self.sampled_classes):
+            raise ValueError(
+                f"--center_weight {self.center_weight}: give at least 0, and 0 with "
+                "--sampled_classes."
+            )
         if self.min_count < 1 or self.gru_size < 1:
             raise ValueError("--min_count and --gru_size must be at least 1.")
         self.softmax()
@@ -184,8 +197,9 @@ def make_margin_objective(
     held = classes if sampled is None else -(-classes // world)
     check_memory((held, *shape[1:]), batch, sampled, args.device)
     if sampled is None:
-        model.class_centres = torch.nn.Parameter(random_centres(shape, args.seed))
-        return MarginObjective(margin_args.softmax()), []
+        weight = margin_args.center_weight
+        add_centres(model, shape, args.seed, center_loss=weight > 0)
+        return MarginObjective(margin_args.softmax(), center_weight=weight), []
     if args.fp16:
         raise ValueError("--fp16 scales gradients, which sampled centres do not undo; take --bf16.")
     centres = SampledCentres(shape, sampled, args.seed, args.device)

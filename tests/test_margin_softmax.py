@@ -53,7 +53,7 @@ def losses_of(trainer: SimilarityTrainer) -> list[float]:
 @pytest.mark.parametrize(
     "more",
     [
-        ("--loss=softmax",),
+        ("--loss=softmax", "--center_weight=0.1"),
         ("--loss=am", "--margin=0.2"),
         ("--loss=arc", "--sub_centres=2"),
         ("--loss=simpler_a", "--scale=10", "--sampled_classes=2"),
@@ -69,9 +69,13 @@ def test_a_gru_learns_and_its_centres_are_dropped(more, intents: Path, tmp_path:
     assert set(load_file(out / "model.safetensors")) == names
     checkpoint = out / "checkpoint-40"
     sampled = any("sampled" in flag for flag in more)
-    assert set(load_file(checkpoint / "model.safetensors")) - names == (
-        set() if sampled else {"class_centres"}
-    )
+    centres = set() if sampled else {"class_centres.softmax"}
+    centres |= {"class_centres.mean"} if "--loss=softmax" in more else set()
+    assert set(load_file(checkpoint / "model.safetensors")) == names | centres
+    if "--loss=softmax" in more:
+        line = next(line for line in trainer.state.log_history if "center" in line)
+        expected = line["classification"] + 0.1 * line["center"]
+        assert line["loss"] == pytest.approx(expected, rel=1e-4)
     assert (checkpoint / "class_centres-1-of-1.safetensors").exists() == sampled
     assert not list(out.rglob("training_args.bin"))
 
@@ -155,6 +159,7 @@ def test_the_articles_preset() -> None:
         (["--loss=softmax", "--margin=0.1"], "Plain softmax has no margin"),
         (["--loss=softmax", "--sub_centres=2"], "--sub_centres 2"),
         (["--sampled_classes=0"], "--sampled_classes 0"),
+        (["--center_weight=1", "--sampled_classes=2"], "--center_weight 1.0"),
         (["--gru_size=0"], "--gru_size must be at least 1"),
         (["--min_count=99999"], "No character occurs 99999 times"),
         (["--pooling=cls"], "drop them with --encoder gru"),
