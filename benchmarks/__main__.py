@@ -28,6 +28,7 @@ def main() -> None:
         ["benchmarks.train", f"--model={start}", f"--output={RESULTS / 'train.json'}"],
         ["benchmarks.generate", f"--model={args.model}", f"--output={RESULTS / 'generate.json'}"],
         ["benchmarks.fluency", f"--model={args.model}", f"--output={RESULTS}"],
+        ["benchmarks.margin", f"--output={RESULTS}"],
     ):
         print(f"\n## {command[0]}\n", flush=True)
         subprocess.run([sys.executable, "-m", *command], check=True)

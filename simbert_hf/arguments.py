@@ -311,7 +311,7 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
     learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
     head_learning_rate: float = field(
-        default=1e-3, metadata={"help": "Peak learning rate of an LM head that starts untrained."}
+        default=1e-3, metadata={"help": "The same for an untrained LM head or class centres."}
     )
     warmup_steps: float = field(
         default=0.06, metadata={"help": "Steps of warm-up, or a share of all steps below 1."}

@@ -50,3 +50,39 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(total)  # every process's loss depends on these rows
         start = dist.get_rank() * ctx.size
         return total[start : start + ctx.size]
+
+
+def sum_over_processes(local: Tensor) -> Tensor:
+    """Add up the processes' equally shaped tensors; each one's gradient is that of the sum.
+
+    For a loss that every process computes alike from the sum, and whose parameters behind
+    ``local`` are its own, so that no one averages their gradients.
+
+    Example:
+        >>> sum_over_processes(torch.ones(2))
+        tensor([1., 1.])
+    """
+    if not is_distributed():
+        return local
+    total: Tensor = _Sum.apply(local)
+    return total
+
+
+def max_over_processes(local: Tensor) -> Tensor:
+    """Take the processes' largest value at each place, without gradient."""
+    largest = local.detach().clone()
+    if is_distributed():
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return largest
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        total = local.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient

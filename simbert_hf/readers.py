@@ -5,7 +5,8 @@ Shapes, told apart by their columns:
 - ``{"text": ..., "synonyms": [...]}``: JSON lines, Parquet or a Hub data set.
 - Pairs: one of :data:`PAIR_COLUMNS`, or two columns named by the caller. Where a column is one
   of :data:`LABEL_COLUMNS`, rows with 0 are not pairs: they are counted and left out.
-- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without header.
+- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without header; or two of
+  :data:`GROUP_COLUMNS`, such as text and label: what has one label means the same.
 
 A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when its first line holds
 known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
@@ -48,7 +49,13 @@ PAIR_COLUMNS = (
     ("#1 string", "#2 string"),  # MRPC
     ("sentence_a", "sentence_b"),  # SICK
 )
-GROUP_COLUMNS = (("group", "sentence"), ("group", "text"))
+GROUP_COLUMNS = (
+    ("group", "sentence"),
+    ("group", "text"),
+    ("category", "text"),
+    ("intent", "text"),
+    ("label", "text"),
+)
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is

@@ -36,6 +36,7 @@ class Pair(TypedDict):
         seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
         negative: A hard negative of the source, in triplets only.
         score: How similar people found the two, in scored pairs only.
+        label: The class of the source, in labelled sentences only.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Pair(TypedDict):
     seed: int
     negative: NotRequired[str]
     score: NotRequired[float]
+    label: NotRequired[int]
 
 
 Transform = Callable[[Pair], Pair]

@@ -364,7 +364,8 @@ def run(trainer: SimilarityTrainer) -> None:
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.accelerator.unwrap_model(trainer.model).training_head = None  # checkpoints keep it
+    for name in ("training_head", "class_centres"):  # checkpoints keep them
+        setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
     trainer.save_model()
     trainer.save_state()
     if trainer.evaluator is not None:

@@ -493,6 +493,99 @@ def naive_inclusion_probabilities(
     return included
 
 
+# --- class centres -----------------------------------------------------------------------------
+
+
+def _number(value: Tensor) -> float:
+    """Return a scalar tensor's value, without its gradient."""
+    return float(value.detach())
+
+
+def naive_with_margin(cosine: Tensor, kind: str, margin: float) -> Tensor:
+    """Return what the true class scores in place of `cosine`, a number between -1 and 1.
+
+    By the angle: am cos - m; arc cos(angle + m), beyond pi cos - m sin m; sphere cos(m angle) on
+    its first fall, then mirrored and lowered by 2 at every half turn; simpler_a the smaller of
+    cos(m angle) and cos(angle).
+    """
+    angle = torch.acos(cosine)
+    turn = _number(angle)
+    if kind == "am":
+        return cosine - margin
+    if kind == "arc":
+        if turn + margin > math.pi:
+            return cosine - margin * math.sin(margin)
+        return torch.cos(angle + margin)
+    multiple = torch.cos(margin * angle)
+    if kind == "simpler_a":
+        return multiple if _number(multiple) < _number(cosine) else cosine
+    falls = 0
+    while (falls + 1) * math.pi / margin <= turn:
+        falls += 1
+    return (multiple if falls % 2 == 0 else -multiple) - 2 * falls
+
+
+def naive_margin_loss(
+    vectors: Tensor,
+    centres: Sequence[Tensor],
+    classes: Sequence[int],
+    kind: str,
+    scale: float,
+    margin: float,
+    columns: Sequence[int] | None = None,
+) -> Tensor:
+    """Average, over the vectors, the cross entropy of finding their class.
+
+    Args:
+        vectors: (N, D).
+        centres: a (K, D) tensor for each class, whose nearest row counts; (1, D) is usual.
+        classes: the class of each vector.
+        kind: `softmax` takes dot products as they are; the rest cosines times `scale`, the true
+            class's changed by `naive_with_margin`.
+        scale: the inverse of the temperature.
+        margin: of that kind.
+        columns: the classes that are scored at all; every one if not given.
+    """
+    loss = torch.zeros((), dtype=torch.float64)
+    for vector, label in zip(vectors, classes, strict=True):
+        scores = {}
+        for c in range(len(centres)) if columns is None else columns:
+            if kind == "softmax":
+                scores[c] = vector @ centres[c][0]
+                continue
+            cosine = max((_unit(vector) @ _unit(row) for row in centres[c]), key=_number)
+            scores[c] = scale * (naive_with_margin(cosine, kind, margin) if c == label else cosine)
+        loss = loss + torch.logsumexp(torch.stack([*scores.values()]), dim=0) - scores[label]
+    return loss / len(vectors)
+
+
+def naive_adam_row(row: Tensor, gradients: Sequence[Tensor], learning_rate: float) -> Tensor:
+    """Return a parameter after one step of Adam for each of its gradients, as the paper has it."""
+    first, second = torch.zeros_like(row), torch.zeros_like(row)
+    for t in range(1, len(gradients) + 1):
+        gradient = gradients[t - 1]
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        step = (first / (1 - 0.9**t)) / (torch.sqrt(second / (1 - 0.999**t)) + 1e-8)
+        row = row - learning_rate * step
+    return row
+
+
+def naive_gru(weights: Mapping[str, Tensor], ids: Sequence[int]) -> Tensor:
+    """Return the last state (H,) of a GRU that reads embeddings of `ids`, gate by gate."""
+    w_in, w_state = weights["gru.weight_ih_l0"].double(), weights["gru.weight_hh_l0"].double()
+    b_in, b_state = weights["gru.bias_ih_l0"].double(), weights["gru.bias_hh_l0"].double()
+    state = torch.zeros(w_state.shape[1], dtype=torch.float64)
+    for i in ids:
+        given = (w_in @ weights["embedding.weight"][i].double() + b_in).chunk(3)
+        kept = (w_state @ state + b_state).chunk(3)
+        reset = torch.sigmoid(given[0] + kept[0])
+        update = torch.sigmoid(given[1] + kept[1])
+        new = torch.tanh(given[2] + reset * kept[2])
+        state = (1 - update) * new + update * state
+    return state
+
+
 # --- retrieval ---------------------------------------------------------------------------------
 
 

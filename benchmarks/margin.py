@@ -1,0 +1,164 @@
+"""Step time and memory of margin softmax by the number of classes, full and sampled centres.
+
+python -m benchmarks.margin [--model DIR_OR_ID] [--output benchmarks/results]
+
+Each figure is of a process of its own: the least of the rounds' medians, and the peak above that of
+ten classes. The encoder is the article's GRU, or a BERT with --model; rows are random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from simbert_hf import SimBert
+from simbert_hf.centres import SampledCentres
+from simbert_hf.classes import MarginObjective, add_centres
+from simbert_hf.gru import CharGru, CharGruConfig
+from simbert_hf.margins import MarginSoftmax
+
+FULL = [10_000, 100_000, 1_000_000]
+SAMPLED = [100_000, 1_000_000]
+DRAWN = 10_000
+
+
+def make_step(
+    classes: int, drawn: int, model_name: str | None, device: str
+) -> Callable[[dict[str, Tensor]], None]:
+    """Return the training step; ``drawn`` 0 keeps all centres in the model."""
+    torch.manual_seed(0)
+    encoder = (
+        SimBert.from_pretrained(model_name)
+        if model_name
+        else CharGru(CharGruConfig(vocab_size=5000))
+    )
+    model = encoder.to(device).train()
+    shape = (classes, 1, model.config.hidden_size)
+    centres = SampledCentres(shape, drawn, device=device) if drawn else None
+    if centres is None:
+        add_centres(model, shape, seed=0)
+        model.to(device)
+    objective = MarginObjective(MarginSoftmax("am"), centres)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step(batch: dict[str, Tensor]) -> None:
+        objective(model, batch).total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if centres is not None:
+            centres.step(1e-3)
+
+    return step
+
+
+def measure(args: argparse.Namespace, device: str) -> dict[str, float]:
+    """Run one variant: its median seconds a step and its peak memory in bytes."""
+    step = make_step(args.classes, args.drawn, args.model, device)
+    seconds = []
+    for i in range(args.steps + 2):  # two warm up
+        generator = torch.Generator().manual_seed(i)
+        ids = torch.randint(5, 1000, (args.batch, 32), generator=generator)
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        batch["token_type_ids"] = torch.zeros_like(ids)
+        batch["classes"] = torch.randint(args.classes, (args.batch,), generator=generator)
+        batch = {name: values.to(device) for name, values in batch.items()}
+        started = time.perf_counter()
+        step(batch)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated()
+    return {"seconds": statistics.median(seconds[2:]), "bytes": float(peak)}
+
+
+def measure_apart(classes: int, drawn: int, rest: list[str]) -> dict[str, float]:
+    """Run one variant in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.margin", *rest]
+    command += [f"--classes={classes}", f"--drawn={drawn}"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
+    """Draw time and memory over the classes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+    for axis, (key, unit) in zip(
+        figure.subplots(1, 2),
+        (("ms", "ms a step"), ("MB", "MB of centres and scores")),
+        strict=True,
+    ):
+        for name, points in found.items():
+            label = "all centres" if name == "full" else f"{DRAWN:,} sampled"
+            values = [point[key] for point in points.values()]
+            axis.plot([int(c) for c in points], values, "o-", label=label)
+        axis.set(xscale="log", yscale="log", xlabel="classes", ylabel=unit)
+        axis.legend(frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def compare(args: argparse.Namespace, rest: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure every variant in turn, for some rounds: ms and MB by kind and classes."""
+    variants = [(c, 0) for c in FULL] + [(c, DRAWN) for c in SAMPLED]
+    rounds = [
+        {variant: measure_apart(*variant, rest) for variant in variants} for _ in range(args.rounds)
+    ]
+    base = measure_apart(10, 0, rest)["bytes"]
+    found: dict[str, dict[str, dict[str, float]]] = {"full": {}, "sampled": {}}
+    for classes, drawn in variants:
+        runs = [once[classes, drawn] for once in rounds]
+        found["sampled" if drawn else "full"][str(classes)] = {
+            "ms": round(1e3 * min(run["seconds"] for run in runs), 2),
+            "MB": round((statistics.median(run["bytes"] for run in runs) - base) / 1e6, 1),
+        }
+    return found
+
+
+def main() -> None:
+    """Measure, print a Markdown table, write JSON and a plot."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="A BERT; the GRU if not given.")
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--classes", type=int, help="Measure this variant only, with --drawn.")
+    parser.add_argument("--drawn", type=int, default=0)
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if args.classes:
+        sys.stdout.write(json.dumps(measure(args, device)))
+        return
+    found = compare(args, sys.argv[1:])
+    print("| classes | centres | ms a step | MB |\n|---|---|---|---|")
+    for name, points in found.items():
+        for classes, values in points.items():
+            centres = "all" if name == "full" else f"{DRAWN:,} sampled"
+            print(f"| {int(classes):,} | {centres} | {values['ms']:.1f} | {values['MB']:.0f} |")
+    ratio = found["sampled"][str(SAMPLED[-1])]["ms"] / found["full"][str(DRAWN)]["ms"]
+    print(f"\n{SAMPLED[-1]:,} classes sampled / {DRAWN:,} classes full: {ratio:.2f}")
+    report = found | {
+        "ratio": ratio, "drawn": DRAWN, "encoder": "BERT" if args.model else "GRU",
+        "batch": args.batch, "device": device, "machine": platform.machine(),
+        "threads": torch.get_num_threads(), "torch": torch.__version__,
+    }  # fmt: skip
+    args.output.mkdir(parents=True, exist_ok=True)
+    (args.output / "margin.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    plot(found, args.output / "margin.png")
+
+
+if __name__ == "__main__":
+    main()

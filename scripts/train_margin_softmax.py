@@ -1,0 +1,65 @@
+"""Train sentence vectors by classifying sentences into their groups, with a margin.
+
+accelerate launch scripts/train_margin_softmax.py --train_file groups.tsv --output_dir out \
+    --preset gru                                             (or one YAML file of the same)
+accelerate launch scripts/train_margin_softmax.py --train_file intents.csv --output_dir out \
+    --model_name_or_path DIR_OR_ID --loss arc
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from transformers import set_seed
+
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.classes import ClassCollator
+from simbert_hf.data import DataError
+from simbert_hf.margin_training import (
+    MARGIN_PRESETS,
+    MarginArguments,
+    load_class_data,
+    load_encoder,
+    make_margin_objective,
+    n_classes,
+)
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import run, set_up_logging
+
+
+def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
+    """Train and save a model; return the trainer, whose state holds the log."""
+    types = (ModelArguments, DataArguments, MarginArguments, SimilarityTrainingArguments)
+    model_args, data_args, margin_args, args = parse_arguments(types, argv, MARGIN_PRESETS)
+    set_up_logging(args)
+    set_seed(args.seed)
+    train, evaluator = load_class_data(data_args, args)
+    texts = train.columns["source"]
+    model = load_encoder(model_args, margin_args, data_args.max_length, texts)
+    objective, callbacks = make_margin_objective(model, n_classes(train), margin_args, args)
+    trainer = SimilarityTrainer(
+        model=model,
+        args=args,
+        objective=objective,
+        evaluator=evaluator,
+        fresh_head="class_centres",
+        train_dataset=train,
+        eval_dataset=evaluator and evaluator.groups,
+        data_collator=ClassCollator(model.rows, data_args.max_length, data_args.max_chars),
+        callbacks=callbacks,
+    )
+    run(trainer)
+    return trainer
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,263 @@
+"""Class centres: all of them in the model while they are few, sampled ones for very many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil  # type: ignore[import-untyped]
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import TrainerCallback
+
+from simbert_hf.distributed import (
+    gather_with_grad,
+    is_distributed,
+    max_over_processes,
+    sum_over_processes,
+)
+from simbert_hf.losses import InBatchLoss
+from simbert_hf.margins import MarginSoftmax
+from simbert_hf.pooling import normalize
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
+
+
+def random_centres(shape: tuple[int, int, int], seed: int) -> Tensor:
+    """Draw unit vectors: (C, K, D)."""
+    return normalize(torch.randn(shape, generator=torch.Generator().manual_seed(seed)))
+
+
+class SampledCentres:
+    """Centres of very many classes, of which each step sees few (Partial FC, An et al. 2021).
+
+    Every process holds a share of the centres, outside the model, DDP and its optimiser. A step
+    scores the vectors of all processes against the centres of their own classes and of others drawn
+    at random, and updates these alone, by an Adam that counts each centre's own steps. With as many
+    drawn as there are, loss and update are those of a full softmax trained by Adam.
+    See https://arxiv.org/abs/2010.05222.
+
+    Args:
+        shape: Classes, sub-centres a class and dimension; this process holds every class whose
+            number leaves its rank when divided by the number of processes: (C, K, D).
+        sampled: Centres drawn a step, of all processes together.
+        seed: The untrained centres, and which ones are drawn.
+        device: Where the share and its Adam state live.
+
+    Example:
+        >>> sampled = SampledCentres((1000, 1, 8), sampled=10)
+        >>> centres, columns = sampled.draw(torch.tensor([999, 999]))
+        >>> tuple(centres.shape), columns.tolist()
+        ((11, 1, 8), [10, 10])
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        sampled: int,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.rank, self.world = (
+            (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
+        )
+        share = len(range(self.rank, shape[0], self.world))
+        drawn = random_centres((share, *shape[1:]), seed * self.world + self.rank)
+        self.weight = drawn.to(device)  # (C / world, K, D)
+        self.first, self.second = torch.zeros_like(self.weight), torch.zeros_like(self.weight)
+        self.steps = torch.zeros(len(self.weight), dtype=torch.int64, device=device)
+        self.sampled = -(-sampled // self.world)
+        self.seed = seed
+        self.draws = 0
+        self._drawn: list[tuple[Tensor, Tensor]] = []
+
+    def draw(self, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose this process's centres for a step.
+
+        Args:
+            classes: Of the rows of all processes. Shape: (B,).
+
+        Returns:
+            The centres, a leaf that takes a gradient, (S, K, D), and the column of each row's own
+            among them, -1 where another process has it, (B,).
+        """
+        wanted = classes.cpu().numpy()
+        own, local = wanted % self.world == self.rank, wanted // self.world
+        count = len(self.weight)
+        if self.sampled >= count:
+            rows = np.arange(count)
+        else:
+            rng = np.random.default_rng([self.seed, self.rank, self.draws])
+            drawn = rng.choice(count, self.sampled, replace=False, shuffle=False)
+            rows = np.union1d(drawn, local[own])
+        columns = np.where(own, np.searchsorted(rows, local), -1)
+        index = torch.from_numpy(rows).to(self.weight.device)
+        leaf = self.weight.index_select(0, index).requires_grad_()
+        self._drawn.append((index, leaf))
+        self.draws += 1
+        return leaf, torch.from_numpy(columns).to(self.weight.device)
+
+    def loss(self, vectors: Tensor, classes: Tensor, softmax: MarginSoftmax) -> InBatchLoss:
+        """Compute the loss over the drawn centres of all processes; every process gets the same.
+
+        Args:
+            vectors: This process's. Shape: (B, D).
+            classes: Theirs. Shape: (B,).
+            softmax: Which one.
+
+        Returns:
+            The loss, and the share of vectors nearest to their own among the drawn centres.
+        """
+        everyone = gather_with_grad(vectors)[0]
+        # Every process adds its centres' part of the one loss; DDP will divide the sum by `world`.
+        everyone = self.world * everyone - (self.world - 1) * everyone.detach()
+        centres, columns = self.draw(gather_with_grad(classes)[0])
+        plain = softmax.scores(everyone, centres)
+        scores = softmax.apply(plain, columns)
+        peak = max_over_processes(scores.amax(dim=1))
+        total = sum_over_processes((scores - peak[:, None]).exp().sum(dim=1))
+        own = sum_over_processes(pick(scores, columns))
+        best, reached = max_over_processes(plain.amax(dim=1)), pick(plain.detach(), columns)
+        accuracy = (sum_over_processes(reached) >= best).float().mean()
+        return InBatchLoss((peak + total.log() - own).mean(), accuracy)
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, max_grad_norm: float = 0.0) -> None:
+        """Update the centres drawn since the last step, by Adam on their rows alone.
+
+        Args:
+            learning_rate: Adam's.
+            max_grad_norm: Clip the gradient of all processes' centres to this; 0 does not.
+        """
+        rows, gradient = self._gradient()
+        self._drawn.clear()
+        if max_grad_norm:
+            norm = sum_over_processes(gradient.square().sum()).sqrt()
+            gradient *= (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        ones = torch.ones_like(rows)
+        count = self.steps.index_add_(0, rows, ones).index_select(0, rows)[:, None, None].double()
+        first = self.first.index_select(0, rows).lerp_(gradient, 1 - BETAS[0])
+        second = self.second.index_select(0, rows).mul_(BETAS[1])
+        second.addcmul_(gradient, gradient, value=1 - BETAS[1])
+        self.first.index_copy_(0, rows, first)
+        self.second.index_copy_(0, rows, second)
+        root = (1 - BETAS[1] ** count).sqrt()  # the corrections stand at single numbers a row
+        size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first.dtype)
+        change = first.div_(second.sqrt_().add_((EPSILON * root).to(first.dtype))).mul_(size)
+        self.weight.index_add_(0, rows, change)
+
+    def _gradient(self) -> tuple[Tensor, Tensor]:
+        """The drawn rows and their gradients; those of several batches are added up."""
+        used = [(rows, leaf.grad) for rows, leaf in self._drawn if leaf.grad is not None]
+        if len(used) == 1:
+            return used[0]
+        rows, at = torch.cat([rows for rows, _ in used]).unique(return_inverse=True)
+        gradients = torch.cat([gradient for _, gradient in used])
+        return rows, gradients.new_zeros(len(rows), *gradients.shape[1:]).index_add_(
+            0, at, gradients
+        )
+
+    # ------------------------------------------------------------------ checkpoints
+
+    def _file(self, directory: str | Path) -> Path:
+        return Path(directory, f"class_centres-{self.rank + 1}-of-{self.world}.safetensors")
+
+    def save(self, directory: str | Path) -> None:
+        """Write this process's centres and Adam state."""
+        names = ("weight", "first", "second", "steps")
+        tensors = {name: getattr(self, name) for name in names}
+        tensors["draws"] = torch.tensor(self.draws)
+        save_file(tensors, self._file(directory))
+
+    def load(self, directory: str | Path) -> None:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            ValueError: If it is not there, or is of other classes.
+        """
+        path = self._file(directory)
+        if not path.exists():
+            raise ValueError(
+                f"{path} does not exist: resume with as many processes as wrote the checkpoint, or "
+                "from an older one."
+            )
+        tensors = load_file(path, device=str(self.weight.device))
+        if tensors["weight"].shape != self.weight.shape:
+            raise ValueError(
+                f"{path} holds centres of shape {tuple(tensors['weight'].shape)} where "
+                f"{tuple(self.weight.shape)} are due; resume with the same data and arguments."
+            )
+        self.draws = int(tensors.pop("draws"))
+        for name, tensor in tensors.items():
+            setattr(self, name, tensor)
+
+
+def pick(scores: Tensor, columns: Tensor) -> Tensor:
+    """Take each row's score at its column, and 0 where that is -1: (B, S), (B,) -> (B,)."""
+    found = scores.gather(1, columns.clamp(min=0)[:, None]).squeeze(1)
+    return torch.where(columns >= 0, found, 0)
+
+
+class CentreCallback(TrainerCallback):
+    """Updates, saves and restores sampled centres in step with a Trainer.
+
+    Args:
+        centres: This process's.
+        learning_rate: At the peak of the schedule, which the centres follow.
+    """
+
+    def __init__(self, centres: SampledCentres, learning_rate: float) -> None:
+        self.centres = centres
+        self.learning_rate = learning_rate
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Restore the centres of the checkpoint that the run goes on from."""
+        if state.global_step:
+            given = Path(str(args.resume_from_checkpoint))
+            ours = Path(str(args.output_dir), f"checkpoint-{state.global_step}")
+            self.centres.load(given if given.is_dir() else ours)
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Update the centres after the model."""
+        group = kwargs["optimizer"].param_groups[0]
+        schedule = group["lr"] / group["initial_lr"]
+        self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the centres into the checkpoint."""
+        self.centres.save(Path(str(args.output_dir), f"checkpoint-{state.global_step}"))
+
+
+def check_memory(
+    shape: tuple[int, int, int], batch: int, sampled: int | None, device: torch.device
+) -> None:
+    """Refuse more centres than fit, before any is made.
+
+    Args:
+        shape: Classes of this process, sub-centres and dimension: (C, K, D).
+        batch: Rows that are scored at once.
+        sampled: Centres drawn a step; None for all.
+        device: Where they live.
+
+    Raises:
+        ValueError: If they, Adam's state, gradients and scores outgrow the free memory.
+
+    Example:
+        >>> check_memory((1000, 1, 128), 100, None, torch.device("cpu"))
+    """
+    classes, sub_centres, dimension = shape
+    scored = classes if sampled is None else min(classes, sampled + batch)
+    held = (3 * classes + 2 * scored) * sub_centres * dimension  # centre, two moments; gradient
+    need = 4 * (held + 4 * scored * sub_centres * batch)
+    is_gpu = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if is_gpu else psutil.virtual_memory().available
+    if need > free:
+        remedy = "sample them with --sampled_classes 10000" if sampled is None else "sample fewer"
+        raise ValueError(
+            f"{classes:,} classes of {dimension} dimensions need about {need / 1e9:.1f} GB in "
+            f"batches of {batch}, and {free / 1e9:.1f} GB are free; {remedy}, or train on fewer "
+            "groups."
+        )

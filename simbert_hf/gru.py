@@ -1,0 +1,254 @@
+"""A small encoder over characters: the GRU of the AM-Softmax article (Su 2018)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import InputModule
+from sentence_transformers.sentence_transformer.modules import Normalize
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from torch import Tensor, nn
+from transformers import PretrainedConfig, PreTrainedTokenizerFast
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.modeling import SimBertOutput
+from simbert_hf.rows import RowBuilder
+
+PAD, UNKNOWN = "[PAD]", "[UNK]"
+LARGEST_VOCABULARY = 1_200_000  # more than Unicode has characters: only ``min_count`` limits
+
+
+def char_tokenizer(texts: Iterable[str], min_count: int = 5) -> PreTrainedTokenizerFast:
+    """Make a tokenizer whose tokens are the characters that occur often enough.
+
+    Full-width characters become half-width (NFKC) and lower case, in training and in use.
+
+    Args:
+        texts: What the characters are counted in.
+        min_count: Rarer ones are unknown.
+
+    Raises:
+        ValueError: If no character is that frequent.
+
+    Example:
+        >>> tokenizer = char_tokenizer(["a？?b", "BA"], min_count=2)
+        >>> tokenizer.convert_ids_to_tokens(tokenizer("B？c")["input_ids"])
+        ['b', '?', '[UNK]']
+    """
+    tokenizer = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=LARGEST_VOCABULARY,
+        min_frequency=min_count,
+        special_tokens=[PAD, UNKNOWN],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() == 2:
+        raise ValueError(f"No character occurs {min_count} times; lower the minimum count.")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN)
+
+
+class CharRows(RowBuilder):
+    """Turns texts into rows of character ids.
+
+    Args:
+        tokenizer: What :func:`char_tokenizer` gives.
+        width: Pad every row to at least this length; 0 pads to the longest row only.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, width: int = 0) -> None:
+        self.tokenizer = tokenizer
+        self.pad_id = self._special("pad_token", "pad_token")
+        self.width = width
+
+    def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
+        """The ids of each text, at most ``max_length``; there are no special tokens."""
+        return self._ids(texts, max_length, 0)
+
+    def pad(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]] | None = None
+    ) -> dict[str, Tensor]:
+        """Pad as :class:`RowBuilder` does, but to ``width`` at least."""
+        batch = super().pad(sources, targets)
+        missing = max(0, self.width - batch["input_ids"].shape[1])
+        fill = {"input_ids": self.pad_id}
+        return {
+            name: nn.functional.pad(rows, (0, missing), value=fill.get(name, 0))
+            for name, rows in batch.items()
+        }
+
+
+class CharGruConfig(PretrainedConfig):
+    """Shape of a :class:`CharGru`.
+
+    Attributes:
+        vocab_size: Characters, with padding and the unknown one.
+        embedding_size: Dimension of a character's embedding.
+        hidden_size: Dimension of the state, so of a sentence vector.
+        max_length: Characters of a sentence that are read.
+        mask_padding: Take the state after the last character. False takes it after the padding to
+            ``max_length``, as the article's program does.
+    """
+
+    model_type = "char_gru"
+    vocab_size: int = 2
+    embedding_size: int = 128
+    hidden_size: int = 128
+    max_length: int = 32
+    mask_padding: bool = True
+
+
+class CharGru(Embedder):
+    """Characters -> embeddings -> one GRU layer, whose last state is the sentence vector.
+
+    A directory of it holds ``config.json``, ``model.safetensors`` and the tokenizer's files. It
+    loads here; other tools get it through :meth:`sentence_transformer`.
+
+    Args:
+        config: Shape.
+
+    Example:
+        >>> model = CharGru.for_texts(["a cat sat", "a cat ran"], min_count=1)
+        >>> model.encode(["a cat", "cats"]).shape
+        (2, 128)
+    """
+
+    config_class = CharGruConfig
+    config: CharGruConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: CharGruConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.gru = nn.GRU(config.embedding_size, config.hidden_size, batch_first=True)
+        self.add_vector_modules()
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Keep PyTorch's own start of embeddings and GRUs, in place of BERT's."""
+
+    @classmethod
+    def for_texts(cls, texts: Iterable[str], *, min_count: int = 5, **config: Any) -> Self:
+        """Make an untrained model with the vocabulary of some texts.
+
+        Args:
+            texts: What it will be trained on.
+            min_count: Characters that occur less often are unknown.
+            **config: Fields of :class:`CharGruConfig`.
+        """
+        tokenizer = char_tokenizer(texts, min_count)
+        model = cls(CharGruConfig(vocab_size=len(tokenizer), **config))
+        model.tokenizer = tokenizer
+        return model
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, name_or_path: str | os.PathLike[str], **kwargs: Any
+    ) -> Self:
+        """Load a model and its tokenizer from a directory or the Hub.
+
+        Raises:
+            ValueError: If it is no ``CharGru``, or lacks weights.
+            OSError: If there is no such checkpoint.
+        """
+        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        kind = CharGruConfig.get_config_dict(name_or_path, **hub)[0].get("model_type")
+        if kind != CharGruConfig.model_type:
+            raise ValueError(f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, no char_gru.")
+        model, _ = cls.load_weights(name_or_path, (), **kwargs)
+        model.tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
+        return model
+
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **kwargs: Any
+    ) -> None:
+        """Write weights (safetensors), config and tokenizer; arguments as in transformers."""
+        with quiet_transformers():
+            super().save_pretrained(save_directory, **kwargs)
+        if self.tokenizer is not None and kwargs.get("is_main_process", True):
+            self.tokenizer.save_pretrained(save_directory)
+
+    @property
+    def rows(self) -> CharRows:
+        """Builds rows of character ids.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
+        tokenizer: Any = self.loaded_tokenizer()
+        return CharRows(tokenizer, 0 if self.config.mask_padding else self.config.max_length)
+
+    @property
+    def max_length(self) -> int:
+        """Characters of a sentence that are read."""
+        return self.config.max_length
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
+    ) -> SimBertOutput:
+        """Read the rows, padded on the right.
+
+        Args:
+            input_ids: Shape: (B, L).
+            attention_mask: 1 for characters, 0 for padding; all are characters if None. (B, L).
+            **_: Inputs of other encoders.
+
+        Returns:
+            The sentence vectors, not normalised, (B, D), and all states, (B, L, D).
+        """
+        states, _last = self.gru(self.embedding(input_ids))  # (B, L, D)
+        if attention_mask is None or not self.config.mask_padding:
+            return SimBertOutput(self.finish_vectors(states[:, -1]), last_hidden_state=states)
+        ends = attention_mask.sum(dim=1) - 1  # a state knows nothing of the padding behind it
+        vectors = states[torch.arange(len(states), device=states.device), ends]
+        return SimBertOutput(self.finish_vectors(vectors), last_hidden_state=states)
+
+    def sentence_transformer(self) -> SentenceTransformer:
+        """Return a SentenceTransformer around this model (the same weights, not a copy).
+
+        It cannot be saved and loaded as such: sentence-transformers refuses foreign modules.
+        """
+        modules: list[nn.Module] = [CharGruModule(self), Normalize()]
+        return SentenceTransformer(modules=modules, device=str(self.device))
+
+
+class CharGruModule(InputModule):
+    """A :class:`CharGru` as the first module of a SentenceTransformer.
+
+    Args:
+        model: The encoder.
+    """
+
+    def __init__(self, model: CharGru) -> None:
+        super().__init__()
+        self.model = model
+        self.max_seq_length = model.max_length
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
+    ) -> dict[str, Tensor | Any]:
+        """Turn texts into padded rows."""
+        texts = [(prompt or "") + text for text in inputs]
+        rows = self.model.rows
+        batch: dict[str, Tensor | Any] = dict(rows.pad(rows.sources(texts, self.max_seq_length)))
+        return batch
+
+    def forward(self, features: dict[str, Tensor | Any], **_: Any) -> dict[str, Tensor | Any]:
+        """Add the sentence vectors."""
+        vectors = self.model(features["input_ids"], features["attention_mask"]).sentence_embedding
+        return features | {"sentence_embedding": vectors}
+
+    def get_embedding_dimension(self) -> int:
+        """Dimension of a sentence vector."""
+        return self.model.config.hidden_size
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Write the encoder, to be loaded with :meth:`CharGru.from_pretrained`."""
+        self.model.save_pretrained(output_path)

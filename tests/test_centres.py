@@ -1,0 +1,172 @@
+"""Sampled centres against full ones, against a row-by-row Adam, and over two processes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from simbert_hf.centres import SampledCentres, check_memory
+from simbert_hf.margins import MarginSoftmax, margin_softmax_loss
+from tests.naive import naive_adam_row, naive_margin_loss
+
+SOFTMAX = MarginSoftmax("arc", 10.0)
+CLASSES = torch.tensor([6, 0, 3, 3])
+
+
+def double(centres: SampledCentres, weight: torch.Tensor) -> SampledCentres:
+    """Let a process's centres start from its share of `weight`, in float64."""
+    centres.weight = weight[centres.rank :: centres.world].clone()
+    centres.first, centres.second = torch.zeros_like(centres.weight), centres.weight * 0
+    return centres
+
+
+@pytest.mark.parametrize("sub_centres", [1, 2])
+@pytest.mark.parametrize("max_norm", [0.0, 0.1])
+def test_with_all_kept_loss_and_steps_are_those_of_full_centres(sub_centres, max_norm) -> None:
+    start = torch.randn(7, sub_centres, 5, dtype=torch.float64)
+    sampled = double(SampledCentres((7, sub_centres, 5), sampled=7), start)
+    full = nn.Parameter(start.clone())
+    adam = torch.optim.Adam([full], lr=0.1)
+    for _ in range(4):
+        vectors = torch.randn(4, 5, dtype=torch.float64)
+        found = sampled.loss(vectors, CLASSES, SOFTMAX)
+        expected = margin_softmax_loss(vectors, full, CLASSES, SOFTMAX)
+        assert found.loss.item() == pytest.approx(expected.loss.item(), abs=1e-12)
+        assert found.accuracy == expected.accuracy
+        found.loss.backward()
+        expected.loss.backward()
+        if max_norm:
+            assert nn.utils.clip_grad_norm_([full], max_norm) > 2 * max_norm
+        sampled.step(0.1, max_norm)
+        adam.step()
+        adam.zero_grad()
+        assert torch.allclose(sampled.weight, full, atol=1e-9)
+    assert (sampled.weight - start).abs().max() > 0.1
+
+
+def test_sampled_loss_and_lazy_steps_equal_the_naive_ones() -> None:
+    start = torch.randn(9, 1, 5, dtype=torch.float64)
+    sampled = double(SampledCentres((9, 1, 5), sampled=3, seed=4), start)
+    current, gradients = [*start.clone()], {row: [] for row in range(9)}
+    for _ in range(5):
+        vectors = torch.randn(2, 5, dtype=torch.float64)
+        classes = torch.tensor([8, 2])
+        loss = sampled.loss(vectors, classes, SOFTMAX).loss
+        drawn = sampled._drawn[0][0].tolist()
+        assert {8, 2} <= set(drawn)
+        assert 3 <= len(drawn) <= 5
+        leaves = [row.clone().requires_grad_() for row in current]
+        naive = naive_margin_loss(vectors, leaves, [8, 2], "arc", 10.0, 0.5, columns=drawn)
+        assert loss.item() == pytest.approx(naive.item(), abs=1e-10)
+        loss.backward()
+        naive.backward()
+        sampled.step(0.1)
+        for row in drawn:
+            gradients[row].append(leaves[row].grad)
+            current[row] = naive_adam_row(start[row], gradients[row], 0.1)
+        assert torch.allclose(sampled.weight, torch.stack(current), atol=1e-9)
+    assert sampled.steps.tolist() == [len(gradients[row]) for row in range(9)]
+    assert len(set(sampled.steps.tolist())) > 2  # rows have gone different ways
+
+
+def test_accumulated_batches_make_one_step() -> None:
+    start = torch.randn(9, 1, 5, dtype=torch.float64)
+    whole = double(SampledCentres((9, 1, 5), sampled=9), start)
+    parts = double(SampledCentres((9, 1, 5), sampled=9), start)
+    vectors = torch.randn(4, 5, dtype=torch.float64)
+    whole.loss(vectors, CLASSES, SOFTMAX).loss.backward()
+    for half in (slice(0, 2), slice(2, 4)):
+        (parts.loss(vectors[half], CLASSES[half], SOFTMAX).loss / 2).backward()
+    whole.step(0.1)
+    parts.step(0.1)
+    assert torch.allclose(parts.weight, whole.weight, atol=1e-12)
+    assert parts.steps.tolist() == [1] * 9
+
+
+def test_every_other_centre_is_drawn_alike_often() -> None:
+    sampled = SampledCentres((50, 1, 2), sampled=10, seed=1)
+    counts = np.zeros(50)
+    for _ in range(500):
+        sampled._drawn.clear()
+        sampled.draw(torch.tensor([7]))
+        counts[sampled._drawn[0][0]] += 1
+    assert counts[7] == 500
+    others = np.delete(counts, 7) / 500
+    assert abs(others - 0.2).max() < 5 * (0.2 * 0.8 / 500) ** 0.5
+
+
+def test_a_restored_state_goes_on_alike(tmp_path: Path) -> None:
+    def advance(centres: SampledCentres, batches: list[torch.Tensor]) -> None:
+        for vectors in batches:
+            centres.loss(vectors, CLASSES, SOFTMAX).loss.backward()
+            centres.step(0.1, 1.0)
+
+    batches = [*torch.randn(6, 4, 5)]
+    whole, stopped = (SampledCentres((40, 1, 5), sampled=5, seed=2) for _ in range(2))
+    advance(whole, batches)
+    advance(stopped, batches[:3])
+    stopped.save(tmp_path)
+    resumed = SampledCentres((40, 1, 5), sampled=5, seed=2)
+    resumed.load(tmp_path)
+    advance(resumed, batches[3:])
+    assert torch.equal(resumed.weight, whole.weight)
+    assert torch.equal(resumed.second, whole.second)
+    with pytest.raises(ValueError, match=r"shape \(40, 1, 5\) where \(41, 1, 5\) are due"):
+        SampledCentres((41, 1, 5), sampled=5).load(tmp_path)
+    with pytest.raises(ValueError, match=r"1-of-1\.safetensors does not exist: resume with"):
+        whole.load(tmp_path / "other")
+
+
+def test_too_many_classes_are_refused_in_numbers() -> None:
+    cpu = torch.device("cpu")
+    check_memory((1_000_000, 1, 8), 10, 1000, cpu)
+    with pytest.raises(ValueError, match=r"10,000,000,000 classes of 768 .* --sampled_classes"):
+        check_memory((10_000_000_000, 1, 768), 100, None, cpu)
+    with pytest.raises(ValueError, match=r"GB are free; sample fewer"):
+        check_memory((10_000_000_000, 1, 768), 100, 1000, cpu)
+
+
+# Two processes ----------------------------------------------------------------------------------
+
+
+def train(rank: int | None, sampled: int) -> dict[str, torch.Tensor]:
+    """Two steps of a linear encoder, of this rank's half of each batch or of all of it."""
+    torch.manual_seed(0)
+    encoder: nn.Module = nn.Linear(6, 5, dtype=torch.float64)
+    inputs = torch.randn(2, 4, 6, dtype=torch.float64)
+    start = torch.randn(7, 1, 5, dtype=torch.float64)
+    centres = double(SampledCentres((7, 1, 5), sampled), start)
+    own = slice(None) if rank is None else slice(2 * rank, 2 * rank + 2)
+    wrapped = encoder if rank is None else DistributedDataParallel(encoder)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for batch in inputs:
+        optimizer.zero_grad()
+        found = centres.loss(wrapped(batch[own]), CLASSES[own], SOFTMAX)
+        found.loss.backward()
+        centres.step(0.1, max_grad_norm=0.1)
+        optimizer.step()
+    loss, weight = found.loss.detach(), encoder.weight
+    return {"loss": loss, "accuracy": found.accuracy, "gradient": weight.grad,
+            "encoder": weight.detach(), "centres": centres.weight}  # fmt: skip
+
+
+def work(rank: int, folder: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    torch.save(train(rank, sampled=7), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.multiproc
+def test_two_processes_are_one_on_the_whole_batch(tmp_path: Path) -> None:
+    multiprocessing.spawn(work, (str(tmp_path),), nprocs=2)
+    halves = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
+    whole = train(None, sampled=7)
+    for rank, half in enumerate(halves):
+        for name in ("loss", "accuracy", "gradient", "encoder"):
+            assert torch.allclose(half[name], whole[name], atol=1e-10), name
+        assert torch.allclose(half["centres"], whole["centres"][rank::2], atol=1e-9)
+    assert whole["gradient"].abs().max() > 1e-3

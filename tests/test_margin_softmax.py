@@ -1,0 +1,197 @@
+"""The margin softmax script from end to end, on tiny encoders and a few sentences."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
+
+from scripts.train_margin_softmax import main
+from simbert_hf import SimBert
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.gru import CharGru
+from simbert_hf.margin_training import MARGIN_PRESETS, MarginArguments
+from simbert_hf.trainer import SimilarityTrainer
+from tests.naive import naive_topk_accuracy
+from tests.tiny import WORDS, tiny_simbert
+
+VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
+ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
+
+
+@pytest.fixture
+def intents(tmp_path: Path) -> Path:
+    """Six classes of twelve sentences, told by one of their words."""
+    path = tmp_path / "intents.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "category"), *ROWS])
+    return path
+
+
+def flags(data: Path, out: Path, *more: str) -> list[str]:
+    return [
+        "--preset=gru", f"--train_file={data}", f"--output_dir={out}", "--min_count=1",
+        "--gru_size=16", "--per_device_train_batch_size=12", "--use_cpu", "--max_steps=8",
+        "--validation_groups=2", "--eval_strategy=steps", "--eval_steps=4",
+        "--save_strategy=steps", "--save_steps=4", "--logging_steps=1", "--learning_rate=1e-2",
+        "--head_learning_rate=1e-2", "--report_to=none", "--disable_tqdm=true", *more,
+    ]  # fmt: skip
+
+
+def losses_of(trainer: SimilarityTrainer) -> list[float]:
+    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--loss=softmax", "--center_weight=0.1"),
+        ("--loss=am", "--margin=0.2"),
+        ("--loss=arc", "--sub_centres=2"),
+        ("--loss=simpler_a", "--scale=10", "--sampled_classes=2"),
+    ],
+)
+def test_a_gru_learns_and_its_centres_are_dropped(more, intents: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    trainer = main(flags(intents, out, "--max_steps=40", *more))
+    losses = losses_of(trainer)
+    assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
+    names = {"embedding.weight", *(f"gru.{kind}_{side}_l0" for kind in ("weight", "bias")
+                                   for side in ("ih", "hh"))}  # fmt: skip
+    assert set(load_file(out / "model.safetensors")) == names
+    checkpoint = out / "checkpoint-40"
+    sampled = any("sampled" in flag for flag in more)
+    centres = set() if sampled else {"class_centres.softmax"}
+    centres |= {"class_centres.mean"} if "--loss=softmax" in more else set()
+    assert set(load_file(checkpoint / "model.safetensors")) == names | centres
+    if "--loss=softmax" in more:
+        line = next(line for line in trainer.state.log_history if "center" in line)
+        expected = line["classification"] + 0.1 * line["center"]
+        assert line["loss"] == pytest.approx(expected, rel=1e-4)
+    assert (checkpoint / "class_centres-1-of-1.safetensors").exists() == sampled
+    assert not list(out.rglob("training_args.bin"))
+
+    held_out = trainer.evaluator.groups
+    texts = [text for row in held_out for text in row["texts"]]
+    groups = [row["group"] for row in held_out for _ in row["texts"]]
+    found = naive_topk_accuracy(CharGru.from_pretrained(out).encode(texts), groups, (1, 5))
+    figures = [line for line in trainer.state.log_history if "eval_top1" in line][-1]
+    assert (figures["eval_top1"], figures["eval_top5"]) == pytest.approx((found[1], found[5]))
+    assert len(set(groups)) == 2
+
+
+def test_a_bert_learns_and_loads_everywhere(intents: Path, tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    out = tmp_path / "out"
+    more = ("--encoder=bert", f"--model_name_or_path={tmp_path / 'start'}", "--max_steps=24")
+    losses = losses_of(main(flags(intents, out, *more)))
+    assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
+    saved, start = (load_file(path / "model.safetensors") for path in (out, tmp_path / "start"))
+    assert set(saved) == set(start)  # the LM head too, as it was
+    head = "cls.predictions.transform.dense.weight"
+    assert torch.equal(saved[head], start[head])
+    texts = [text for text, _ in ROWS[:5]]
+    theirs = SentenceTransformer(str(out), device="cpu").encode(texts)
+    assert abs(SimBert.from_pretrained(out).encode(texts) - theirs).max() < 1e-5
+
+
+class StopAt(TrainerCallback):
+    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("more", [(), ("--sampled_classes=2", "--gradient_accumulation_steps=2")])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    more, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, *flag: str) -> dict[str, torch.Tensor]:
+        options = ("--load_best_model_at_end=false", "--max_steps=9", *more, *flag)
+        main(flags(intents, out, *options))
+        return load_file(out / "model.safetensors")
+
+    whole = run(tmp_path / "whole")
+    out = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        build = SimilarityTrainer.__init__
+        patch.setattr(
+            SimilarityTrainer,
+            "__init__",
+            lambda self, callbacks, **kw: build(self, callbacks=[*callbacks, StopAt()], **kw),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            run(out)
+    resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_articles_preset() -> None:
+    types = (ModelArguments, DataArguments, MarginArguments, SimilarityTrainingArguments)
+    _, data, margin, args = parse_arguments(types, ["--preset=original"], MARGIN_PRESETS)
+    assert (margin.encoder, margin.gru_size, margin.min_count, margin.mask_padding) == (
+        "gru", 128, 5, False
+    )  # fmt: skip
+    assert (margin.softmax().kind, margin.scale, margin.softmax().margin) == ("am", 30.0, 0.35)
+    assert (data.max_length, args.per_device_train_batch_size) == (32, 100)
+    assert (args.learning_rate, args.head_learning_rate, args.weight_decay) == (1e-3, 1e-3, 0.0)
+    assert (args.lr_scheduler_type, args.max_grad_norm, args.num_train_epochs) == (
+        "constant",
+        0,
+        25,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--margin=2"], "margin 2.0 of 'am' is out of range"),
+        (["--scale=0"], "scale 0.0"),
+        (["--loss=softmax", "--margin=0.1"], "Plain softmax has no margin"),
+        (["--loss=softmax", "--sub_centres=2"], "--sub_centres 2"),
+        (["--sampled_classes=0"], "--sampled_classes 0"),
+        (["--center_weight=1", "--sampled_classes=2"], "--center_weight 1.0"),
+        (["--gru_size=0"], "--gru_size must be at least 1"),
+        (["--min_count=99999"], "No character occurs 99999 times"),
+        (["--pooling=cls"], "drop them with --encoder gru"),
+        (["--encoder=bert"], "give --model_name_or_path"),
+        (["--streaming=true"], "drop --streaming"),
+        (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
+        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is one class only"),
+        (["--train_file=DIR/unlabelled.csv"], "do not hold 'text' and 'synonyms'"),
+        (["--validation_groups=6"], "choose a number from 1 to 5"),
+        (["--sub_centres=99999999999"], "GB are free; sample them with --sampled_classes"),
+        (["--metric_for_best_model=loss"], "loss is not measured; choose one of eval_top1"),
+    ],
+)
+def test_bad_input_is_named_before_training(more, message, intents: Path, tmp_path: Path) -> None:
+    (tmp_path / "single.tsv").write_text("1\tone sentence\n2\tanother\n")
+    (tmp_path / "one.tsv").write_text("1\tone sentence\n1\tanother\n")
+    (tmp_path / "unlabelled.csv").write_text("text,colour\na,b\n")
+    more = [flag.replace("DIR", str(tmp_path)) for flag in more]
+    with pytest.raises((ValueError, OSError), match=message):
+        main(flags(intents, tmp_path / "out", *more))
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_gaps_and_single_sentences_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "gaps.tsv"
+    path.write_text("7\ta cat\n7\tone cat\n90\ta dog\n900\tthe mat\n900\tmats\n5\tmats\n5\tno\n")
+    caplog.set_level("INFO")
+    trainer = main(flags(path, tmp_path / "out", "--validation_groups=0", "--max_steps=1",
+                         "--per_device_train_batch_size=2", "--eval_strategy=no"))  # fmt: skip
+    assert sorted(trainer.train_dataset.columns["label"]) == [0, 0, 1, 1, 1]
+    assert "1 one-member records" in caplog.text
+    assert "5 sentences of 2 classes" in caplog.text
+    assert "1 groups share sentences with others" in caplog.text
