@@ -124,15 +124,17 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
         limits: Ascending. Shape: (Q, M).
 
     Returns:
-        int64, shape: (Q, M).
+        Integers, shape: (Q, M).
 
     Example:
         >>> count_at_least(torch.tensor([[0.1, 0.5, 0.9]]), torch.tensor([[0.5, 0.6]]))
-        tensor([[2, 1]])
+        tensor([[2, 1]], dtype=torch.int32)
     """
     n_rows, n_limits = limits.shape
     if n_limits <= FEW:  # a comparison each is faster
-        return torch.stack([(scores >= limit).sum(dim=1) for limit in limits.T[..., None]], dim=1)
+        return torch.stack(
+            [(scores >= limit).sum(1, dtype=torch.int32) for limit in limits.T[..., None]], dim=1
+        )
     places = torch.searchsorted(limits, scores, right=True, out_int32=True)  # limits reached
     first = torch.arange(n_rows, device=scores.device)[:, None] * (n_limits + 1)
     reached = torch.bincount((places + first).flatten(), minlength=n_rows * (n_limits + 1))
