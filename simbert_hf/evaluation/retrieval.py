@@ -22,6 +22,7 @@ Groups = NDArray[np.int64]
 KS = (1, 5, 10)
 TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
 SCORES = 2**25  # scores held at a time, at most
+FEW = 16  # group mates up to which comparing with each beats sorting scores among them
 # Columns of tables that hold a sentence and a class (intents), group first.
 CLASS_COLUMNS = (("label", "text"), ("category", "text"), ("intent", "text"))
 
@@ -93,8 +94,7 @@ def _mates(queries: Groups, labels: Groups, by_group: Groups, starts: Groups) ->
 def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     """Return the rank of the nearest mate, and the average precision, of each query.
 
-    The i-th nearest mate has rank i plus the number of strangers that score no less. To count
-    these, each stranger is placed among the mates' sorted scores.
+    The i-th nearest mate has rank i plus the number of strangers that score no less.
 
     Args:
         scores: Of all sentences, query q being the sentence begin + q; overwritten. Shape: (Q, N).
@@ -104,23 +104,41 @@ def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     Returns:
         float64, shape: (2, Q).
     """
-    rows = torch.arange(len(scores), device=scores.device)
-    absent = (mates < 0) | (mates == rows[:, None] + begin)
+    queries = torch.arange(len(scores), device=scores.device)[:, None] + begin
+    absent = (mates < 0) | (mates == queries)
     known = scores.gather(1, mates.clamp(min=0)).masked_fill(absent, torch.inf)
     known = (known - TIE).sort(dim=1).values  # ascending, the absent last
-    # One column after the other, so that an absent mate's -1 hides nothing:
-    hidden = mates.where(mates >= 0, rows[:, None] + begin)
-    scores.scatter_(1, hidden, -torch.inf)
-    places = torch.searchsorted(known, scores, right=True, out_int32=True)
-    width = known.shape[1] + 1
-    flat = (places + width * rows[:, None]).flatten()
-    strangers = torch.bincount(flat, minlength=width * len(rows)).view(-1, width)
-    ahead = strangers.flip(1).cumsum(dim=1).flip(1)[:, 1:].double()  # score no less than each mate
+    scores.scatter_(1, mates.where(mates >= 0, queries), -torch.inf)  # leaves strangers only
     n_mates = (~absent).sum(dim=1, keepdim=True)
-    order = n_mates - torch.arange(width - 1, device=scores.device)  # 1 for the nearest
-    ranks = (ahead + order).where(order > 0, torch.inf)
+    order = n_mates - torch.arange(known.shape[1], device=scores.device)  # 1 for the nearest
+    ranks = (count_at_least(scores, known) + order).double().where(order > 0, torch.inf)
     precisions = torch.where(order > 0, order / ranks, 0.0).sum(dim=1)
     return torch.stack([ranks.min(dim=1).values, precisions / n_mates[:, 0].clamp(min=1)])
+
+
+def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
+    """Count the scores of each row that are no less than each of the row's limits.
+
+    Args:
+        scores: Shape: (Q, N).
+        limits: Ascending. Shape: (Q, M).
+
+    Returns:
+        Integers, shape: (Q, M).
+
+    Example:
+        >>> count_at_least(torch.tensor([[0.1, 0.5, 0.9]]), torch.tensor([[0.5, 0.6]]))
+        tensor([[2, 1]], dtype=torch.int32)
+    """
+    n_rows, n_limits = limits.shape
+    if n_limits <= FEW:  # a comparison each is faster
+        return torch.stack(
+            [(scores >= limit).sum(1, dtype=torch.int32) for limit in limits.T[..., None]], dim=1
+        )
+    places = torch.searchsorted(limits, scores, right=True, out_int32=True)  # limits reached
+    first = torch.arange(n_rows, device=scores.device)[:, None] * (n_limits + 1)
+    reached = torch.bincount((places + first).flatten(), minlength=n_rows * (n_limits + 1))
+    return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
 def topk_accuracy(

@@ -200,7 +200,11 @@ def embed_once(
     row = {text: i for i, text in enumerate(files)}
     logger.info("encoding %d different sentences", len(row))
     vectors: Vectors = model.encode(
-        list(row), prompt=prompt, batch_size=batch_size, normalize_embeddings=True
+        list(row),
+        prompt=prompt,
+        batch_size=batch_size,
+        show_progress_bar=logger.isEnabledFor(logging.INFO),
+        normalize_embeddings=True,
     )
     broken = np.flatnonzero(~(np.linalg.norm(vectors, axis=1) > 0.5))  # NaN is in no order
     if len(broken):
