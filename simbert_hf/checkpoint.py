@@ -33,7 +33,8 @@ def finish_checkpoint(model: Embedder, directory: str) -> None:
     update_json(path / "config.json", hints)
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(directory)
-        write_modules(model, model.tokenizer, path)
+        with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
+            write_modules(model, model.tokenizer, path)
 
 
 def update_json(path: Path, values: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer
-from transformers.trainer import TRAINING_ARGS_NAME
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.atomic import put_in_place
 from simbert_hf.data import FixedPairs, LengthGroupedBatchSampler, PairDataset, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 
 logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
+SCRATCH = "_saving"  # a name that uploads to the Hub leave out
 
 
 class LossMeter:
@@ -93,6 +97,7 @@ class SimilarityTrainer(Trainer):
         self.evaluator = evaluator
         self.fresh_head = fresh_head
         self.meter = LossMeter()
+        self._saving = False
 
     # ------------------------------------------------------------------ data
 
@@ -221,9 +226,86 @@ class SimilarityTrainer(Trainer):
         with Path(str(self.args.output_dir), PARAPHRASES).open("a", encoding="utf-8") as file:
             file.write("\n".join([*lines, "", ""]))
 
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        with self._clock_stopped():
-            super()._save_checkpoint(*args, **kwargs)
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint beside its place and move it there when it is whole.
+
+        Trainer writes in place, so that a kill or a full disk would leave a part of a checkpoint,
+        and deletes older ones before it is on the disk.
+
+        Raises:
+            OSError: If it cannot be written; the checkpoints before it are as they were.
+        """
+        out = Path(super()._get_output_dir(trial))
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with self._clock_stopped(), self._scratch_folder(out) as scratch:
+            self._saving = True
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self._saving = False
+            best = self.state.best_model_checkpoint
+            if best is not None and Path(best) == scratch / name:
+                self.state.best_model_checkpoint = str(out / name)
+            if self.args.should_save:
+                self.state.save_to_json(str(scratch / name / TRAINER_STATE_NAME))
+            self._put_in_place(scratch / name, out / name)
+        if self.args.should_save:
+            limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
+            rotate_checkpoints(str(out), limit, best_model_checkpoint=best, use_mtime=True)
+        if self.args.push_to_hub:
+            super()._push_from_checkpoint(str(out / name))
+
+    def _get_output_dir(self, trial: Any) -> str:
+        out = super()._get_output_dir(trial)
+        return str(Path(out, SCRATCH)) if self._saving else out
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Put off what runs in the background until the checkpoint has its name."""
+
+    @contextmanager
+    def _scratch_folder(self, out: Path) -> Iterator[Path]:
+        """Name a folder for what is not whole yet; it is gone afterwards."""
+        scratch = out / SCRATCH
+        if self.is_local_process_zero():
+            shutil.rmtree(scratch, ignore_errors=True)  # a killed run's
+        self.accelerator.wait_for_everyone()
+        try:
+            yield scratch
+        except Exception as error:
+            raise OSError(
+                f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
+                "checkpoints are as they were; mend the cause (a full disk?) and go on with "
+                "--resume_from_checkpoint true."
+            ) from error
+        finally:
+            if self.is_local_process_zero():
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def _put_in_place(self, made: Path, place: Path) -> None:
+        self.accelerator.wait_for_everyone()  # each process writes its random state
+        for in_turn in (self.is_world_process_zero(), self.is_local_process_zero()):
+            if in_turn and made.exists():  # the second time only where machines share no disk
+                put_in_place(made, place)
+            self.accelerator.wait_for_everyone()
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
+
+        Raises:
+            OSError: If it cannot be written; then nothing in ``args.output_dir`` has changed.
+        """
+        if output_dir is not None:
+            super().save_model(output_dir, _internal_call=_internal_call)
+            return
+        out = Path(str(self.args.output_dir))
+        with self._scratch_folder(out) as scratch:
+            super().save_model(str(scratch), _internal_call=True)
+            if self.args.should_save:
+                for path in list(scratch.iterdir()):
+                    put_in_place(path, out / path.name)
+            self.accelerator.wait_for_everyone()
+        if self.args.push_to_hub and not _internal_call:
+            self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None

@@ -12,11 +12,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers.trainer import (
-    OPTIMIZER_NAME,
-    SCHEDULER_NAME,
-    TRAINER_STATE_NAME,
-)
+from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from simbert_hf.arguments import (
     DataArguments,
@@ -47,8 +43,6 @@ from simbert_hf.synonyms import nearest_words
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
 logger = logging.getLogger(__name__)
-
-CHECKPOINT_FILES = ("model.safetensors", OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME)
 
 
 @dataclass(frozen=True)
@@ -358,8 +352,10 @@ def run(trainer: SimilarityTrainer) -> None:
     """Train (or go on training), then save the model, the log and the last figures."""
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     checkpoint: str | None = args.resume_from_checkpoint
-    if checkpoint is not None and checkpoint.lower() in ("true", "false"):
-        checkpoint = newest_checkpoint(out) if checkpoint.lower() == "true" else None
+    if checkpoint is not None and checkpoint.lower() == "false":
+        checkpoint = None
+    elif checkpoint is not None and checkpoint.lower() == "true":
+        checkpoint = newest_checkpoint(out)
         logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
@@ -383,11 +379,15 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
 
 
 def newest_checkpoint(directory: Path) -> str | None:
-    """Return the newest checkpoint that was written to its end."""
+    """Return the newest checkpoint that is whole and can be resumed from.
+
+    This package's are whole, or not there. Trainer alone writes its state last, and with
+    ``save_only_model`` no schedule.
+    """
     found = [
         path
         for path in directory.glob("checkpoint-*")
-        if all((path / name).exists() for name in CHECKPOINT_FILES)
+        if (path / SCHEDULER_NAME).exists() and (path / TRAINER_STATE_NAME).exists()
     ]
     newest = max(found, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
     return None if newest is None else str(newest)

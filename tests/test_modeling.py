@@ -62,6 +62,23 @@ def test_every_loader_agrees(tmp_path: Path, pooling: str, tokenizer: str) -> No
     assert torch.allclose(features[0], ours[0, : features.shape[1]], atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Texts of more than 12 tokens were cut")
+def test_sentences_are_cut_where_sentence_transformers_cuts_them(tmp_path: Path) -> None:
+    """Its own file may set a lower limit than the tokenizer's."""
+    tiny_simbert().save_pretrained(tmp_path / "before")
+    path = tmp_path / "before" / "sentence_bert_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_seq_length": 12}))
+    model = SimBert.from_pretrained(tmp_path / "before")
+    text = "the cat sat on the mat and the dog ran " * 4
+    vector = model.encode(text)
+    assert np.abs(vector - model.encode("the cat sat on the mat and the dog ran")).max() < 1e-6
+    model.save_pretrained(tmp_path / "after")
+    for folder in ("before", "after"):
+        theirs = SentenceTransformer(str(tmp_path / folder), device="cpu")
+        assert theirs.max_seq_length == model.max_length == 12
+        assert np.abs(theirs.encode(text) - vector).max() < 1e-5
+
+
 def test_pooling_changes_the_vector() -> None:
     vectors = [tiny_simbert(pooling).encode(TEXTS[0]) for pooling in POOLINGS]
     for i, first in enumerate(vectors):

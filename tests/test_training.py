@@ -277,22 +277,3 @@ def test_every_format_trains(start: Path, tmp_path: Path, name: str) -> None:
     trainer = main(flags(start, path, tmp_path / "out", "--max_steps=1", "--save_strategy=no"))
     assert trainer.state.global_step == 1
     assert len(trainer.train_dataset) == 10
-
-
-def test_accumulation_equals_a_larger_batch_for_the_seq2seq_loss(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
-    """Every target here has one length, so means of means are means."""
-    path, out = tmp_path / "even.jsonl", []
-    rows = [{"text": f"{a} cat", "synonyms": [f"{a} dog"]} for a in WORDS[:16]]
-    path.write_text("\n".join(map(json.dumps, rows)))
-    for size, steps in ((8, 1), (4, 2)):
-        trainer = main(flags(
-            start, path, tmp_path / str(size), "--max_steps=1", "--similarity_weight=0",
-            "--validation_groups=0", "--length_window=1", "--hidden_dropout=0",
-            "--attention_dropout=0", f"--per_device_train_batch_size={size}",
-            f"--gradient_accumulation_steps={steps}", "--max_grad_norm=0", "--weight_decay=0",
-            "--optim=sgd",
-        ))  # fmt: skip
-        out.append(trainer.model.state_dict())
-    assert all(torch.allclose(out[0][name], out[1][name], atol=1e-6) for name in out[0])

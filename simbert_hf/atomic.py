@@ -1,0 +1,41 @@
+"""Files and folders that stand in their place whole or not at all, even after a power cut."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def put_in_place(made: Path, place: Path) -> None:
+    """Move a finished file or folder to its name in one step, once all of it is on the disk.
+
+    Args:
+        made: What was written, on the same file system as ``place``.
+        place: Its name; a file there is replaced, a folder goes to ``made``'s side.
+
+    Raises:
+        OSError: If the disk does not take it; then what stands in ``place`` stays there.
+    """
+    sync(made)
+    if place.is_dir():  # the system replaces a file, but no folder that holds something
+        place.rename(made.with_name(f"{made.name}.replaced"))
+    made.replace(place)
+    _flush(place.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or a folder with all that is in it, is on the disk."""
+    if path.is_dir():
+        for child in path.iterdir():
+            sync(child)
+    _flush(path)
+
+
+def _flush(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":  # Windows opens no folder
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,105 @@
+"""Several gloo processes, with and without accumulation, against one process on the same rows."""
+
+import itertools
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from scripts import train_simbert, train_simcse
+from tests.tiny import WORDS, tiny_simbert
+
+Weights = dict[str, torch.Tensor]
+
+# The learning rate is 1 and the optimiser SGD, so that weights change by their gradients.
+FLAGS = (
+    "--max_steps=1 --save_strategy=no --eval_strategy=no --use_cpu --report_to=none --optim=sgd "
+    "--disable_tqdm=true --length_window=1 --weight_decay=0 --max_grad_norm=0 --warmup_steps=0 "
+    "--learning_rate=1 --head_learning_rate=1 --lr_scheduler_type=constant --hidden_dropout=0 "
+    "--attention_dropout=0 --logging_steps=1 --max_length=24"
+).split()
+
+# Runs, and how many pairs a step of all processes (and of one micro-batch of all) has.
+RUNS: dict[str, list[str]] = {
+    "joint": ["--mlm_weight=0.5", "--validation_groups=0"],
+    "tokens": ["--similarity_weight=0", "--mlm_weight=0.5", "--validation_groups=0"],
+    "simcse": ["--examples=pairs", "--mlm_weight=0.5"],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A start and groups of very different lengths."""
+    folder = tmp_path_factory.mktemp("setting")
+    tiny_simbert().save_pretrained(folder / "start")
+    rows = [
+        {"text": " ".join(WORDS[i : i + 1 + i % 5]), "synonyms": [" ".join(WORDS[i : i + 9])]}
+        for i in range(16)
+    ]
+    (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder
+
+
+def train(folder: Path, run: str, pairs: int, accumulation: int) -> tuple[Weights, float]:
+    main: Callable = train_simcse.main if run == "simcse" else train_simbert.main
+    trainer = main(
+        [f"--model_name_or_path={folder / 'start'}", f"--train_file={folder / 'groups.jsonl'}",
+         f"--output_dir={folder / 'out'}", f"--per_device_train_batch_size={pairs}",
+         f"--gradient_accumulation_steps={accumulation}", *FLAGS, *RUNS[run]]
+    )  # fmt: skip
+    weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
+    return weights, trainer.state.log_history[0]["loss"]
+
+
+def work(rank: int, world: int, folder: Path, port: int) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    for run, accumulation in itertools.product(RUNS, (1, 2)):
+        found = train(folder, run, 8 // world // accumulation, accumulation)
+        torch.save(found, folder / f"{run}-{accumulation}-{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize("world", [2, 4])
+def test_processes_train_as_one(folder: Path, world: int, free_port: int) -> None:
+    start = tiny_simbert().state_dict()
+    multiprocessing.spawn(work, (world, folder, free_port), nprocs=world)
+    for run, accumulation in itertools.product(RUNS, (1, 2)):
+        # A similarity loss sees one micro-batch of all processes; token losses see the whole step.
+        alone = 1 if run == "tokens" else accumulation
+        wanted, loss = train(folder, run, 8 // alone, alone)
+        moved = max((wanted[name] - start[name]).abs().max() for name in wanted)
+        assert moved > 0.1
+        for rank in range(world):
+            found, found_loss = torch.load(folder / f"{run}-{accumulation}-{rank}.pt")
+            if rank == 0:
+                assert found_loss == pytest.approx(loss, abs=1e-4)  # the log rounds
+            for name in wanted:
+                torch.testing.assert_close(found[name], wanted[name], rtol=0, atol=1e-5)
+
+
+def test_accumulated_token_losses_are_those_of_one_batch(folder: Path) -> None:
+    whole, loss = train(folder, "tokens", 8, 1)
+    for accumulation in (2, 8):
+        parts, mean = train(folder, "tokens", 8 // accumulation, accumulation)
+        assert mean == pytest.approx(loss, abs=1e-4)
+        for name in whole:
+            torch.testing.assert_close(parts[name], whole[name], rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

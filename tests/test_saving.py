@@ -1,0 +1,216 @@
+"""Kills and full disks while saving: what was whole stays whole, and the run can go on."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+from transformers.trainer_jit_checkpoint import JITCheckpointCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from scripts.train_simbert import main
+from simbert_hf import SimBert
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import newest_checkpoint
+from tests.tiny import WORDS, tiny_simbert
+
+resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """Flags of a run that saves at steps 3 and 6, and keeps one checkpoint."""
+    folder = tmp_path_factory.mktemp("setting")
+    tiny_simbert().save_pretrained(folder / "start")
+    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} dog"]} for a in WORDS[:16]]
+    (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def flags(out: Path, *more: str) -> list[str]:
+        return [
+            f"--model_name_or_path={folder / 'start'}", f"--train_file={folder / 'groups.jsonl'}",
+            f"--output_dir={out}", "--validation_groups=0", "--per_device_train_batch_size=4",
+            "--max_steps=6", "--save_strategy=steps", "--save_steps=3", "--save_total_limit=1",
+            "--use_cpu", "--report_to=none", "--disable_tqdm=true", "--max_length=24",
+            "--hidden_dropout=0.2", "--learning_rate=1e-2", "--lr_scheduler_type=constant",
+            "--warmup_steps=0", *more,
+        ]  # fmt: skip
+
+    return flags
+
+
+@pytest.fixture(scope="module")
+def whole(setting, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """Weights of an uninterrupted run."""
+    out = tmp_path_factory.mktemp("whole")
+    torch.set_num_threads(1)
+    main(setting(out))
+    assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-6"]
+    assert not (out / "_saving").exists()
+    return load_file(out / "model.safetensors")
+
+
+def assert_goes_on(flags: list[str], out: Path, whole: dict[str, torch.Tensor]) -> None:
+    """The newest checkpoint is whole, and a run resumed from it ends as an uninterrupted one."""
+    main([*flags, "--resume_from_checkpoint=true"])
+    found = load_file(out / "model.safetensors")
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+    assert not (out / "_saving").exists()
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """Let no file grow beyond ``size`` bytes: the system refuses what is written then."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("full_in", ["model.safetensors", "optimizer.pt"])
+def test_a_full_disk_leaves_the_last_checkpoint(
+    setting, whole, tmp_path: Path, full_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, sizes = SimilarityTrainer._save_checkpoint, {}
+
+    def save_on_full_disk(self, *args) -> None:
+        if self.state.global_step == 3:
+            save(self, *args)
+            saved = tmp_path / "checkpoint-3"
+            sizes.update({path.name: path.stat().st_size for path in saved.iterdir()})
+        else:
+            assert sizes["optimizer.pt"] > sizes["model.safetensors"] + 1000
+            with disk_of(sizes[full_in] - 1000):
+                save(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimilarityTrainer, "_save_checkpoint", save_on_full_disk)
+        message = r"at step 6 failed: .*\n?.*go on with --resume_from_checkpoint true"
+        with pytest.raises(OSError, match=message):
+            main(setting(tmp_path))
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["checkpoint-3"]
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
+    assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
+def test_a_full_disk_leaves_the_model_that_was_there(setting, tmp_path: Path) -> None:
+    trainer = main(setting(tmp_path, "--max_steps=1", "--save_strategy=no"))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with torch.no_grad():
+        trainer.model.cls.predictions.bias += 1
+    with disk_of(50_000), pytest.raises(OSError, match=r"Saving in .* failed"):
+        trainer.save_model()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    trainer.save_model()
+    changed = SimBert.from_pretrained(tmp_path).cls.predictions.bias
+    assert torch.equal(changed, trainer.model.cls.predictions.bias)
+
+
+def test_leftovers_and_foreign_parts_are_passed_over(
+    setting, whole, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main(setting(tmp_path, "--max_steps=3"))
+    (tmp_path / "_saving" / "checkpoint-6").mkdir(parents=True)  # a killed run's
+    (tmp_path / "_saving" / "checkpoint-6" / "model.safetensors").write_bytes(b"half")
+    (tmp_path / "checkpoint-5").mkdir()  # written in place by another program
+    (tmp_path / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
+    with caplog.at_level(logging.INFO, "simbert_hf"):
+        assert_goes_on(setting(tmp_path), tmp_path, whole)
+    assert f"resuming from {tmp_path / 'checkpoint-3'}" in caplog.text
+
+
+def test_not_resuming_says_nothing_of_resuming(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    short = setting(tmp_path, "--max_steps=1", "--save_strategy=no")
+    with caplog.at_level(logging.INFO, "simbert_hf"):
+        main([*short, "--resume_from_checkpoint=false"])
+        assert "resuming" not in caplog.text
+        main([*short, "--resume_from_checkpoint=true"])
+    assert "resuming from nothing" in caplog.text
+
+
+def test_the_best_checkpoint_is_known_by_its_place(setting, tmp_path: Path) -> None:
+    trainer = main(
+        setting(tmp_path, "--validation_groups=4", "--eval_strategy=steps", "--eval_steps=3",
+                "--save_total_limit=2")
+    )  # fmt: skip
+    best = Path(trainer.state.best_model_checkpoint)
+    assert best == tmp_path / f"checkpoint-{trainer.state.best_global_step}"
+    for saved in tmp_path.glob("checkpoint-*"):
+        state = json.loads((saved / "trainer_state.json").read_text())
+        assert Path(state["best_model_checkpoint"]).parent == tmp_path
+
+
+class AskedToStop(TrainerCallback):
+    """Stands for SIGTERM, after which transformers waits seconds before it asks for a save."""
+
+    def on_optimizer_step(self, args, state, control, **kwargs) -> None:
+        if state.global_step == 2:
+            self.manager.is_checkpoint_requested = True
+
+
+def test_sigterm_leaves_a_whole_checkpoint(
+    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback, build = AskedToStop(), SimilarityTrainer.__init__
+
+    def build_with_callback(self, **kwargs) -> None:
+        build(self, callbacks=[callback], **kwargs)
+        known = self.callback_handler.callbacks
+        callback.manager = next(
+            c.jit_manager for c in known if isinstance(c, JITCheckpointCallback)
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimilarityTrainer, "__init__", build_with_callback)
+        trainer = main(setting(tmp_path, "--enable_jit_checkpoint=true", "--save_steps=5"))
+    assert trainer.state.global_step == 3  # transformers puts a mark into the folder before
+    assert not list(tmp_path.rglob("checkpoint-is-incomplete.txt"))
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
+    (tmp_path / "model.safetensors").unlink()
+    assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
+KILLED = """
+import os, signal, sys
+import torch
+from scripts.train_simbert import main
+
+out, kill_at, moments = sys.argv[1], int(sys.argv[2]), 0
+touching = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "shutil.rmtree")
+
+def die_at_last(event, args):
+    global moments
+    if event in touching and os.path.exists(out + "/checkpoint-3"):
+        moments += str(args[0]).startswith(out) or event in ("os.remove", "os.rmdir")
+        if moments == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+torch.set_num_threads(1)
+sys.addaudithook(die_at_last)
+main(sys.argv[3:])
+print(moments)
+"""
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize("kill_at", [2, 9, 17, 26, 40, 55, 70])
+def test_a_kill_at_any_moment_of_saving(setting, whole, tmp_path: Path, kill_at: int) -> None:
+    """The moments are those at which a file of the run is touched once checkpoint 3 is whole."""
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(kill_at), *setting(tmp_path)]
+    killed = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    assert newest_checkpoint(tmp_path) == get_last_checkpoint(tmp_path)  # which takes any folder
+    assert_goes_on(setting(tmp_path), tmp_path, whole)
