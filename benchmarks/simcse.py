@@ -4,7 +4,7 @@ Theirs is MultipleNegativesRankingLoss on every sentence twice. Same model, sent
 optimiser, seed and number of steps; the trainers take turns in blocks of steps, so that a busy
 machine slows them alike. Each block goes on from the model's state with a fresh optimiser.
 
-python -m benchmarks.simcse --model DIR_OR_ID --sentences text.txt [--sts dev.csv] \
+python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
     [--steps 30] [--blocks 4] [--output benchmarks/results/simcse.json]
 """
 
@@ -32,10 +32,11 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
+from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.data import FixedPairs, load_scored_pairs, load_sentences
+from simbert_hf.data import FixedPairs, load_groups, load_scored_pairs, load_sentences
 from simbert_hf.evaluation import sts_spearman
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.trainer import SimilarityTrainer
@@ -104,10 +105,10 @@ def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., float]]:
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
     args = parse_arguments()
-    sentences = load_sentences(args.sentences)
+    sentences = load_sentences(args.sentences) if args.sentences else tatoeba()
     size = args.batch * args.steps
     if len(sentences) < args.blocks * size:
-        raise SystemExit(f"{args.sentences} has fewer than {args.blocks * size} sentences.")
+        raise SystemExit(f"{args.blocks * size} sentences are due; there are {len(sentences)}.")
     variants = {
         "sentence-transformers": theirs(args.model),
         "simbert_hf": ours(args.model, 1, args.compile),
@@ -127,11 +128,16 @@ def main() -> None:
     report(args, rates, figures)
 
 
+def tatoeba() -> list[str]:
+    """Take a sentence of each group of the Tatoeba pairs."""
+    return [texts[0] for texts in load_groups(DATA)[0]["texts"]]
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--sentences", required=True, help="Sentences, one a line.")
+    parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
