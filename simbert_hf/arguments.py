@@ -94,7 +94,8 @@ class ModelArguments:
     """Where training starts."""
 
     model_name_or_path: str = field(
-        default="", metadata={"help": "Directory or Hub id of a BERT-architecture checkpoint."}
+        default="",
+        metadata={"help": "Directory or Hub id of a BERT checkpoint; SimCSE takes any encoder."},
     )
     revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
     token: str | None = field(default=None, metadata={"help": "Hub token for private models."})

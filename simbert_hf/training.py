@@ -62,20 +62,19 @@ def set_up_logging(args: SimilarityTrainingArguments) -> None:
     logging.getLogger("simbert_hf").setLevel(level)
 
 
-def load_model(model_args: ModelArguments, max_length: int, sentences: int = 2) -> SimBert:
-    """Load the start of a run.
+def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
+    """Load the start of a run on pairs of sentences.
 
     Args:
         model_args: Where it is, and how to load it.
-        max_length: Longest sentence in tokens.
-        sentences: How many of them a row holds, 1 or 2.
+        max_length: Longest sentence in tokens; a row holds two.
 
     Raises:
         OSError: If there is none.
-        ValueError: If none is named, or it has too few positions for such rows.
+        ValueError: If none is named, it has too few positions for such rows, or is whitened.
     """
     model = SimBert.from_pretrained(named_start(model_args), **model_args.load_options())
-    check_start(model, model_args, max_length, sentences)
+    check_start(model, model_args, max_length, sentences=2)
     return model
 
 
@@ -91,7 +90,7 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
 
 
 def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
-    """Load the start of a SimCSE run; arguments and errors as of :func:`load_model`."""
+    """Load the start of a SimCSE run, one sentence a row; else as :func:`load_model`."""
     model = load_encoder(named_start(model_args), **model_args.load_options())
     check_start(model, model_args, max_length, sentences=1)
     return model
