@@ -13,16 +13,13 @@ from pathlib import Path
 
 from simbert_hf.judge import Judge, check_independent
 from simbert_hf.paraphrase_evaluation import (
-    as_json,
-    caption,
     controls,
     load_held_out,
-    markdown_table,
     measure,
     read_paraphrases,
-    samples_page,
     write_paraphrases,
 )
+from simbert_hf.paraphrase_report import as_json, caption, markdown_table, samples_page
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -65,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     scores = [judge.score_lists(data.sources, system.candidates) for system in systems]
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, judge.threshold, data, args.k) for system, each in judged]
-    table = f"{caption(judge)}\n\n{markdown_table(rows, args.k)}\n"
+    table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows)}"
     print(table)
     page = samples_page(systems[:written], scores[:written], judge.threshold, data, args.samples)
     found = as_json(judge, vars(args), data, systems, scores, rows)

@@ -58,7 +58,15 @@ class JudgeArguments:
     train_file: list[str] = field(metadata={"help": "Labelled pairs (csv, tsv) to train on."})
     dev_file: list[str] = field(metadata={"help": "Labelled pairs that set the threshold."})
     test_file: list[str] = field(metadata={"help": "Labelled pairs it is only measured on."})
+    mismatched: float = field(
+        default=0.25,
+        metadata={"help": "Pairs of random sentences added to each training file, as a share."},
+    )
     max_length: int = field(default=128, metadata={"help": "Longest pair in tokens."})
+
+    def __post_init__(self) -> None:
+        if self.mismatched < 0:
+            raise ValueError(f"--mismatched {self.mismatched}: it must be at least 0.")
 
 
 @dataclass(frozen=True)
@@ -122,10 +130,51 @@ def without_sentences_of(
     return [pair for pair in pairs if seen.isdisjoint((plain(pair.first), plain(pair.second)))]
 
 
+def mismatch(pairs: Sequence[ScoredPair], count: int, seed: int = 0) -> list[ScoredPair]:
+    """Pair first sentences with second ones of other pairs, at random, labelled 0.
+
+    People label pairs that look alike. A judge that has seen no others takes whatever resembles
+    no negative, two unrelated statements too, for a paraphrase.
+
+    Example:
+        >>> mismatch([ScoredPair("a", "b", 1), ScoredPair("c", "d", 1)], 2)
+        [ScoredPair(first='c', second='b', score=0.0), ScoredPair(first='c', second='b', score=0.0)]
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(len(pairs), size=count)
+    others = (rows + rng.integers(1, len(pairs), size=count)) % len(pairs)
+    return [
+        ScoredPair(pairs[i].first, pairs[j].second, 0.0) for i, j in zip(rows, others, strict=True)
+    ]
+
+
+def training_pairs(
+    train: Sequence[LabelledFile], held_out: Sequence[LabelledFile], share: float, seed: int
+) -> tuple[list[ScoredPair], dict[str, int]]:
+    """Leave out what shares a sentence with held-out pairs; add mismatched pairs to each file.
+
+    Returns:
+        The pairs, and how many were left out and added.
+
+    Raises:
+        DataError: If none is left.
+    """
+    seen = list(chain(*(file.pairs for file in held_out)))
+    found: list[ScoredPair] = []
+    counts = {"left_out": 0, "mismatched": 0}
+    for file in train:
+        kept = without_sentences_of(file.pairs, seen)
+        added = mismatch(kept, int(share * len(kept)), seed) if len(kept) > 1 else []
+        found += [*kept, *added]
+        counts["left_out"] += len(file.pairs) - len(kept)
+        counts["mismatched"] += len(added)
+    if not found:
+        raise DataError("Every training pair shares a sentence with the dev or test files.")
+    return found, counts
+
+
 def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> Judge:
     """Fine-tune an encoder as a judge, find its threshold on dev, measure it on dev and test.
-
-    Training pairs that share a sentence with dev or test are left out.
 
     Raises:
         DataError: If a file cannot be used, or no training pair is left.
@@ -136,20 +185,18 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
         "dev": list(map(load_labelled_file, given.dev_file)),
         "test": list(map(load_labelled_file, given.test_file)),
     }
-    pairs = {name: list(chain(*(file.pairs for file in split))) for name, split in files.items()}
-    kept = without_sentences_of(pairs["train"], [*pairs["dev"], *pairs["test"]])
-    if not kept:
-        raise DataError("Every training pair shares a sentence with the dev or test files.")
+    held_out = [*files["dev"], *files["test"]]
+    pairs, counts = training_pairs(files["train"], held_out, given.mismatched, args.seed)
     model = load_start(given, args.seed)
     start = {"name": name_of(given.start), "sha256": fingerprint(word_embeddings(model)[1])}
-    fit(model, kept, args)
+    fit(model, pairs, args)
     threshold, figures = measure(model, files["dev"], files["test"])
     record = {
         "accepts": ACCEPTED,
         "figures": figures,
         "start": start,
         "data": {name: [file.record() for file in split] for name, split in files.items()},
-        "training_pairs_left_out": len(pairs["train"]) - len(kept),
+        "training_pairs": {"pairs": len(pairs), **counts},
         "training": recipe(given, args),
         "versions": {
             library.__name__: library.__version__
@@ -222,6 +269,8 @@ def measure(
 ) -> tuple[float, dict[str, dict[str, float]]]:
     """Find the threshold on dev; measure on dev and test, and on each of their files.
 
+    The last row of each is its paraphrases against as many mismatched pairs.
+
     Returns:
         The threshold, and figures by name of the split or ``split: file``.
     """
@@ -231,9 +280,24 @@ def measure(
         whole = [np.concatenate(arrays) for arrays in zip(*parts.values(), strict=True)]
         scored[split] = whole[0], whole[1]
         scored |= parts if len(parts) > 1 else {}
+        scored[f"{split}: mismatched"] = against_mismatched(model, files, *scored[split])
     scores, labels = scored["dev"]
     threshold = acceptance_threshold(scores[labels == 1], ACCEPTED)
     return threshold, {name: judge_figures(*each, threshold) for name, each in scored.items()}
+
+
+def against_mismatched(
+    model: CrossEncoder, files: Sequence[LabelledFile], scores: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the paraphrases' scores and as many of mismatched pairs of the same files."""
+    counts = [int(sum(pair.score for pair in file.pairs)) for file in files]
+    pairs = [mismatch(file.pairs, n) for file, n in zip(files, counts, strict=True)]
+    others, zeros = score_labelled(model, list(chain(*pairs)))
+    paraphrases = labels == 1
+    return (
+        np.concatenate([scores[paraphrases], others]),
+        np.concatenate([labels[paraphrases], zeros]),
+    )
 
 
 def score_labelled(

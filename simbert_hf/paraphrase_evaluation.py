@@ -1,14 +1,12 @@
 """Paraphrases of held-out sentences -> one table, a row a model, between control rows.
 
 The controls tell what a judge is worth on these sentences: people's paraphrases should pass, random
-other sentences should not, nor should the likest other sentence; a copy passes, and is no
+other sentences should not, nor should the nearest other sentence; a copy passes, and is no
 paraphrase. Every figure is computed alike for all rows.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -31,7 +29,6 @@ from simbert_hf.paraphrase_metrics import (
     ibleu,
     reference_perplexity,
     self_bleu,
-    signature,
     tokenizer_for,
 )
 from simbert_hf.readers import normalize, text_of
@@ -41,6 +38,8 @@ from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, s
 Figures = dict[str, Any]
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
+
+RANDOM = "random other sentence"
 
 
 @dataclass(frozen=True)
@@ -164,19 +163,19 @@ def controls(data: HeldOut, seed: int) -> list[System]:
     return [
         System("human reference", [row[:1] for row in data.references], figures=NO_REFERENCE),
         System("copy of the source", [[source] for source in data.sources]),
-        System("likest other sentence", [[text] for text in likest_others(data)]),
-        System("random other sentence", [data.references[other[i]][:1] for i in range(len(order))]),
+        System("nearest other sentence", [[text] for text in nearest_others(data)]),
+        System(RANDOM, [data.references[other[i]][:1] for i in range(len(order))]),
     ]
 
 
-def likest_others(data: HeldOut) -> list[str]:
-    """Find for each source the sentence of another group with the likest words.
+def nearest_others(data: HeldOut) -> list[str]:
+    """Find for each source the sentence of another group with the most like words.
 
     Likeness is the cosine of TF-IDF weighted character n-grams inside words.
 
     Example:
         >>> data = HeldOut(["a red car", "a red cab", "he ran"], [["auto"], ["taxi"], ["she ran"]])
-        >>> likest_others(data)
+        >>> nearest_others(data)
         ['a red cab', 'a red car', 'a red car']
     """
     texts = [*data.sources, *chain(*data.references)]
@@ -264,120 +263,3 @@ def only_new(system: System, passed: Sequence[Sequence[bool]], data: HeldOut) ->
         forms = [normalize_text(text) for text in (source, *candidates)]
         rows.append([ok and forms.index(forms[i]) == i for i, ok in enumerate(row, start=1)])
     return rows
-
-
-# Showing ----------------------------------------------------------------------------------------
-
-
-def markdown_table(rows: Sequence[Figures], k: int) -> str:
-    """Lay figures out as a Markdown table, a row a system."""
-    columns = {
-        "name": "paraphrases by",
-        "candidates": "candidates",
-        "accepted_1": "accepted of 1",
-        "accepted_k": f"accepted of {k}",
-        "new_k": "and new",
-        "copies": "copies",
-        "source_bleu": "BLEU with source",
-        "bleu": "BLEU",
-        "ibleu": "iBLEU",
-        "chrf": "chrF",
-        "self_bleu": "self-BLEU",
-        "distinct_1": "distinct-1",
-        "distinct_2": "distinct-2",
-        "perplexity": "perplexity",
-        "kinship": "kinship",
-    }
-    lines = [list(columns.values()), ["---"] * len(columns)]
-    lines += [[cell(row.get(name)) for name in columns] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def cell(value: Any) -> str:
-    """Write a figure as a table shows it.
-
-    Example:
-        >>> cell({"share": 0.51, "low": 0.4, "high": 0.6}), cell(31.25), cell(0.5), cell(None)
-        ('.51 [.40, .60]', '31.2', '.500', '')
-    """
-    if isinstance(value, dict):
-        share, low, high = (f"{value[name]:.2f}".removeprefix("0") for name in value)
-        return f"{share} [{low}, {high}]"
-    if isinstance(value, float):
-        return f"{value:.1f}" if abs(value) > 1 else f"{value:.3f}".replace("0.", ".", 1)
-    return "" if value is None else str(value)
-
-
-def caption(judge: Judge) -> str:
-    """Say by what the paraphrases were judged, and how far that can be trusted."""
-    start = judge.record.get("start", {}).get("name", "an unknown start")
-    lines = [f"Judge: a cross-encoder made from {start} that accepts from {judge.threshold} on."]
-    for name, figures in judge.record.get("figures", {}).items():
-        lines.append(
-            f"On {name} ({figures['pairs']} labelled pairs, AUC {figures['auc']:.3f}) it accepts "
-            f"{figures['accepted']:.1%} of the paraphrases and {figures['false_accepts']:.1%} of "
-            "the others."
-        )
-    return "\n".join(lines)
-
-
-def samples_page(
-    systems: Sequence[System],
-    scores: Sequence[list[list[float]]],
-    threshold: float,
-    data: HeldOut,
-    count: int,
-) -> str:
-    """Show the first sources with every system's candidates: the drawn order, nothing chosen."""
-    lines = [f"## The first {min(count, len(data.sources))} sources, good and bad alike", ""]
-    for i, source in enumerate(data.sources[:count]):
-        lines += [f"### {i + 1}. {escape(source)}", ""]
-        lines += [f"- people: {escape(text)}" for text in data.references[i]]
-        for system, judged in zip(systems, scores, strict=True):
-            lines += ["", f"{escape(system.name)}:", ""]
-            for j, text in enumerate(system.candidates[i]):
-                mark = "accepted" if judged[i][j] >= threshold else "**refused**"
-                cosine = f", cosine {system.similarities[i][j]:.2f}" if system.similarities else ""
-                lines.append(f"{j + 1}. {escape(text)} ({mark} {judged[i][j]:.2f}{cosine})")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def as_json(
-    judge: Judge,
-    settings: dict[str, Any],
-    data: HeldOut,
-    systems: Sequence[System],
-    scores: Sequence[list[list[float]]],
-    rows: Sequence[Figures],
-) -> str:
-    """Write everything that was given, judged and measured as JSON."""
-    samples = [
-        {
-            "text": source,
-            "references": data.references[i],
-            "paraphrases": {
-                system.name: list(zip(system.candidates[i], judged[i], strict=True))
-                for system, judged in zip(systems, scores, strict=True)
-            },
-        }
-        for i, source in enumerate(data.sources)
-    ]
-    found = {
-        "settings": settings,
-        "judge": {"threshold": judge.threshold, **judge.record},
-        "bleu": signature(tokenizer_for(data.sources)),
-        "rows": rows,
-        "samples": samples,
-    }
-    return json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n"
-
-
-def escape(text: str) -> str:
-    r"""Keep Markdown from reading a sentence's marks as its own.
-
-    Example:
-        >>> escape("2 * 3 | <b>")
-        '2 \\* 3 \\| \\<b\\>'
-    """
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)

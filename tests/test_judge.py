@@ -20,7 +20,8 @@ from simbert_hf.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.judge_training import load_labelled_file
+from simbert_hf.judge_training import load_labelled_file, mismatch
+from simbert_hf.scored import ScoredPair
 from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
 
 PAIRS = [
@@ -212,7 +213,7 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     judge = train([*flags, *recipe, "--per_device_train_batch_size", "8"])
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "judge" / "judge.json").read_text())
-    assert record["training_pairs_left_out"] == 1  # it stands in the test file too
+    assert record["training_pairs"] == {"pairs": 28, "left_out": 1, "mismatched": 5}
     assert record["training"]["batch_size"] == 8
     assert [row["pairs"] for row in (*record["data"]["dev"], *record["data"]["test"])] == [6, 6]
     start = word_embeddings(tmp_path / "start")
@@ -249,3 +250,12 @@ def test_a_plain_cross_encoder_is_no_judge(tmp_path) -> None:
     assert CrossEncoder(str(tmp_path), device="cpu").num_labels == 1
     with pytest.raises(ValueError, match=r"holds no judge\.json"):
         Judge.load(tmp_path)
+
+
+def test_mismatched_pairs_are_of_different_rows() -> None:
+    pairs = [ScoredPair(f"a {i}", f"b {i}", 1.0) for i in range(7)]
+    found = mismatch(pairs, 500, seed=3)
+    assert len(found) == 500
+    drawn = {(int(pair.first[2:]), int(pair.second[2:])) for pair in found}
+    assert drawn == {(i, j) for i in range(7) for j in range(7) if i != j}
+    assert {pair.score for pair in found} == {0}

@@ -13,15 +13,14 @@ from simbert_hf.paraphrase_evaluation import (
     HeldOut,
     System,
     controls,
-    likest_others,
     load_held_out,
-    markdown_table,
     measure,
+    nearest_others,
     read_paraphrases,
-    samples_page,
     share,
 )
 from simbert_hf.paraphrase_metrics import bleu, self_bleu
+from simbert_hf.paraphrase_report import caption, markdown_table, samples_page
 from tests.tiny import tiny_judge, tiny_simbert
 
 DATA = HeldOut(
@@ -73,7 +72,7 @@ def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:
 
 
 def test_controls_are_what_they_say() -> None:
-    human, copy, likest, random = controls(DATA, seed=0)
+    human, copy, nearest, random = controls(DATA, seed=0)
     assert [row[0] for row in human.candidates] == [row[0] for row in DATA.references]
     assert measure(human, [[0.9], [0.9], [0.1]], 0.5, DATA, 2)["bleu"] is None
     assert copy.candidates == [[source] for source in DATA.sources]
@@ -82,8 +81,8 @@ def test_controls_are_what_they_say() -> None:
         others = controls(DATA, seed)[-1].candidates
         assert sorted(others) == sorted([[row[0]] for row in DATA.references])
         assert all(o[0] not in own for o, own in zip(others, DATA.references, strict=True))
-    assert [row[0] for row in likest.candidates] == likest_others(DATA)
-    assert likest.candidates[0][0] in ("where do you go", "where are you")
+    assert [row[0] for row in nearest.candidates] == nearest_others(DATA)
+    assert nearest.candidates[0][0] in ("where do you go", "where are you")
     assert random.name == "random other sentence"
 
 
@@ -92,11 +91,22 @@ def test_table_and_samples_show_good_and_bad() -> None:
     head, _, line = markdown_table(rows, 2).splitlines()
     assert "accepted of 2" in head
     assert line.startswith("| mine | ")
-    assert line.endswith("| 3.5 | .010 |")
+    assert line.endswith("| 3.5 | .01 |")
     page = samples_page([SYSTEM], [SCORES], 0.5, DATA, count=2)
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
     assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
     assert "where are you" not in page
+
+
+def test_caption_warns_of_a_judge_that_takes_anything() -> None:
+    figures = {"pairs": 9, "auc": 0.8, "accepted": 0.9, "false_accepts": 0.25}
+    judge = Judge(None, 0.5, {"start": {"name": "s"}, "figures": {"dev": figures}})
+    random = controls(DATA, 0)[-1]
+    good, bad = ([measure(random, [[s]] * 3, 0.5, DATA, 2)] for s in (0.1, 0.9))
+    line = "- dev: 9 pairs, AUC 0.800; accepts 90.0% of the paraphrases, 25.0% of the others."
+    assert line in caption(judge, good)
+    assert "CAUTION" not in caption(judge, good)
+    assert "CAUTION: it accepts 100% of random other sentences" in caption(judge, bad)
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -186,7 +196,7 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     names = [row["name"] for row in again["rows"]]
     assert names == [
-        "model", "peer", "human reference", "copy of the source", "likest other sentence",
+        "model", "peer", "human reference", "copy of the source", "nearest other sentence",
         "random other sentence",
     ]  # fmt: skip
     mine, theirs = again["rows"][:2]

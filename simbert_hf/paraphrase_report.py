@@ -1,0 +1,141 @@
+"""What :mod:`simbert_hf.paraphrase_evaluation` measured, for readers: a table, samples, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from simbert_hf.judge import Judge
+from simbert_hf.paraphrase_evaluation import RANDOM, Figures, HeldOut, System
+from simbert_hf.paraphrase_metrics import signature, tokenizer_for
+
+# Figure -> its heading and format: shares from 0 to 1, BLEU and its like from 0 to 100.
+COLUMNS = {
+    "name": ("paraphrases by", "s"),
+    "candidates": ("candidates", ".1f"),
+    "accepted_1": ("accepted of 1", ".2f"),
+    "accepted_k": ("accepted of {k}", ".2f"),
+    "new_k": ("and new", ".2f"),
+    "copies": ("copies", ".2f"),
+    "source_bleu": ("BLEU with source", ".1f"),
+    "bleu": ("BLEU", ".1f"),
+    "ibleu": ("iBLEU", ".1f"),
+    "chrf": ("chrF", ".1f"),
+    "self_bleu": ("self-BLEU", ".1f"),
+    "distinct_1": ("distinct-1", ".2f"),
+    "distinct_2": ("distinct-2", ".2f"),
+    "perplexity": ("perplexity", ".1f"),
+    "kinship": ("kinship", ".2f"),
+}
+LEGEND = """\
+Accepted of k: share of the k best candidates that the judge accepts, a missing one counting as
+refused, with its 95 % bootstrap interval over the sources; and new: of the k best, those accepted
+that are neither a copy of the source nor a repetition. BLEU, iBLEU and chrF: of the best candidate,
+with the references. Self-BLEU, distinct-n: of all candidates. Perplexity: of the references.
+Kinship: mean cosine of the model's and the judge's word embeddings, above .5 if they share an
+ancestor.
+"""
+RANDOM_LIMIT = 0.1  # a judge that lets more of these pass tells nothing
+
+
+def markdown_table(rows: Sequence[Figures], k: int) -> str:
+    """Lay figures out as a Markdown table, a row a system."""
+    lines = [[head.format(k=k) for head, _ in COLUMNS.values()], ["---"] * len(COLUMNS)]
+    lines += [[cell(row.get(name), form) for name, (_, form) in COLUMNS.items()] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(value: Any, form: str) -> str:
+    """Write a figure as a table shows it.
+
+    Example:
+        >>> cell({"share": 0.51, "low": 0.4, "high": 0.6}, ".2f"), cell(0.25, ".2f"), cell(None, "")
+        ('.51 [.40, .60]', '.25', '')
+    """
+    if isinstance(value, dict):
+        middle, low, high = (cell(value[name], form) for name in ("share", "low", "high"))
+        return f"{middle} [{low}, {high}]"
+    return "" if value is None else f"{value:{form}}".removeprefix("0" if form == ".2f" else "")
+
+
+def caption(judge: Judge, rows: Sequence[Figures]) -> str:
+    """Say by what the paraphrases were judged, and how far that can be trusted."""
+    start = judge.record.get("start", {}).get("name", "an unknown start")
+    lines = [f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.", ""]
+    for name, figures in judge.record.get("figures", {}).items():
+        lines.append(
+            f"- {name}: {figures['pairs']} pairs, AUC {figures['auc']:.3f}; accepts "
+            f"{figures['accepted']:.1%} of the paraphrases, {figures['false_accepts']:.1%} of the "
+            "others."
+        )
+    passed = next(row["accepted_1"]["share"] for row in rows if row["name"] == RANDOM)
+    if passed > RANDOM_LIMIT:
+        lines.append(
+            f"- CAUTION: it accepts {passed:.0%} of random other sentences here, so its acceptance "
+            "tells nothing. Train a better judge, on pairs more like these."
+        )
+    return "\n".join([*lines, "", LEGEND])
+
+
+def samples_page(
+    systems: Sequence[System],
+    scores: Sequence[list[list[float]]],
+    threshold: float,
+    data: HeldOut,
+    count: int,
+) -> str:
+    """Show the first sources with every system's candidates: the drawn order, nothing chosen."""
+    lines = [f"## The first {min(count, len(data.sources))} sources, good and bad alike", ""]
+    for i, source in enumerate(data.sources[:count]):
+        lines += [f"### {i + 1}. {escape(source)}", ""]
+        lines += [f"- people: {escape(text)}" for text in data.references[i]]
+        for system, judged in zip(systems, scores, strict=True):
+            lines += ["", f"{escape(system.name)}:", ""]
+            for j, text in enumerate(system.candidates[i]):
+                mark = "accepted" if judged[i][j] >= threshold else "**refused**"
+                cosine = f", cosine {system.similarities[i][j]:.2f}" if system.similarities else ""
+                lines.append(f"{j + 1}. {escape(text)} ({mark} {judged[i][j]:.2f}{cosine})")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def as_json(
+    judge: Judge,
+    settings: dict[str, Any],
+    data: HeldOut,
+    systems: Sequence[System],
+    scores: Sequence[list[list[float]]],
+    rows: Sequence[Figures],
+) -> str:
+    """Write everything that was given, judged and measured as JSON."""
+    samples = [
+        {
+            "text": source,
+            "references": data.references[i],
+            "paraphrases": {
+                system.name: list(zip(system.candidates[i], judged[i], strict=True))
+                for system, judged in zip(systems, scores, strict=True)
+            },
+        }
+        for i, source in enumerate(data.sources)
+    ]
+    found = {
+        "settings": settings,
+        "judge": {"threshold": judge.threshold, **judge.record},
+        "bleu": signature(tokenizer_for(data.sources)),
+        "rows": rows,
+        "samples": samples,
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""Keep Markdown from reading a sentence's marks as its own.
+
+    Example:
+        >>> escape("2 * 3 | <b>")
+        '2 \\* 3 \\| \\<b\\>'
+    """
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
