@@ -8,7 +8,9 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
+from simbert_hf.classes import ClassCollator, MarginObjective, add_centres
 from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.margins import MarginSoftmax
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from tests.tiny import tiny_simbert
 
@@ -35,19 +37,28 @@ def simcse_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
     )
 
 
+def class_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
+    return ClassCollator(model.rows)(
+        [{"source": TEXTS[i], "label": GROUPS[i // 2]} for i in range(2 * start, 2 * stop)]
+    )
+
+
 OBJECTIVES = {
     "simbert": (SimBertObjective(seq2seq_weight=0.0), batch_of),
     "one_way": (SimCseObjective(symmetric=False), simcse_batch_of),
     "scored": (ScoredPairObjective(), simcse_batch_of),
+    "margin": (MarginObjective(MarginSoftmax("arc"), center_weight=0.1), class_batch_of),
 }
 
 
 def simcse_ready(name: str):
     """A tiny model; without MLM, DDP must find no idle weight in its LM head."""
-    model = tiny_simbert().double()
+    model = tiny_simbert()
     if name != "simbert":
         model.freeze_lm_head()
-    return model
+    if name == "margin":
+        add_centres(model, (3, 2, 32), seed=0, center_loss=True)
+    return model.double()
 
 
 def work(rank: int, folder: str, name: str) -> None:
