@@ -68,7 +68,7 @@ def ours(
 ) -> tuple[SimBert, Callable[..., tuple[float, float]]]:
     """Return this package's model and training block."""
     model = SimBert.from_pretrained(model_name)
-    model.freeze_lm_head()
+    model.freeze_idle()
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()

@@ -23,10 +23,10 @@ from simbert_hf.classes import (
     labelled_sentences,
 )
 from simbert_hf.data import FixedPairs, load_scored_pairs
+from simbert_hf.embedding import Embedder
 from simbert_hf.gru import CharGru
 from simbert_hf.margins import KINDS, MarginSoftmax
-from simbert_hf.modeling import SimBert
-from simbert_hf.training import hold_out, load_model, read_groups, seed_of_data
+from simbert_hf.training import hold_out, load_start, read_groups
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class MarginArguments:
     encoder: str = field(
         default="bert",
         metadata={
-            "help": "bert, from --model_name_or_path; or gru over characters, a new one unless "
-            "--model_name_or_path names one.",
+            "help": "bert (or its like), from --model_name_or_path; or gru over characters, a new "
+            "one unless --model_name_or_path names one.",
             "choices": ENCODERS,
         },
     )
@@ -128,7 +128,7 @@ def load_class_data(
             "--sample_sentences."
         )
     groups, held_out = hold_out(read_groups(data_args.train_file, data_args, args), data_args, args)
-    train = labelled_sentences(groups, seed_of_data(args))
+    train = labelled_sentences(groups, args.order_seed)
     classes = n_classes(train)
     logger.info("training: %s sentences of %s classes", f"{len(train):,}", f"{classes:,}")
     if classes < len(groups):
@@ -150,7 +150,7 @@ def n_classes(train: FixedPairs) -> int:
 
 def load_encoder(
     model_args: ModelArguments, margin_args: MarginArguments, max_length: int, texts: Sequence[str]
-) -> SimBert | CharGru:
+) -> Embedder:
     """Load the start of a run, or make a GRU with the characters of its texts.
 
     Raises:
@@ -158,9 +158,9 @@ def load_encoder(
         ValueError: If arguments do not go together, or the model has too few positions.
     """
     if margin_args.encoder == "bert":
-        bert = load_model(model_args, max_length, sentences=1)
-        bert.freeze_lm_head()
-        return bert
+        encoder = load_start(model_args, max_length)
+        encoder.freeze_idle()
+        return encoder
     if model_args.pooling or model_args.hidden_dropout or model_args.attention_dropout:
         raise ValueError("--pooling and the dropouts are BERT's; drop them with --encoder gru.")
     if model_args.model_name_or_path:
@@ -180,7 +180,7 @@ def load_encoder(
 
 
 def make_margin_objective(
-    model: SimBert | CharGru,
+    model: Embedder,
     classes: int,
     margin_args: MarginArguments,
     args: SimilarityTrainingArguments,

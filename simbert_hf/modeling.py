@@ -155,7 +155,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""
         self.pooler.requires_grad_(self.config.sentence_pooling in ("linear_pooler", "tanh_pooler"))
 
-    def freeze_lm_head(self) -> None:
+    def freeze_idle(self) -> None:
         """Leave the LM head as it is; its decoder is the word embeddings, which go on training."""
         decoder = self.cls.predictions.decoder.weight
         for parameter in self.cls.parameters():

@@ -135,13 +135,11 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
         ValueError: If an MLM loss is wanted, and the model has no place for an LM head.
     """
     fresh_head = None
-    if isinstance(model, SentenceEncoder):
-        if args.mlm_weight:
-            kind = model.config.model_type
-            raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
+    if not args.mlm_weight:
         model.freeze_idle()
-    elif not args.mlm_weight:
-        model.freeze_lm_head()
+    elif not isinstance(model, SimBert):
+        kind = model.config.model_type
+        raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
     elif not model.has_lm_head:
         model.has_lm_head, fresh_head = True, "cls.predictions"
     if isinstance(model, SimBert) and not args.similarity_weight:
