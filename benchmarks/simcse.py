@@ -68,7 +68,13 @@ def ours(
 ) -> tuple[SimBert, Callable[..., tuple[float, float]]]:
     """Return this package's model and training block."""
     model = SimBert.from_pretrained(model_name)
+<<<<<<< HEAD
     model.freeze_idle()
+=======
+    model.freeze_lm_head()
+    assert model.tokenizer is not None
+    model.tokenizer.model_max_length = MAX_LENGTH
+>>>>>>> simcse2
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
@@ -89,8 +95,10 @@ def ours(
 
 
 def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., tuple[float, float]]]:
-    """Return sentence-transformers' model and training block."""
-    model = SentenceTransformer(model_name)
+    """Return sentence-transformers' model, the same one by our export, and training block."""
+    with tempfile.TemporaryDirectory() as folder:
+        SimBert.from_pretrained(model_name).save_pretrained(folder)
+        model = SentenceTransformer(folder)
     model.max_seq_length = MAX_LENGTH
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
     assert "gru.bias_hh_l0" not in load_file(tmp_path / "gru" / "model.safetensors")
     with pytest.raises(ValueError, match=r"missing or misshapen: gru\.bias_hh_l0"):
         CharGru.from_pretrained(tmp_path / "gru")
-    with pytest.raises(ValueError, match=r"no tokenizer; make it with CharGru\.for_texts"):
+    with pytest.raises(ValueError, match="This CharGru has no tokenizer"):
         CharGru(CharGruConfig(vocab_size=9)).encode("a")
     with pytest.raises(ValueError, match="text 1 is empty"):
         model.encode(["a", " "])
