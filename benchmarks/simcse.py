@@ -68,13 +68,9 @@ def ours(
 ) -> tuple[SimBert, Callable[..., tuple[float, float]]]:
     """Return this package's model and training block."""
     model = SimBert.from_pretrained(model_name)
-<<<<<<< HEAD
     model.freeze_idle()
-=======
-    model.freeze_lm_head()
     assert model.tokenizer is not None
     model.tokenizer.model_max_length = MAX_LENGTH
->>>>>>> simcse2
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
