@@ -1,4 +1,4 @@
-"""What is checked as a checkpoint is loaded, and added so that every loader reads a saved one."""
+"""The last touches that let every loader read a saved SimBert."""
 
 from __future__ import annotations
 
@@ -14,65 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 from transformers.utils import logging as hf_logging
 
 if TYPE_CHECKING:
     from simbert_hf.modeling import SimBert
-
-
-def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Refuse a missing checkpoint, or one of another architecture, before anything is loaded.
-
-    Raises:
-        OSError: If there is none.
-        ValueError: If its ``model_type`` is not ``bert``.
-    """
-    try:
-        config, _ = BertConfig.get_config_dict(name_or_path, **hub)
-    except OSError as error:
-        if Path(name_or_path, "config.json").exists():
-            raise
-        raise OSError(
-            f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
-            "Hub does not give it. Check the path or id, the revision, the token and the network."
-        ) from error
-    model_type = config.get("model_type")
-    if model_type != "bert":
-        raise ValueError(
-            f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
-            'architecture ("model_type": "bert" in its config.json).'
-        )
-
-
-def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
-    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
-
-    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
-    """
-    try:
-        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
-    except OSError:  # not a sentence-transformers model
-        return {}
-    assert path is not None
-    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
-    return {} if limit is None else {"model_max_length": limit}
-
-
-def check_tokenizer(
-    name_or_path: str | os.PathLike[str], tokenizer: PreTrainedTokenizerBase, vocab_size: int
-) -> None:
-    """Refuse the empty tokenizer that transformers makes up where a checkpoint has none.
-
-    Raises:
-        ValueError: If it knows special tokens only, or more tokens than the model.
-    """
-    words = len(tokenizer) - len(tokenizer.all_special_ids)
-    if words < 1 or len(tokenizer) > vocab_size:
-        raise ValueError(
-            f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens for "
-            f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
-        )
 
 
 def finish_checkpoint(model: SimBert, directory: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,14 +18,9 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
+from transformers.utils import cached_file
 
-from simbert_hf.checkpoint import (
-    check_is_bert,
-    check_tokenizer,
-    finish_checkpoint,
-    quiet_transformers,
-    sentence_limit,
-)
+from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, normalize, pool
 from simbert_hf.rows import RowBuilder, check_texts
@@ -386,6 +383,60 @@ def start_at_identity(linear: torch.nn.Linear) -> None:
     """Let a fresh square layer pass its input on; an LM head's transform then learns far faster."""
     linear.weight.copy_(torch.eye(len(linear.weight)))
     linear.bias.zero_()
+
+
+def check_is_bert(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+    """Refuse a missing checkpoint, or one of another architecture, before anything is loaded.
+
+    Raises:
+        OSError: If there is none.
+        ValueError: If its ``model_type`` is not ``bert``.
+    """
+    try:
+        config, _ = BertConfig.get_config_dict(name_or_path, **hub)
+    except OSError as error:
+        if Path(name_or_path, "config.json").exists():
+            raise
+        raise OSError(
+            f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
+            "Hub does not give it. Check the path or id, the revision, the token and the network."
+        ) from error
+    model_type = config.get("model_type")
+    if model_type != "bert":
+        raise ValueError(
+            f"{name_or_path} is a {model_type or 'nameless'!r} checkpoint; SimBert needs the BERT "
+            'architecture ("model_type": "bert" in its config.json).'
+        )
+
+
+def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
+    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
+
+    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
+    """
+    try:
+        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
+    except OSError:  # not a sentence-transformers model
+        return {}
+    assert path is not None
+    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
+    return {} if limit is None else {"model_max_length": limit}
+
+
+def check_tokenizer(
+    name_or_path: str | os.PathLike[str], tokenizer: PreTrainedTokenizerBase, vocab_size: int
+) -> None:
+    """Refuse the empty tokenizer that transformers makes up where a checkpoint has none.
+
+    Raises:
+        ValueError: If it knows special tokens only, or more tokens than the model.
+    """
+    words = len(tokenizer) - len(tokenizer.all_special_ids)
+    if words < 1 or len(tokenizer) > vocab_size:
+        raise ValueError(
+            f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens for "
+            f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
+        )
 
 
 @contextmanager
