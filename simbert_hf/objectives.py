@@ -128,6 +128,7 @@ def mean_token_losses(losses: Mapping[str, Tensor], batch: Mapping[str, Any]) ->
     step, over all processes, into each batch as ``..._count``; without it, the batch's own counts.
 
     Example:
+        >>> import torch
         >>> batch = {"mlm_labels": torch.tensor([5, 6, 7]), "mlm_count": torch.tensor(2.0)}
         >>> mean_token_losses({"mlm": torch.tensor(3.0)}, batch)
         {'mlm': tensor(1.5000)}

@@ -1,0 +1,204 @@
+"""SimCSE's recipes from several starts, over seeds: train, measure, one table.
+
+python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
+    [--scratch L3] [--seeds 0 1 2] [--output outputs/recipes]
+
+DIR holds the files that the tables below name. What has been trained or measured is not done again,
+so that a stopped command goes on where it was. `--scratch L3` adds a start that has seen no
+contrastive training: the shape and vocabulary of L3, weights drawn anew, MLM on the sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from simbert_hf import SimBert
+from simbert_hf.data import load_sentences
+from simbert_hf.evaluation.report import layout
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.whitening import whiten
+
+SENTENCES = {lang: f"open/wiki/{lang}_sentences.txt.xz" for lang in ("en", "zh")}
+PAIRS = {
+    "en": "open/tatoeba/en_synonyms.jsonl",
+    "zh": "research/zh_pairs_train/data_similarity.json",
+}
+STS = {
+    part: {lang: f"research/stsb/stsb-{lang}-{part}.csv" for lang in ("en", "zh")}
+    for part in ("train", "dev")
+}
+TESTS = {
+    "en": {"STS-B dev": "stsb/stsb-en-dev.csv", "STS-B": "stsb/stsb-en-test.csv"}
+    | {f"STS{year}": f"sts12_16/20{year}-*.tsv" for year in (13, 14, 15, 16)},
+    "zh": {
+        "STS-B dev": "stsb/stsb-zh-dev.csv",
+        "STS-B": "stsb/stsb-zh-test.csv",
+        "LCQMC": "zh_pairs_eval/LCQMC-test.txt",
+        "BQ": "zh_pairs_eval/BQ_corpus-test.csv",
+        "PAWS-X": "zh_pairs_eval/PAWS-X-test_2k.tsv",
+    },
+}
+WHITENING_SENTENCES = 10_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What scripts/train_simcse.py is given beside a start and a seed."""
+
+    data: dict[str, str]
+    flags: tuple[str, ...]
+
+
+RECIPES = {
+    "unsup": Recipe(SENTENCES, ("--loss=one_way",)),
+    "unsup-symmetric": Recipe(SENTENCES, ("--loss=symmetric",)),
+    "unsup-crop": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=crop")),
+    "unsup-delete": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=delete")),
+    "unsup-replace": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=replace")),
+    "pairs": Recipe(PAIRS, ("--examples=pairs",)),
+    "cosent": Recipe(STS["train"], ("--examples=scored", "--loss=cosent")),
+    "angle": Recipe(STS["train"], ("--examples=scored", "--loss=angle")),
+}
+COMMON = (
+    "--bf16=true", "--max_length=32", "--logging_steps=10", "--report_to=none",
+    "--save_only_model=true", "--save_total_limit=1",
+)  # fmt: skip
+TUNING = ("--eval_strategy=steps", "--save_strategy=steps", "--learning_rate=3e-5")
+MLM = (
+    "--similarity_weight=0", "--mlm_weight=1", "--learning_rate=1e-3", "--eval_strategy=no",
+    "--save_strategy=no",
+)  # fmt: skip
+
+
+def train(output: Path, *flags: str) -> Path:
+    """Run the script into a folder that appears only when the run has ended."""
+    if output.exists():
+        return output
+    part = output.with_name(f"{output.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    print(f"training {output.name}", flush=True)
+    command = [sys.executable, "scripts/train_simcse.py", f"--output_dir={part}", *COMMON, *flags]
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    with (output.parent / f"{output.name}.log").open("w") as log:
+        subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
+    for checkpoint in part.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    part.rename(output)
+    return output
+
+
+def train_from_scratch(like: str, sentences: Path, steps: int, output: Path) -> Path:
+    """Train a model of a start's shape and tokenizer by MLM alone."""
+    random = output.with_name("random")
+    if not output.exists():
+        torch.manual_seed(0)
+        start = SimBert.from_pretrained(like)
+        model = SimBert(start.config)
+        model.tokenizer, model.has_lm_head = start.tokenizer, True
+        model.save_pretrained(random)
+    given = f"--model_name_or_path={random}", f"--train_file={sentences}", f"--max_steps={steps}"
+    return train(output, *MLM, *given)
+
+
+def whitened(start: str, sentences: Path, output: Path) -> Path:
+    """Save a start with whitened vectors."""
+    if not output.exists():
+        model = SimBert.from_pretrained(start)
+        whiten(model, load_sentences(sentences)[:WHITENING_SENTENCES])
+        model.save_pretrained(output)
+    return output
+
+
+def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, Path]]:
+    """Train what is missing; yield start, recipe and path of every model, the starts included."""
+    starts = dict(item.split("=", 1) for item in args.start)
+    sentences = args.data / SENTENCES[args.language]
+    if args.scratch:
+        path = args.output / f"scratch-{args.language}"
+        train_from_scratch(starts[args.scratch], sentences, args.scratch_steps, path)
+        starts["scratch"] = str(path)
+    for name, start in starts.items():
+        yield name, "(start)", Path(start)
+        yield name, "whitened", whitened(start, sentences, args.output / f"{name}-whitened")
+    for recipe, (name, start), seed in product(args.recipes, starts.items(), args.seeds):
+        path = train(
+            args.output / f"{name}-{args.language}-{recipe}-{seed}",
+            f"--model_name_or_path={start}",
+            f"--train_file={args.data / RECIPES[recipe].data[args.language]}",
+            f"--sts_file={args.data / STS['dev'][args.language]}",
+            f"--max_steps={args.steps}", f"--eval_steps={args.steps // 3}",
+            f"--save_steps={args.steps // 3}", f"--seed={seed}",
+            *TUNING, *RECIPES[recipe].flags,
+        )  # fmt: skip
+        yield name, recipe, path
+
+
+def measure(path: Path, args: argparse.Namespace) -> dict[str, float]:
+    """Return Spearman's correlation on each test set, alignment and uniformity on STS-B."""
+    kept = args.output / f"{path.name}-{args.language}.json"
+    if not kept.exists():
+        files = [
+            f"{name}={file}"
+            for name, pattern in TESTS[args.language].items()
+            for file in sorted((args.data / "research").glob(pattern))
+        ]
+        given = EvaluationArguments(models=[f"model={path}"], sts=files, bootstrap=0)
+        print(f"measuring {path.name}", flush=True)
+        tasks = evaluate(given, load_tasks(given)).models["model"]
+        found = {name: tasks[name].figures["spearman"].value for name in TESTS[args.language]}
+        shape = ("alignment", "uniformity")
+        found |= {name: tasks["STS-B"].figures[name].value for name in shape}
+        kept.write_text(json.dumps(found, indent=1) + "\n")
+    figures: dict[str, float] = json.loads(kept.read_text())
+    return figures
+
+
+def cell(name: str, values: list[float]) -> str:
+    """Show the mean over seeds, and their standard deviation; correlations times 100."""
+    scale, digits = (1, 3) if name in ("alignment", "uniformity") else (100, 2)
+    mean = f"{scale * statistics.fmean(values):.{digits}f}"
+    return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def main() -> None:
+    """Train and measure what is missing; print and keep the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--start", action="append", required=True, metavar="NAME=PATH")
+    parser.add_argument("--scratch", metavar="NAME", help="The start whose shape is drawn anew.")
+    parser.add_argument("--scratch_steps", type=int, default=3000)
+    parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
+    parser.add_argument("--recipes", nargs="+", default=["cosent", "pairs", "unsup"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=120, help="Of 64 sentences or pairs each.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/recipes"))
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for start, recipe, path in runs(args):
+        found.setdefault((start, recipe), []).append(measure(path, args))
+    names = [*TESTS[args.language], "alignment", "uniformity"]
+    rows = [
+        [*key, *(cell(name, [seed[name] for seed in seeds]) for name in names)]
+        for key, seeds in sorted(found.items())
+    ]
+    print(layout(["start", "recipe", *names], rows))
+    results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
+    report = {"steps": args.steps, "results": results}
+    (args.output / f"recipes-{args.language}.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
