@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from simbert_hf import SimBert
-from simbert_hf.centres import SampledCentres
-from simbert_hf.classes import MarginObjective, add_centres
 from simbert_hf.gru import CharGru, CharGruConfig
-from simbert_hf.margins import MarginSoftmax
+from simbert_hf.margin.centres import SampledCentres
+from simbert_hf.margin.classes import MarginObjective, add_centres
+from simbert_hf.margin.softmax import MarginSoftmax
 
 FULL = [10_000, 100_000, 1_000_000]
 SAMPLED = [100_000, 1_000_000]

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from simbert_hf.judge import Judge, check_independent
-from simbert_hf.paraphrase_evaluation import (
+from simbert_hf.judging.evaluation import (
     controls,
     load_held_out,
     measure,
     read_paraphrases,
     write_paraphrases,
 )
-from simbert_hf.paraphrase_report import as_json, caption, markdown_table, samples_page
+from simbert_hf.judging.judge import Judge, check_independent
+from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
 from simbert_hf.arguments import parse_arguments
-from simbert_hf.judge import Judge
-from simbert_hf.judge_training import (
+from simbert_hf.judging.judge import Judge
+from simbert_hf.judging.training import (
     JUDGE_PRESETS,
     JudgeArguments,
     figures_table,

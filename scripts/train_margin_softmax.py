@@ -19,9 +19,9 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
-from simbert_hf.classes import ClassCollator
 from simbert_hf.data import DataError
-from simbert_hf.margin_training import (
+from simbert_hf.margin.classes import ClassCollator
+from simbert_hf.margin.training import (
     MARGIN_PRESETS,
     MarginArguments,
     load_class_data,

@@ -9,14 +9,24 @@ __version__ = "0.1.0.dev0"
 
 _LAZY = {
     "CharGru": "simbert_hf.gru",
+    "SentenceEncoder": "simbert_hf.encoder",
     "SimBert": "simbert_hf.modeling",
     "SimBertConfig": "simbert_hf.modeling",
     "SimBertOutput": "simbert_hf.modeling",
     "gen_synonyms": "simbert_hf.generation",
 }
-__all__ = ["CharGru", "SimBert", "SimBertConfig", "SimBertOutput", "__version__", "gen_synonyms"]
+__all__ = [
+    "CharGru",
+    "SentenceEncoder",
+    "SimBert",
+    "SimBertConfig",
+    "SimBertOutput",
+    "__version__",
+    "gen_synonyms",
+]
 
 if TYPE_CHECKING:
+    from simbert_hf.encoder import SentenceEncoder
     from simbert_hf.generation import gen_synonyms
     from simbert_hf.gru import CharGru
     from simbert_hf.modeling import SimBert, SimBertConfig, SimBertOutput

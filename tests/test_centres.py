@@ -9,8 +9,8 @@ import torch.distributed as dist
 from torch import multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from simbert_hf.centres import SampledCentres, check_memory
-from simbert_hf.margins import MarginSoftmax, margin_softmax_loss
+from simbert_hf.margin.centres import SampledCentres, check_memory
+from simbert_hf.margin.softmax import MarginSoftmax, margin_softmax_loss
 from tests.naive import naive_adam_row, naive_margin_loss
 
 SOFTMAX = MarginSoftmax("arc", 10.0)

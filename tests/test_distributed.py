@@ -8,9 +8,9 @@ import torch.distributed as dist
 from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from simbert_hf.classes import ClassCollator, MarginObjective, add_centres
 from simbert_hf.collators import PairCollator, SimCseCollator
-from simbert_hf.margins import MarginSoftmax
+from simbert_hf.margin.classes import ClassCollator, MarginObjective, add_centres
+from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from tests.tiny import tiny_simbert
 

@@ -9,7 +9,7 @@ from sentence_transformers import CrossEncoder
 
 from scripts.train_judge import main as train
 from simbert_hf.data import DataError
-from simbert_hf.judge import (
+from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
     check_independent,
@@ -20,7 +20,7 @@ from simbert_hf.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.judge_training import load_labelled_file, mismatch
+from simbert_hf.judging.training import load_labelled_file, mismatch
 from simbert_hf.scored import ScoredPair
 from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
 

@@ -18,7 +18,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.gru import CharGru
-from simbert_hf.margin_training import MARGIN_PRESETS, MarginArguments
+from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
 from simbert_hf.trainer import SimilarityTrainer
 from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, tiny_simbert

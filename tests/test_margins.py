@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from simbert_hf.margins import MarginSoftmax, center_loss, margin_softmax_loss
+from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from tests.naive import naive_margin_loss
 
 CASES = [

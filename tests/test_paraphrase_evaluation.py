@@ -8,8 +8,7 @@ from scipy.stats import bootstrap
 
 from scripts.evaluate_paraphrases import main
 from simbert_hf.data import DataError, load_groups, split_groups
-from simbert_hf.judge import Judge
-from simbert_hf.paraphrase_evaluation import (
+from simbert_hf.judging.evaluation import (
     HeldOut,
     System,
     controls,
@@ -19,8 +18,9 @@ from simbert_hf.paraphrase_evaluation import (
     read_paraphrases,
     share,
 )
-from simbert_hf.paraphrase_metrics import bleu, self_bleu
-from simbert_hf.paraphrase_report import caption, markdown_table, samples_page
+from simbert_hf.judging.judge import Judge
+from simbert_hf.judging.metrics import bleu, self_bleu
+from simbert_hf.judging.report import caption, markdown_table, samples_page
 from tests.tiny import tiny_judge, tiny_simbert
 
 DATA = HeldOut(

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 import torch
 
-from simbert_hf.paraphrase_metrics import (
+from simbert_hf.judging.metrics import (
     bleu,
     chrf,
     copy_rate,

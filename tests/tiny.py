@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.checkpoint import quiet_transformers
-from simbert_hf.judge import Judge
+from simbert_hf.judging.judge import Judge
 
 WORDS = (
     "how can i do reset my password please tell me the weather is nice today what time it "

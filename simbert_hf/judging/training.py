@@ -1,4 +1,4 @@
-"""Labelled pairs -> a :class:`simbert_hf.judge.Judge`."""
+"""Labelled pairs -> a :class:`simbert_hf.judging.judge.Judge`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
 from simbert_hf.checkpoint import quiet_transformers
-from simbert_hf.judge import (
+from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
     fingerprint,

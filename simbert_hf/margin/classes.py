@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simbert_hf.centres import SampledCentres, random_centres
 from simbert_hf.collators import cut_at_punctuation
 from simbert_hf.data import FixedPairs, Pair
 from simbert_hf.evaluation import sts_spearman, topk_accuracy
-from simbert_hf.margins import MarginSoftmax, center_loss, margin_softmax_loss
+from simbert_hf.margin.centres import SampledCentres, random_centres
+from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.readers import normalize
 from simbert_hf.rows import RowBuilder
 

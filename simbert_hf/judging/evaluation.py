@@ -20,8 +20,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.generation import gen_synonyms, load
-from simbert_hf.judge import Judge, check_independent
-from simbert_hf.paraphrase_metrics import (
+from simbert_hf.judging.judge import Judge, check_independent
+from simbert_hf.judging.metrics import (
     bleu,
     chrf,
     copy_rate,
@@ -206,7 +206,7 @@ def measure(
         Figures by name, None where one is not defined: ``candidates`` (mean number for a source);
         ``accepted_1``, ``accepted_k`` and ``new_k`` as by :func:`share`, where ``new_k`` are
         accepted, no copies and no repetitions; and the functions of
-        :mod:`simbert_hf.paraphrase_metrics`. BLEU, iBLEU and chrF are those of the best candidate.
+        :mod:`simbert_hf.judging.metrics`. BLEU, iBLEU and chrF are those of the best candidate.
     """
     tokenizer = tokenizer_for(data.sources)
     texts = list(chain(*system.candidates))

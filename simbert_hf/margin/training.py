@@ -15,17 +15,17 @@ from simbert_hf.arguments import (
     Presets,
     SimilarityTrainingArguments,
 )
-from simbert_hf.centres import CentreCallback, SampledCentres, check_memory
-from simbert_hf.classes import (
+from simbert_hf.data import FixedPairs, load_scored_pairs
+from simbert_hf.embedding import Embedder
+from simbert_hf.gru import CharGru
+from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
+from simbert_hf.margin.classes import (
     MarginObjective,
     RetrievalEvaluator,
     add_centres,
     labelled_sentences,
 )
-from simbert_hf.data import FixedPairs, load_scored_pairs
-from simbert_hf.embedding import Embedder
-from simbert_hf.gru import CharGru
-from simbert_hf.margins import KINDS, MarginSoftmax
+from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.training import hold_out, load_start, read_groups
 
 logger = logging.getLogger(__name__)

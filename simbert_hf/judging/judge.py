@@ -1,6 +1,6 @@
 """A judge of paraphrases: a cross-encoder that reads two sentences and says if they mean the same.
 
-It is fine-tuned on pairs that people labelled (:mod:`simbert_hf.judge_training`), and accepts a
+It is fine-tuned on pairs that people labelled (:mod:`simbert_hf.judging.training`), and accepts a
 pair whose score reaches a threshold: the one at which it accepts 90 % of the people's paraphrases
 of held-out pairs. How many pairs that are no paraphrases it lets pass there is measured too, and
 travels with it in ``judge.json``.

@@ -1,4 +1,4 @@
-"""What :mod:`simbert_hf.paraphrase_evaluation` measured, for readers: a table, samples, JSON."""
+"""What :mod:`simbert_hf.judging.evaluation` measured, for readers: a table, samples, JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from simbert_hf.judge import Judge
-from simbert_hf.paraphrase_evaluation import RANDOM, Figures, HeldOut, System
-from simbert_hf.paraphrase_metrics import signature, tokenizer_for
+from simbert_hf.judging.evaluation import RANDOM, Figures, HeldOut, System
+from simbert_hf.judging.judge import Judge
+from simbert_hf.judging.metrics import signature, tokenizer_for
 
 # Figure -> its heading and format: shares from 0 to 1, BLEU and its like from 0 to 100.
 COLUMNS = {

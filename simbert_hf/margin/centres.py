@@ -20,7 +20,7 @@ from simbert_hf.distributed import (
     sum_over_processes,
 )
 from simbert_hf.losses import InBatchLoss
-from simbert_hf.margins import MarginSoftmax
+from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.pooling import normalize
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's

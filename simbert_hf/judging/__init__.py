@@ -1,0 +1,1 @@
+"""What generated paraphrases are worth: a trained judge, metrics, controls, one table."""
