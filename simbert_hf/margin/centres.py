@@ -66,13 +66,19 @@ class SampledCentres:
         )
         share = len(range(self.rank, shape[0], self.world))
         drawn = random_centres((share, *shape[1:]), seed * self.world + self.rank)
-        self.weight = drawn.to(device)  # (C / world, K, D)
-        self.first, self.second = torch.zeros_like(self.weight), torch.zeros_like(self.weight)
+        # Centre and Adam's two moments side by side, as memory is slow at far-apart places.
+        self.state = torch.zeros(share, 3, *shape[1:], device=device)  # (C / world, 3, K, D)
+        self.weight.copy_(drawn)
         self.steps = torch.zeros(len(self.weight), dtype=torch.int64, device=device)
         self.sampled = -(-sampled // self.world)
         self.seed = seed
         self.draws = 0
         self._drawn: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def weight(self) -> Tensor:
+        """This process's centres: (C / world, K, D)."""
+        return self.state[:, 0]
 
     def draw(self, classes: Tensor) -> tuple[Tensor, Tensor]:
         """Choose this process's centres for a step.
@@ -140,15 +146,15 @@ class SampledCentres:
             gradient *= (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         ones = torch.ones_like(rows)
         count = self.steps.index_add_(0, rows, ones).index_select(0, rows)[:, None, None].double()
-        first = self.first.index_select(0, rows).lerp_(gradient, 1 - BETAS[0])
-        second = self.second.index_select(0, rows).mul_(BETAS[1])
-        second.addcmul_(gradient, gradient, value=1 - BETAS[1])
-        self.first.index_copy_(0, rows, first)
-        self.second.index_copy_(0, rows, second)
+        held = self.state.index_select(0, rows)
+        weight, first, second = held.unbind(dim=1)
+        first.lerp_(gradient, 1 - BETAS[0])
+        second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         root = (1 - BETAS[1] ** count).sqrt()  # the corrections stand at single numbers a row
         size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first.dtype)
-        change = first.div_(second.sqrt_().add_((EPSILON * root).to(first.dtype))).mul_(size)
-        self.weight.index_add_(0, rows, change)
+        scale = second.sqrt().add_((EPSILON * root).to(first.dtype))
+        weight.add_((first / scale).mul_(size))
+        self.state[rows] = held
 
     def _gradient(self) -> tuple[Tensor, Tensor]:
         """The drawn rows and their gradients; those of several batches are added up."""
@@ -168,9 +174,8 @@ class SampledCentres:
 
     def save(self, directory: str | Path) -> None:
         """Write this process's centres and Adam state."""
-        names = ("weight", "first", "second", "steps")
-        tensors = {name: getattr(self, name) for name in names}
-        tensors["draws"] = torch.tensor(self.draws)
+        draws = torch.tensor(self.draws)
+        tensors = {"state": self.state, "steps": self.steps, "draws": draws}
         save_file(tensors, self._file(directory))
 
     def load(self, directory: str | Path) -> None:
@@ -186,14 +191,14 @@ class SampledCentres:
                 "from an older one."
             )
         tensors = load_file(path, device=str(self.weight.device))
-        if tensors["weight"].shape != self.weight.shape:
+        found, due = (tuple(state[:, 0].shape) for state in (tensors["state"], self.state))
+        if found != due:
             raise ValueError(
-                f"{path} holds centres of shape {tuple(tensors['weight'].shape)} where "
-                f"{tuple(self.weight.shape)} are due; resume with the same data and arguments."
+                f"{path} holds centres of shape {found} where {due} are due; resume with the same "
+                "data and arguments."
             )
-        self.draws = int(tensors.pop("draws"))
-        for name, tensor in tensors.items():
-            setattr(self, name, tensor)
+        self.state, self.steps = tensors["state"], tensors["steps"]
+        self.draws = int(tensors["draws"])
 
 
 def pick(scores: Tensor, columns: Tensor) -> Tensor:
