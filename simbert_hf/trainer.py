@@ -26,6 +26,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
+TOKENS = ("target", "mlm")  # the names of token losses in a batch
 SCRATCH = "_saving"  # a name that uploads to the Hub leave out
 
 
@@ -134,13 +135,11 @@ class SimilarityTrainer(Trainer):
         similarity losses see the rows of every process, but of one micro-batch at a time.)
         """
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
-        names = [key for key in batches[0] if key.endswith("_labels")] if batches else []
-        if names:
-            own = [sum(len(batch[name]) for batch in batches) / len(batches) for name in names]
-            counts = self.accelerator.reduce(torch.tensor(own, device=device), reduction="mean")
-            for name, count in zip(names, counts.clamp(min=1), strict=True):
-                for batch in batches:
-                    batch[f"{name.removesuffix('labels')}count"] = count
+        own = [sum(len(batch.get(f"{name}_labels", ())) for batch in batches) for name in TOKENS]
+        counts = torch.tensor(own, device=device) / max(len(batches), 1)
+        counts = self.accelerator.reduce(counts, reduction="mean").clamp(min=1)
+        for batch in batches:
+            batch |= {f"{name}_count": count for name, count in zip(TOKENS, counts, strict=True)}
         return batches, items
 
     # ------------------------------------------------------------------ optimiser and loss
