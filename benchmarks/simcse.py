@@ -203,7 +203,8 @@ def report(
         rate = statistics.median(wall for wall, _ in values)
         shown = " -> ".join(f"{100 * value:.2f}" for value in figures.get(name, []))
         print(f"| {name} | {rate:.2f} | {ratios[name][0]:.2f} | {ratios[name][1]:.2f} | {shown} |")
-    settings = vars(args) | {"output": str(args.output), "model": Path(args.model).name}
+    settings = {key: value for key, value in vars(args).items() if key != "output"}
+    settings["model"] = Path(args.model).name
     settings |= {key: settings[key] and Path(settings[key]).name for key in ("sentences", "sts")}
     content = {
         "steps_per_second_by_wall_and_cpu": rates, "ratio_by_wall_and_cpu": ratios,
