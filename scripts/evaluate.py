@@ -22,7 +22,6 @@ import sys
 from collections.abc import Sequence
 
 from simbert_hf.arguments import parse_arguments
-from simbert_hf.data import DataError
 from simbert_hf.evaluation.report import write_card, write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
@@ -43,5 +42,5 @@ def main(argv: Sequence[str] | None = None) -> Results:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -70,7 +70,7 @@ def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[Sco
         ...     load_scored_pairs(path)
         [ScoredPair(first='It is late.', second="It's late.", score=4.5)]
     """
-    rows, layout = _find_rows(path, columns)
+    rows, layout = _find_rows(path, columns, SCORE_COLUMNS + LABEL_COLUMNS)
     if layout is SEMEVAL:  # and not a header in that order
         rows = [(line, cells) for line, cells in rows if cells[0].strip()]
     if not rows:
@@ -101,7 +101,7 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
         ...     load_labelled_pairs(path)
         [LabelledPair(first='It is late.', second="It's late.", same=True)]
     """
-    rows, layout = _find_rows(path, columns)
+    rows, layout = _find_rows(path, columns, LABEL_COLUMNS)
     if not rows:
         raise fault(path, None, "holds no labelled row", "Give it at least one labelled pair")
     return [
@@ -110,7 +110,18 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
     ]
 
 
-def _find_rows(path: str | Path, columns: Sequence[str]) -> tuple[Cells, _Layout]:
+def check_scores(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
+    """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
+    if len(pairs) < 2:
+        raise fault(path, None, "holds one scored pair", "A correlation needs at least two")
+    if len({pair.score for pair in pairs}) < 2:
+        problem = f"scores all {len(pairs)} pairs {pairs[0].score:g}, so nothing can correlate"
+        raise fault(path, None, problem, "Give it pairs that are scored apart")
+
+
+def _find_rows(
+    path: str | Path, columns: Sequence[str], third: Sequence[str]
+) -> tuple[Cells, _Layout]:
     """Return the rows below the header, if there is one, and where their parts stand."""
     if columns and len(columns) != 3:
         raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
@@ -118,18 +129,18 @@ def _find_rows(path: str | Path, columns: Sequence[str]) -> tuple[Cells, _Layout
     rows = [(line, cells) for line, cells in read_cells(path) if cells]
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")
-    headed = _headed(rows[0][1], columns)
+    headed = _headed(rows[0][1], columns, third)
     return (rows[1:], headed) if headed else (rows, _headless(path, rows))
 
 
-def _headed(cells: Sequence[str], columns: Sequence[str]) -> _Layout | None:
+def _headed(cells: Sequence[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
     """Find the columns by name; None where the first line is no header."""
     at = {cell.strip().lower(): i for i, cell in enumerate(cells)}
     given = [name.strip().lower() for name in columns]
     if given and set(given) <= set(at):
         return _Layout(at[given[0]], at[given[1]], at[given[2]], len(cells))
     pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(at)), None)
-    score = next((name for name in SCORE_COLUMNS + LABEL_COLUMNS if name in at), None)
+    score = next((name for name in third if name in at), None)
     if pair is None or score is None:
         return None
     return _Layout(at[pair[0]], at[pair[1]], at[score], len(cells))

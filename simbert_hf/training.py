@@ -39,6 +39,7 @@ from simbert_hf.modeling import SimBert, model_type_of
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.readers import normalize
 from simbert_hf.rows import check_texts
+from simbert_hf.scored import ScoredPair, check_scores
 from simbert_hf.synonyms import nearest_words
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
@@ -173,7 +174,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         args.eval_strategy, args.load_best_model_at_end = "no", False
         return TrainingData(train, None, [], [])
     validation = PairDataset(held_out, seed)
-    sts = load_scored_pairs(data_args.sts_file) if data_args.sts_file else []
+    sts = load_sts(data_args)
     sentences = data_args.sample_sentences
     if sentences is None:
         sentences = [validation[i]["source"] for i in range(min(4, len(validation)))]
@@ -227,6 +228,15 @@ def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
     return kept
 
 
+def load_sts(data_args: DataArguments) -> list[ScoredPair]:
+    """Read ``--sts_file``, if one is given; raise a DataError if nothing can correlate with it."""
+    if not data_args.sts_file:
+        return []
+    pairs = load_scored_pairs(data_args.sts_file)
+    check_scores(data_args.sts_file, pairs)
+    return pairs
+
+
 def load_simcse_data(
     examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> TrainingData:
@@ -253,7 +263,7 @@ def load_simcse_data(
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    sts = load_scored_pairs(data_args.sts_file) if data_args.sts_file else []
+    sts = load_sts(data_args)
     if not sts:
         args.eval_strategy, args.load_best_model_at_end = "no", False
     return TrainingData(train, None, sts, [])

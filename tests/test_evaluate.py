@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from scripts.evaluate import main
-from simbert_hf.evaluation import Bootstrap
+from simbert_hf.evaluation import Bootstrap, load_pair_task, load_retrieval_task
 from simbert_hf.evaluation.report import write_card
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
@@ -194,6 +194,8 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is no file"),
         (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
+        (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "two kinds of pairs that are not in DIR/dev.tsv"),
+        (["--sts", "DIR/years", "DIR/2012-MSRpar.tsv"], "a second file of STS12's MSRpar, beside"),
         (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),
         (["--sts", "DIR/one"], "one: holds no table"),
         (["--sts", "mine=DIR/stsb.tsv"], "Two test sets are named mine"),
@@ -206,6 +208,7 @@ def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> 
     (files / "same.tsv").write_text("A\tB\t1\nC\tD\t1\n")
     (files / "label.tsv").write_text("A\tB\t1\nC\tD\t2\n")
     (files / "group.tsv").write_text("A\tB\nB\tC\n")
+    (files / "2012-MSRpar.tsv").write_text("1\tA\tB\n2\tC\tD\n")
     more = [flag.replace("DIR", str(files)) for flag in more]
     with pytest.raises((ValueError, OSError), match=message.replace("DIR", str(files))):
         main(flags(files, *more))
@@ -247,3 +250,34 @@ def test_a_collapsed_model_is_named(files: Path) -> None:
     model.save_pretrained(files / "collapsed")
     with pytest.raises(ValueError, match=r"STS12: the model gives all 30 pairs the cosine 1\.0000"):
         main(flags(files, "--models", f"{files}/collapsed"))
+
+
+def test_a_year_in_a_name_makes_no_task_of_it(tmp_path: Path) -> None:
+    for name in ("reviews-2014.tsv", "2014-images.tsv"):
+        (tmp_path / name).write_text("A\tB\t1\nC\tD\t2\n")
+    tasks = load_sts_tasks((None, path) for path in sorted(tmp_path.iterdir()))
+    assert [task.name for task in tasks] == ["STS14", "reviews-2014"]
+
+
+def test_pairs_of_test_choose_no_threshold(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("A\tB\t1\nC\tD\t0\n")
+    (tmp_path / "dev.tsv").write_text("B\tA\t1\nE\tF\t1\nA\tD\t0\n")
+    task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv")
+    assert task.dev == [("E", "F", True), ("A", "D", False)]
+
+
+def test_sentences_that_differ_in_case_alone_are_one(tmp_path: Path) -> None:
+    (tmp_path / "groups.tsv").write_text("1\tHi there\n1\thi  there\n1\tHello\n2\tBye\n2\tCiao\n")
+    task = load_retrieval_task(None, tmp_path / "groups.tsv")
+    assert sorted(map(str.lower, task.sentences)) == ["bye", "ciao", "hello", "hi there"]
+
+
+def test_half_precision_weights_are_measured_in_float32(files: Path) -> None:
+    tiny_simbert().half().save_pretrained(files / "half")
+    config = json.loads((files / "half" / "config.json").read_text())
+    (files / "half" / "config.json").write_text(json.dumps(config | {"dtype": "float16"}))
+    found = main([*flags(files), "--models", f"{files}/half", f"{files}/one"])
+    half, whole = (tasks["STS-B"].figures["pearson"].value for tasks in found.models.values())
+    assert half == pytest.approx(whole, abs=1e-3)
+    model = SentenceTransformer(f"{files}/half")
+    assert next(model.parameters()).dtype == torch.float16  # else this tests nothing

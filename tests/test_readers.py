@@ -372,3 +372,9 @@ def test_unlabelled_rows_are_faults(write):
     path = write("a.tsv", "1\tA\tB\n\tC\tD\n")
     with pytest.raises(DataError, match=r"a\.tsv:2: the label '' is neither 0 nor 1"):
         load_labelled_pairs(path)
+
+
+def test_labels_and_scores_are_told_apart_by_name(write):
+    path = write("a.csv", "sentence1,sentence2,similarity,label\nA,B,0,1\nC,D,1,0\n")
+    assert load_labelled_pairs(path) == [("A", "B", True), ("C", "D", False)]
+    assert load_scored_pairs(path) == [("A", "B", 0.0), ("C", "D", 1.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from simbert_hf.evaluation.sts import cosine
 from simbert_hf.scored import LabelledPair, load_labelled_pairs
 from simbert_hf.textfiles import fault
 
+logger = logging.getLogger(__name__)
+
 Labels = NDArray[np.bool_]
 
 
@@ -36,8 +39,8 @@ class PairTask:
         test_file: File of ``test``.
         test: Pairs that are measured.
         dev_file: File of ``dev``, if there is one.
-        dev: Pairs that the thresholds are chosen on. Without them, accuracy and F1 are left out: a
-            threshold chosen on the pairs it is judged by flatters.
+        dev: Pairs, none of them in ``test``, that the thresholds are chosen on. Without them,
+            accuracy and F1 are left out: a threshold chosen on the pairs it is judged by flatters.
     """
 
     name: str
@@ -95,7 +98,15 @@ def load_pair_task(
     test = _load_both(test_file, columns)
     if dev_file is None:
         return PairTask(name, test_file, test)
-    return PairTask(name, test_file, test, dev_file, _load_both(dev_file, columns))
+    seen = {frozenset(pair[:2]) for pair in test}
+    loaded = _load_both(dev_file, columns)
+    dev = [pair for pair in loaded if frozenset(pair[:2]) not in seen]
+    if len({pair.same for pair in dev}) < 2:
+        problem = f"holds no two kinds of pairs that are not in {test_file}"
+        raise fault(dev_file, None, problem, "Choose thresholds on other pairs than those measured")
+    if len(dev) < len(loaded):
+        logger.info("%s: %d pairs are in %s too", dev_file, len(loaded) - len(dev), test_file)
+    return PairTask(name, test_file, test, dev_file, dev)
 
 
 def _load_both(path: Path, columns: Sequence[str]) -> list[LabelledPair]:

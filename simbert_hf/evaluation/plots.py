@@ -11,6 +11,11 @@ import numpy as np
 from simbert_hf.evaluation.geometry import BINS
 from simbert_hf.evaluation.results import Results, TaskResult
 
+try:
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+
 MARKERS = "osD^vPX*<>hd"
 
 
@@ -117,9 +122,5 @@ def _points(results: Results) -> Iterator[tuple[str, str, TaskResult]]:
                 yield model, name, task
 
 
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")

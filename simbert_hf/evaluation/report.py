@@ -11,6 +11,7 @@ from huggingface_hub import EvalResult, ModelCard
 from simbert_hf.evaluation.bootstrap import LEVEL, compare
 from simbert_hf.evaluation.plots import plot_curves, plot_geometry, plot_histograms
 from simbert_hf.evaluation.results import Results, TaskResult
+from simbert_hf.evaluation.sts import AVERAGE
 
 TITLES = {
     "spearman": "Spearman",
@@ -191,6 +192,8 @@ def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
     """
     found = []
     for name, task in tasks.items():
+        if name == AVERAGE:
+            continue
         task_type, task_name = CARD_TASKS[task.kind]
         for metric in [metric for metric in task.figures if metric in CARD_METRICS]:
             found.append(

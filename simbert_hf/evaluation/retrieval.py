@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simbert_hf.data import DataError, load_groups
+from simbert_hf.data import load_groups
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Floats
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.textfiles import TABLES, fault, read_cells, suffix_of
+from simbert_hf.readers import normalize
+from simbert_hf.textfiles import fault
 
 Vectors = NDArray[np.floating]
 Groups = NDArray[np.int64]
@@ -23,8 +24,6 @@ KS = (1, 5, 10)
 TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
 SCORES = 2**25  # scores held at a time, at most
 FEW = 16  # group mates up to which comparing with each beats sorting scores among them
-# Columns of tables that hold a sentence and a class (intents), group first.
-CLASS_COLUMNS = (("label", "text"), ("category", "text"), ("intent", "text"))
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,9 @@ def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     scores.scatter_(1, mates.where(mates >= 0, queries), -torch.inf)  # leaves strangers only
     n_mates = (~absent).sum(dim=1, keepdim=True)
     order = n_mates - torch.arange(known.shape[1], device=scores.device)  # 1 for the nearest
-    ranks = (count_at_least(scores, known) + order).double().where(order > 0, torch.inf)
+    ranks = count_at_least(scores, known) + order
+    ranks, order, n_mates = ranks.cpu(), order.cpu(), n_mates.cpu()  # Apple's GPUs lack float64
+    ranks = ranks.double().where(order > 0, torch.inf)
     precisions = torch.where(order > 0, order / ranks, 0.0).sum(dim=1)
     return torch.stack([ranks.min(dim=1).values, precisions / n_mates[:, 0].clamp(min=1)])
 
@@ -213,27 +214,11 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
     Raises:
         DataError: If it cannot be read, or all sentences are in one group.
     """
-    columns = _class_columns(path)
-    if columns:
-        groups, _ = load_groups(path, form="groups", text_columns=columns)
-    else:
-        groups, _ = load_groups(path)
-    by_text = {text: row["group"] for row in groups for text in row["texts"]}
-    if len(set(by_text.values())) < 2:
+    groups, _ = load_groups(path)
+    found = {normalize(text): (text, row["group"]) for row in groups for text in row["texts"]}
+    sentences, labels = zip(*found.values(), strict=True)
+    if len(set(labels)) < 2:
         remedy = "Give it groups that share no sentence"
-        raise fault(path, None, f"has all {len(by_text)} sentences in one group", remedy)
-    labels = np.array(list(by_text.values()), dtype=np.int64)
-    return RetrievalTask(name or path.name.split(".")[0], path, list(by_text), labels)
-
-
-def _class_columns(path: Path) -> tuple[str, str] | None:
-    """Find the names of class and sentence in a table's header."""
-    if suffix_of(path) not in TABLES or not path.is_file():
-        return None
-    try:
-        header = next((cells for _, cells in read_cells(path) if cells), [])
-    except DataError:  # load_groups says so
-        return None
-    names = {cell.strip().lower(): cell.strip() for cell in header}
-    found = next((pair for pair in CLASS_COLUMNS if set(pair) <= set(names)), None)
-    return (names[found[0]], names[found[1]]) if found else None
+        raise fault(path, None, f"has all {len(sentences)} sentences in one group", remedy)
+    name = name or path.name.split(".")[0]
+    return RetrievalTask(name, path, sentences, np.array(labels, dtype=np.int64))

@@ -20,7 +20,7 @@ from simbert_hf.evaluation.bootstrap import (
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
-from simbert_hf.scored import ScoredPair, load_scored_pairs
+from simbert_hf.scored import ScoredPair, check_scores, load_scored_pairs
 from simbert_hf.textfiles import fault
 
 # The files of each year's task, as SentEval and SimCSE use them.
@@ -111,13 +111,21 @@ def load_sts_tasks(
         columns: See :func:`simbert_hf.scored.load_scored_pairs`.
 
     Raises:
-        DataError: If a file cannot be read, holds one pair, or scores all pairs alike.
+        DataError: If a file cannot be read, holds one pair, scores all pairs alike, or is the same
+            part of a task as another.
     """
     tasks: dict[str, dict[Path, list[ScoredPair]]] = {}
     for name, path in files:
         pairs = load_scored_pairs(path, columns)
         check_scores(path, pairs)
-        tasks.setdefault(name or task_of(path), {})[path] = pairs
+        task = name or task_of(path)
+        files_of_task = tasks.setdefault(task, {})
+        subset = subset_of(task, path)
+        twin = next((other for other in files_of_task if subset_of(task, other) == subset), None)
+        if twin is not None:
+            problem = f"is a second file of {task}'s {subset}, beside {twin}"
+            raise fault(path, None, problem, "Give one of them, or put NAME= before it")
+        files_of_task[path] = pairs
     return [StsTask(name, by_file) for name, by_file in sorted(tasks.items(), key=_official_first)]
 
 
@@ -133,7 +141,9 @@ def task_of(path: Path) -> str:
         ('STS12', 'stsb-en-dev')
     """
     year = re.search(r"(?<![0-9a-z])(?:20|sts-?)(1[2-6])(?!\d)", path.name.lower())
-    return f"STS{year[1]}" if year else path.name.split(".")[0]
+    task = f"STS{year[1]}" if year else ""
+    stem = path.name.split(".")[0]
+    return task if subset_of(task, path) in SUBSETS.get(task, ()) else stem
 
 
 def subset_of(task: str, path: Path) -> str:
@@ -146,15 +156,6 @@ def subset_of(task: str, path: Path) -> str:
     stem = path.name.lower().replace("_", "-")
     official = SUBSETS.get(task, ())
     return next((name for name in official if name.lower() in stem), path.name.split(".")[0])
-
-
-def check_scores(path: Path, pairs: Sequence[ScoredPair]) -> None:
-    """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
-    if len(pairs) < 2:
-        raise fault(path, None, "holds one scored pair", "A correlation needs at least two")
-    if len({pair.score for pair in pairs}) < 2:
-        problem = f"scores all {len(pairs)} pairs {pairs[0].score:g}, so nothing can correlate"
-        raise fault(path, None, problem, "Give it pairs that are scored apart")
 
 
 def cosine(first: Vectors, second: Vectors) -> Floats:

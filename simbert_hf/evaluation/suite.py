@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -168,7 +169,7 @@ def evaluate(args: EvaluationArguments, tasks: Sequence[Task]) -> Results:
     models: dict[str, dict[str, TaskResult]] = {}
     for i, (name, path) in enumerate(args.model_paths().items()):
         with quiet_transformers():
-            model = SentenceTransformer(path)
+            model = SentenceTransformer(path, model_kwargs={"dtype": "float32"})
         embed = embed_once(model, tasks, args.prompts[i] if args.prompts else None, args.batch_size)
         logger.info("%s: measuring", name)
         models[name] = {task.name: task.measure(embed, bootstrap) for task in tasks}
@@ -219,6 +220,8 @@ def embed_once(
 def line_of(path: Path, text: str) -> int | None:
     """Find the first line of a file that holds a sentence; None if none does as it is written."""
     try:
-        return next((i for i, line in enumerate(read_lines(path), 1) if text in line), None)
+        lines = list(enumerate(read_lines(path), 1))
+        whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
+        return next((i for i, line in lines if whole.search(line)), None)
     except (DataError, OSError):
         return None

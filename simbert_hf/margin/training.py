@@ -15,7 +15,7 @@ from simbert_hf.arguments import (
     Presets,
     SimilarityTrainingArguments,
 )
-from simbert_hf.data import FixedPairs, load_scored_pairs
+from simbert_hf.data import FixedPairs
 from simbert_hf.embedding import Embedder
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
@@ -26,7 +26,7 @@ from simbert_hf.margin.classes import (
     labelled_sentences,
 )
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
-from simbert_hf.training import hold_out, load_start, read_groups
+from simbert_hf.training import hold_out, load_start, load_sts, read_groups
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def load_class_data(
         logger.info("%d groups share sentences with others: one class", len(groups) - classes)
     if classes < 2:
         raise ValueError("There is one class only; give groups that share no sentence.")
-    sts = load_scored_pairs(data_args.sts_file) if data_args.sts_file else []
+    sts = load_sts(data_args)
     if held_out is None:
         logger.info("No groups are held out, so nothing is measured while training.")
         args.eval_strategy, args.load_best_model_at_end = "no", False
