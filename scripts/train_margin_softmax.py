@@ -25,7 +25,7 @@ from simbert_hf.margin.training import (
     MARGIN_PRESETS,
     MarginArguments,
     load_class_data,
-    load_encoder,
+    load_margin_encoder,
     make_margin_objective,
     n_classes,
 )
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     set_seed(args.seed)
     train, evaluator = load_class_data(data_args, args)
     texts = train.columns["source"]
-    model = load_encoder(model_args, margin_args, data_args.max_length, texts)
+    model = load_margin_encoder(model_args, margin_args, data_args.max_length, texts)
     objective, callbacks = make_margin_objective(model, n_classes(train), margin_args, args)
     trainer = SimilarityTrainer(
         model=model,

@@ -22,16 +22,19 @@ WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the blanks behin
 LETTERS = re.compile(r"[^\W\d_]+")
 
 
-def cut_at_punctuation(text: str, max_chars: int) -> str:
+def cut_at_punctuation(text: str, max_chars: int | None) -> str:
     """Keep the first whole clauses of a text, at most ``max_chars`` characters where they fit.
 
     Cuts at the strongest separator (line end, sentence end, semicolon, comma, blank) that leaves
-    something, as the original SimBERT's data preparation does; a text without one stays whole.
+    something, as the original SimBERT's data preparation does; a text without one stays whole, and
+    every text where ``max_chars`` is None.
 
     Example:
         >>> cut_at_punctuation("Is it late? I think so, yes.", 14)
         'Is it late?'
     """
+    if max_chars is None:
+        return text
     text = text.strip()
     for separators in SEPARATORS:
         if len(text) <= max_chars:
@@ -244,7 +247,7 @@ class PairCollator:
         return batch
 
     def _cut(self, text: str) -> str:
-        return cut_at_punctuation(text, self.max_chars) if self.max_chars else text
+        return cut_at_punctuation(text, self.max_chars)
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
         """Choose an unpaired sentence a pair, each index twice; none where there are none."""
@@ -320,7 +323,7 @@ class SimCseCollator:
         return batch
 
     def _cut(self, text: str) -> str:
-        return cut_at_punctuation(text, self.max_chars) if self.max_chars else text
+        return cut_at_punctuation(text, self.max_chars)
 
     def _target(self, pair: Pair) -> str:
         text = self._cut(pair["target"])

@@ -79,6 +79,19 @@ class Embedder(PreTrainedModel):
             model.whitening.requires_grad_(False)  # loading makes every weight trainable
         return model, missing
 
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **kwargs: Any
+    ) -> None:
+        """Write weights and config; arguments as in transformers.
+
+        Raises:
+            ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
+        """
+        if kwargs.pop("push_to_hub", False):
+            raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
+        with quiet_transformers():
+            super().save_pretrained(save_directory, **kwargs)
+
     def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
         """Load the tokenizer that belongs to the weights.
 
@@ -117,6 +130,12 @@ class Embedder(PreTrainedModel):
         if self.training and self.training_head is not None:
             vectors = self.training_head(vectors)
         return vectors
+
+    @property
+    def dimension(self) -> int:
+        """D, the dimension of a sentence vector."""
+        size: int = self.config.hidden_size
+        return size if self.whitening is None else self.whitening.out_features
 
     @property
     def pooling_mode(self) -> str:
@@ -182,8 +201,7 @@ class Embedder(PreTrainedModel):
         batch = check_texts(texts)
         rows = self.rows.sources(batch, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        size = self.config.hidden_size if self.whitening is None else self.whitening.out_features
-        vectors = np.zeros((len(rows), size), dtype=np.float32)
+        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         with evaluating(self):
             for start in range(0, len(order), batch_size):
                 chosen = order[start : start + batch_size]
@@ -192,6 +210,22 @@ class Embedder(PreTrainedModel):
                 found = normalize(found) if normalize_embeddings else found
                 vectors[chosen] = found.float().cpu().numpy()
         return vectors[0] if isinstance(texts, str) else vectors
+
+
+def check_whitening(
+    name_or_path: str | os.PathLike[str], config: dict[str, Any], pooling: str
+) -> None:
+    """Refuse to whiten the vectors of one pooling by the map of another.
+
+    Raises:
+        ValueError: If the checkpoint is whitened, and of another pooling.
+    """
+    own = config.get("sentence_pooling", "mean")
+    if config.get("whitening_dim") is not None and pooling != own:
+        raise ValueError(
+            f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
+            "whiten the model it was made from anew."
+        )
 
 
 def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:

@@ -10,8 +10,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
-from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.checkpoint import finish_checkpoint
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
 from simbert_hf.modeling import SimBertOutput
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
@@ -78,6 +78,8 @@ class SentenceEncoder(Embedder):
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         config = AutoConfig.from_pretrained(name_or_path, **hub)
         own: str = getattr(config, "sentence_pooling", "mean")
+        if pooling is not None:
+            check_whitening(name_or_path, config.to_dict(), pooling)
         config.sentence_pooling = check_pooling(pooling or own)
         for option in DROPOUTS.keys() & kwargs.keys():
             set_dropout(config, option, kwargs.pop(option))
@@ -97,8 +99,7 @@ class SentenceEncoder(Embedder):
 
         Arguments as in transformers.
         """
-        with quiet_transformers():
-            super().save_pretrained(save_directory, **kwargs)
+        super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
             finish_checkpoint(self, os.fspath(save_directory))
 
@@ -132,7 +133,7 @@ class SentenceEncoder(Embedder):
             states = (output.hidden_states[1] + hidden) / 2
         features = {"token_embeddings": states, "attention_mask": attention_mask}
         pooled = self.pooling(features)["sentence_embedding"]
-        return SimBertOutput(self.finish_vectors(pooled), None, hidden)
+        return SimBertOutput(self.finish_vectors(pooled), last_hidden_state=hidden)
 
     @property
     def rows(self) -> TemplateRows:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from simbert_hf.decoder import BertDecoder
-from simbert_hf.modeling import SimBert, evaluating
+from simbert_hf.embedding import evaluating
+from simbert_hf.modeling import SimBert
 from simbert_hf.rows import check_texts
 from simbert_hf.search import Hypotheses, SearchSettings, search
 from simbert_hf.text import decode, normalize_text

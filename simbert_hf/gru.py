@@ -14,7 +14,6 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.modeling import SimBertOutput
 from simbert_hf.rows import RowBuilder
@@ -170,8 +169,7 @@ class CharGru(Embedder):
         self, save_directory: str | os.PathLike[str], **kwargs: Any
     ) -> None:
         """Write weights (safetensors), config and tokenizer; arguments as in transformers."""
-        with quiet_transformers():
-            super().save_pretrained(save_directory, **kwargs)
+        super().save_pretrained(save_directory, **kwargs)
         if self.tokenizer is not None and kwargs.get("is_main_process", True):
             self.tokenizer.save_pretrained(save_directory)
 
@@ -186,9 +184,14 @@ class CharGru(Embedder):
         return CharRows(tokenizer, 0 if self.config.mask_padding else self.config.max_length)
 
     @property
-    def max_length(self) -> int:
+    def positions(self) -> int:
         """Characters of a sentence that are read."""
         return self.config.max_length
+
+    @property
+    def max_length(self) -> int:
+        """The same."""
+        return self.positions
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
@@ -247,7 +250,7 @@ class CharGruModule(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """Dimension of a sentence vector."""
-        return self.model.config.hidden_size
+        return self.model.dimension
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
         """Write the encoder, to be loaded with :meth:`CharGru.from_pretrained`."""

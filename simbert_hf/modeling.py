@@ -16,9 +16,8 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 
-from simbert_hf.checkpoint import finish_checkpoint, quiet_transformers
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
-from simbert_hf.embedding import evaluating as evaluating
+from simbert_hf.checkpoint import finish_checkpoint
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -108,7 +107,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-        model_type = model_type_of(name_or_path, hub)
+        found = read_config(name_or_path, hub)
+        model_type = found.get("model_type", "nameless")
         if model_type != "bert":
             raise ValueError(
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
@@ -116,6 +116,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             )
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
+            check_whitening(name_or_path, found, pooling)
         model, missing = cls.load_weights(name_or_path, ("cls.predictions.", ".pooler."), **kwargs)
         model.has_lm_head = "cls.predictions.transform.dense.weight" not in missing
         if not model.has_lm_head:
@@ -138,16 +139,13 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
         """
-        if kwargs.pop("push_to_hub", False):
-            raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
         if kwargs.get("state_dict") is None:
             kwargs["state_dict"] = self.state_dict()
         if not self.has_lm_head:
             kwargs["state_dict"] = {
                 k: v for k, v in kwargs["state_dict"].items() if not k.startswith("cls.")
             }
-        with quiet_transformers():
-            super().save_pretrained(save_directory, **kwargs)
+        super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
             finish_checkpoint(self, os.fspath(save_directory))
 
@@ -311,8 +309,8 @@ def start_at_identity(linear: torch.nn.Linear) -> None:
     linear.bias.zero_()
 
 
-def model_type_of(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> str:
-    """Read which architecture a checkpoint is of, ``bert`` for instance.
+def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, Any]:
+    """Read a checkpoint's ``config.json``.
 
     Raises:
         OSError: If there is no such checkpoint.
@@ -326,4 +324,4 @@ def model_type_of(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> 
             f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
             "Hub does not give it. Check the path or id, the revision, the token and the network."
         ) from error
-    return str(config.get("model_type", "nameless"))
+    return dict(config)

@@ -138,6 +138,8 @@ class TemplateRows:
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[tuple[int, ...]]]:
         """Each text with the special tokens around it, cut to ``max_length`` tokens with them."""
+        if not texts:
+            return []
         encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
         columns = zip(*(encoded[name] for name in self.names), strict=True)
         return [list(zip(*row, strict=True)) for row in columns]

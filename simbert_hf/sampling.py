@@ -163,8 +163,8 @@ class FixedPairs(Dataset[Pair]):
     """Pairs that stay as they are: a sentence with itself, triplets or scored pairs.
 
     Args:
-        columns: ``source`` and ``target``, and perhaps ``negative`` or ``score``, of equal length.
-            Rows with the same source are of one group.
+        columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
+            long. Rows with the same source are of one group.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Example:
@@ -336,4 +336,5 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         if self.window > 1:
             rows = rows[np.argsort(self.dataset.lengths(rows), kind="stable")]
         batches = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
-        return [batches[i].tolist() for i in rng.permutation(len(batches))]
+        full = len(rows) // self.batch_size  # a short one stays last, where accelerate expects it
+        return [batches[i].tolist() for i in (*rng.permutation(full), *range(full, len(batches)))]

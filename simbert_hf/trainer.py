@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
@@ -28,6 +28,14 @@ logger = logging.getLogger(__name__)
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
 SCRATCH = "_saving"  # a name that uploads to the Hub leave out
+
+
+class CheckpointPart(TrainerCallback):
+    """A callback with a state of its own, which becomes a part of each checkpoint."""
+
+    def save(self, directory: Path) -> None:
+        """Write this process's part into a checkpoint that is not in its place yet."""
+        raise NotImplementedError
 
 
 class LossMeter:
@@ -70,8 +78,8 @@ class SimilarityTrainer(Trainer):
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
         evaluator: ``model -> `` named figures, at each evaluation; None for no evaluation.
-        fresh_head: Name prefix of parameters that train at ``args.head_learning_rate``, for a head
-            that starts untrained; None for none.
+        fresh_head: Part of the names of parameters that train at ``args.head_learning_rate``, for a
+            head that starts untrained; None for none.
         **kwargs: As for ``transformers.Trainer``.
     """
 
@@ -242,6 +250,9 @@ class SimilarityTrainer(Trainer):
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
+            for callback in self.callback_handler.callbacks:
+                if isinstance(callback, CheckpointPart):
+                    callback.save(scratch / name)
             best = self.state.best_model_checkpoint
             if best is not None and Path(best) == scratch / name:
                 self.state.best_model_checkpoint = str(out / name)
@@ -291,7 +302,7 @@ class SimilarityTrainer(Trainer):
         """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
 
         Raises:
-            OSError: If it cannot be written; then nothing in ``args.output_dir`` has changed.
+            OSError: If it cannot be written; then the former model is as it was.
         """
         if output_dir is not None:
             super().save_model(output_dir, _internal_call=_internal_call)

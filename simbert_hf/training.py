@@ -35,7 +35,7 @@ from simbert_hf.data import (
 )
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
-from simbert_hf.modeling import SimBert, model_type_of
+from simbert_hf.modeling import SimBert, read_config
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.readers import normalize
 from simbert_hf.rows import check_texts
@@ -85,7 +85,7 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
     Arguments and errors as of their ``from_pretrained``.
     """
     hub = {name: options[name] for name in HUB_ARGUMENTS if name in options}
-    if model_type_of(name_or_path, hub) == "bert":
+    if read_config(name_or_path, hub).get("model_type") == "bert":
         return SimBert.from_pretrained(name_or_path, **options)
     return SentenceEncoder.from_pretrained(name_or_path, **options)
 
@@ -163,6 +163,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         check_texts(data_args.sample_sentences)
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
     groups, held_out = hold_out(groups, data_args, args)
+    check_measured(held_out, data_args)
     seed = args.order_seed
     train: PairDataset | PairStream
     if data_args.streaming:  # Trainer sees one long epoch, which only an endless stream resumes
@@ -193,6 +194,19 @@ def check_streaming(args: SimilarityTrainingArguments) -> None:
         raise ValueError(
             "--streaming knows no epochs; give --eval_strategy steps --eval_steps N "
             "--save_strategy steps --save_steps N (or no)."
+        )
+
+
+def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
+    """Refuse a test set that would not be used: evaluations are those of held-out groups.
+
+    Raises:
+        ValueError: If ``--sts_file`` is given and no group is held out.
+    """
+    if held_out is None and data_args.sts_file:
+        raise ValueError(
+            "--sts_file is measured together with held-out groups, and there are none: give "
+            "--validation_file or --validation_groups, or drop --sts_file."
         )
 
 
@@ -251,10 +265,13 @@ def load_simcse_data(
         DataError: If a file cannot be read, or nothing is left to train on.
         ValueError: If an argument asks for what SimCSE does not do.
     """
-    if data_args.streaming or data_args.validation_file:
+    given = ["streaming", "validation_file", "validation_groups", "sample_sentences"]
+    given += [] if examples == "pairs" else ["text_columns"]
+    unused = [f"--{name}" for name in given if getattr(data_args, name)]
+    if unused:
         raise ValueError(
-            "SimCSE reads its examples whole and is evaluated on --sts_file: drop --streaming and "
-            "--validation_file."
+            f"SimCSE reads its {examples} whole and is evaluated on --sts_file: drop "
+            f"{', '.join(unused)}."
         )
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
@@ -277,6 +294,11 @@ def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | 
     if args.augmentation == "replace":
         embeddings: Any = model.get_input_embeddings()
         synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
+        if not synonyms:
+            raise ValueError(
+                "--augmentation replace finds no word in the vocabulary that has near ones; it is "
+                "for languages with blanks between words: choose crop or delete."
+            )
         logger.info("%d words have near ones to stand for them", len(synonyms))
     kind: Any = args.augmentation
     return Augmentation(kind, args.augmentation_rate, synonyms)

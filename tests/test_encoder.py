@@ -95,6 +95,12 @@ def test_every_loader_agrees(start: Path, tmp_path: Path, pooling: str) -> None:
     reread = AutoModel.from_pretrained(tmp_path / "out").eval()
     assert type(reread) is type(model.base_model)
     assert torch.allclose(reread(**inputs).last_hidden_state[0], hidden, atol=1e-5)
+    output = model(**inputs)
+    assert torch.allclose(output.last_hidden_state[0], hidden, atol=1e-5)
+    assert output.lm_losses is None
+    assert model.encode([]).shape == (0, 32)
+    with pytest.raises(ValueError, match="which sends every file"):
+        model.save_pretrained(tmp_path / "out", push_to_hub=True)
 
 
 def test_too_long_a_text_is_cut_alike(start: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerCallback
+from transformers import AutoModel, TrainerCallback
 
 from scripts.train_margin_softmax import main
 from simbert_hf import SimBert
@@ -21,6 +21,7 @@ from simbert_hf.gru import CharGru
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
 from simbert_hf.trainer import SimilarityTrainer
 from tests.naive import naive_topk_accuracy
+from tests.test_encoder import ARCHITECTURES
 from tests.tiny import WORDS, tiny_simbert
 
 VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
@@ -36,10 +37,13 @@ def intents(tmp_path: Path) -> Path:
     return path
 
 
+GRU = ["--preset=gru", "--min_count=1", "--gru_size=16"]
+
+
 def flags(data: Path, out: Path, *more: str) -> list[str]:
     return [
-        "--preset=gru", f"--train_file={data}", f"--output_dir={out}", "--min_count=1",
-        "--gru_size=16", "--per_device_train_batch_size=12", "--use_cpu", "--max_steps=8",
+        *GRU, f"--train_file={data}", f"--output_dir={out}",
+        "--per_device_train_batch_size=12", "--use_cpu", "--max_steps=8",
         "--validation_groups=2", "--eval_strategy=steps", "--eval_steps=4",
         "--save_strategy=steps", "--save_steps=4", "--logging_steps=1", "--learning_rate=1e-2",
         "--head_learning_rate=1e-2", "--report_to=none", "--disable_tqdm=true", *more,
@@ -88,11 +92,15 @@ def test_a_gru_learns_and_its_centres_are_dropped(more, intents: Path, tmp_path:
     assert len(set(groups)) == 2
 
 
+def bert_flags(data: Path, out: Path, start: Path, *more: str) -> list[str]:
+    options = [flag for flag in flags(data, out) if flag not in GRU]
+    return [*options, f"--model_name_or_path={start}", "--max_length=24", *more]
+
+
 def test_a_bert_learns_and_loads_everywhere(intents: Path, tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path / "start")
     out = tmp_path / "out"
-    more = ("--encoder=bert", f"--model_name_or_path={tmp_path / 'start'}", "--max_steps=24")
-    losses = losses_of(main(flags(intents, out, *more)))
+    losses = losses_of(main(bert_flags(intents, out, tmp_path / "start", "--max_steps=24")))
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     saved, start = (load_file(path / "model.safetensors") for path in (out, tmp_path / "start"))
     assert set(saved) == set(start)  # the LM head too, as it was
@@ -101,6 +109,21 @@ def test_a_bert_learns_and_loads_everywhere(intents: Path, tmp_path: Path) -> No
     texts = [text for text, _ in ROWS[:5]]
     theirs = SentenceTransformer(str(out), device="cpu").encode(texts)
     assert abs(SimBert.from_pretrained(out).encode(texts) - theirs).max() < 1e-5
+
+
+def test_an_encoder_without_segments_learns(intents: Path, tmp_path: Path) -> None:
+    config, build_tokenizer = ARCHITECTURES["distilbert"]
+    AutoModel.from_config(config).save_pretrained(tmp_path / "start")
+    build_tokenizer().save_pretrained(tmp_path / "start")
+    losses = losses_of(main(bert_flags(intents, tmp_path / "out", tmp_path / "start")))
+    assert losses[-1] < losses[0]
+
+
+def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) -> None:
+    main(flags(intents, tmp_path / "out", "--max_length=16", "--max_steps=1"))
+    more = (f"--model_name_or_path={tmp_path / 'out'}", "--max_length=40")
+    with pytest.raises(ValueError, match="--max_length 40 is out of range"):
+        main(flags(intents, tmp_path / "more", *more))
 
 
 class StopAt(TrainerCallback):
@@ -131,6 +154,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         )
         with pytest.raises(KeyboardInterrupt):
             run(out)
+    if "--sampled_classes=2" in more:  # written before the checkpoint got its name
+        assert (out / "checkpoint-4" / "class_centres-1-of-1.safetensors").exists()
     resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
@@ -163,7 +188,8 @@ def test_the_articles_preset() -> None:
         (["--gru_size=0"], "--gru_size must be at least 1"),
         (["--min_count=99999"], "No character occurs 99999 times"),
         (["--pooling=cls"], "drop them with --encoder gru"),
-        (["--encoder=bert"], "give --model_name_or_path"),
+        (["--encoder=bert"], "--gru_size and --mask_padding shape a GRU"),
+        (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file is measured together"),
         (["--streaming=true"], "drop --streaming"),
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is one class only"),

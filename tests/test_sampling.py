@@ -195,6 +195,19 @@ def test_processes_share_an_epoch(processes):
         assert len(rows) == len(set(rows)) == N // 8 // processes * processes * 8
 
 
+def test_processes_get_batches_of_one_size_though_the_last_is_short():
+    data = PairDataset(make_groups(22))
+    sizes = []
+    for rank in range(2):
+        sampler = LengthGroupedBatchSampler(data, 4, window=50, drop_last=False)
+        plain = DataLoader(data, batch_sampler=sampler, collate_fn=list)
+        prepared = prepare_data_loader(
+            plain, num_processes=2, process_index=rank, put_on_device=False
+        )
+        sizes.append([len(batch) for batch in prepared])
+    assert sizes == [[4, 4, 4], [4, 4, 4]]
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes):
     whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes)

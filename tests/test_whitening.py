@@ -86,6 +86,9 @@ def test_every_loader_applies_it(tmp_path: Path, pooling: str, dim: int | None) 
     AutoModel.from_pretrained(tmp_path)
     with pytest.raises(ValueError, match="is whitened already"):
         whiten(again, SENTENCES)
+    other = "cls" if pooling == "mean" else "mean"
+    with pytest.raises(ValueError, match=f"is whitened for the pooling '{pooling}'"):
+        SimBert.from_pretrained(tmp_path, pooling=other)
 
 
 def test_the_script_whitens_any_encoder(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from simbert_hf.embedding import evaluating
 from simbert_hf.evaluation.retrieval import topk_accuracy
-from simbert_hf.modeling import evaluating
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator

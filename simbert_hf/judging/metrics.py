@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from simbert_hf.modeling import SimBert, evaluating
+from simbert_hf.embedding import evaluating
+from simbert_hf.modeling import SimBert
 from simbert_hf.text import CJK, normalize_text
 
 try:

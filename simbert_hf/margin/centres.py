@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import TrainerCallback
 
 from simbert_hf.distributed import (
     gather_with_grad,
@@ -22,6 +21,7 @@ from simbert_hf.distributed import (
 from simbert_hf.losses import InBatchLoss
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.pooling import normalize
+from simbert_hf.trainer import CheckpointPart
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 
@@ -207,7 +207,7 @@ def pick(scores: Tensor, columns: Tensor) -> Tensor:
     return torch.where(columns >= 0, found, 0)
 
 
-class CentreCallback(TrainerCallback):
+class CentreCallback(CheckpointPart):
     """Updates, saves and restores sampled centres in step with a Trainer.
 
     Args:
@@ -232,9 +232,9 @@ class CentreCallback(TrainerCallback):
         schedule = group["lr"] / group["initial_lr"]
         self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write the centres into the checkpoint."""
-        self.centres.save(Path(str(args.output_dir), f"checkpoint-{state.global_step}"))
+    def save(self, directory: Path) -> None:
+        """Write the centres into a checkpoint."""
+        self.centres.save(directory)
 
 
 def check_memory(

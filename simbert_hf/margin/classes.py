@@ -16,8 +16,9 @@ from simbert_hf.data import FixedPairs, Pair
 from simbert_hf.evaluation import sts_spearman, topk_accuracy
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
+from simbert_hf.objectives import model_inputs
 from simbert_hf.readers import normalize
-from simbert_hf.rows import RowBuilder
+from simbert_hf.rows import Rows
 
 
 def labelled_sentences(groups: datasets.Dataset, seed: int = 0) -> FixedPairs:
@@ -58,7 +59,7 @@ class ClassCollator:
         max_chars: Cut sentences at punctuation to this many characters first; None does not.
     """
 
-    rows: RowBuilder
+    rows: Rows
     max_length: int = 64
     max_chars: int | None = None
 
@@ -68,9 +69,7 @@ class ClassCollator:
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); ``classes``: (B,).
         """
-        texts = [sentence["source"] for sentence in sentences]
-        if self.max_chars:
-            texts = [cut_at_punctuation(text, self.max_chars) for text in texts]
+        texts = [cut_at_punctuation(each["source"], self.max_chars) for each in sentences]
         batch = self.rows.pad(self.rows.sources(texts, self.max_length))
         batch["classes"] = torch.tensor([sentence["label"] for sentence in sentences])
         return batch
@@ -111,15 +110,14 @@ class MarginObjective:
         """Run the model once and score its vectors against the centres.
 
         Args:
-            model: A ``SimBert`` or ``CharGru``, wrapped in DDP or not, with the parameters that
+            model: An encoder, wrapped in DDP or not, with the parameters that
                 :func:`add_centres` gives unless they are sampled.
             batch: What ``ClassCollator`` gives.
 
         Returns:
             The named parts.
         """
-        inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
-        vectors, classes = model(**inputs).sentence_embedding, batch["classes"]
+        vectors, classes = model(**model_inputs(batch)).sentence_embedding, batch["classes"]
         if self.sampled is not None:
             found = self.sampled.loss(vectors, classes, self.softmax)
             return ClassLoss(found.loss, found.loss, found.accuracy)

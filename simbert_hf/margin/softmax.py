@@ -16,16 +16,16 @@ from simbert_hf.losses import InBatchLoss, at_least_float32, cosines
 Kind = Literal["softmax", "am", "arc", "sphere", "simpler_a"]
 
 
-def subtracted(cosine: Tensor, margin: float) -> Tensor:
+def additive_margin(cosine: Tensor, margin: float) -> Tensor:
     """AM-Softmax, also CosFace: ``cos theta - m``."""
     return cosine - margin
 
 
-def turned(cosine: Tensor, margin: float) -> Tensor:
+def additive_angular_margin(cosine: Tensor, margin: float) -> Tensor:
     """ArcFace: ``cos(theta + m)``; past pi ``cos theta - m sin m``, as in its authors' program.
 
     Example:
-        >>> turned(torch.tensor([1.0, 0.0]), math.pi / 6)
+        >>> additive_angular_margin(torch.tensor([1.0, 0.0]), math.pi / 6)
         tensor([ 0.8660, -0.5000])
     """
     theta = cosine.detach().clamp(-1, 1).acos()
@@ -34,13 +34,13 @@ def turned(cosine: Tensor, margin: float) -> Tensor:
     return torch.where(theta + margin <= math.pi, inside, cosine - margin * math.sin(margin))
 
 
-def multiplied(cosine: Tensor, margin: float) -> Tensor:
+def multiplicative_angular_margin(cosine: Tensor, margin: float) -> Tensor:
     """SphereFace: ``cos(m theta)``, continued so that it falls from 0 to pi, for any m.
 
     ``(-1)^k cos(m theta) - 2k`` with ``k = floor(m theta / pi)``.
 
     Example:
-        >>> multiplied(torch.tensor([1.0, 0.0, -1.0]), 4)
+        >>> multiplicative_angular_margin(torch.tensor([1.0, 0.0, -1.0]), 4)
         tensor([ 1., -3., -7.])
     """
     theta = cosine.detach().clamp(-1, 1).acos()
@@ -50,11 +50,11 @@ def multiplied(cosine: Tensor, margin: float) -> Tensor:
     return _with_slope(cosine, value, sign * _multiple_slope(theta, margin))
 
 
-def least_multiplied(cosine: Tensor, margin: float) -> Tensor:
+def smaller_multiplicative_margin(cosine: Tensor, margin: float) -> Tensor:
     """The article's simpler A-Softmax: ``min(cos m theta, cos theta)``, for any m.
 
     Example:
-        >>> least_multiplied(torch.tensor([1.0, 0.5, 0.0]), 4)
+        >>> smaller_multiplicative_margin(torch.tensor([1.0, 0.5, 0.0]), 4)
         tensor([ 1.0000, -0.5000,  0.0000])
     """
     theta = cosine.detach().clamp(-1, 1).acos()
@@ -81,10 +81,10 @@ class _Rule(NamedTuple):
 
 
 RULES: dict[str, _Rule] = {
-    "am": _Rule(subtracted, 0.35, 0.0, 1.0),
-    "arc": _Rule(turned, 0.5, 0.0, math.pi / 2),
-    "sphere": _Rule(multiplied, 4.0, 1.0, 10.0),
-    "simpler_a": _Rule(least_multiplied, 4.0, 1.0, 10.0),
+    "am": _Rule(additive_margin, 0.35, 0.0, 1.0),
+    "arc": _Rule(additive_angular_margin, 0.5, 0.0, math.pi / 2),
+    "sphere": _Rule(multiplicative_angular_margin, 4.0, 1.0, 10.0),
+    "simpler_a": _Rule(smaller_multiplicative_margin, 4.0, 1.0, 10.0),
 }
 KINDS: tuple[str, ...] = ("softmax", *RULES)
 

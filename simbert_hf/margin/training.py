@@ -26,11 +26,19 @@ from simbert_hf.margin.classes import (
     labelled_sentences,
 )
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
-from simbert_hf.training import hold_out, load_start, load_sts, read_groups
+from simbert_hf.training import (
+    check_measured,
+    check_start,
+    hold_out,
+    load_start,
+    load_sts,
+    read_groups,
+)
 
 logger = logging.getLogger(__name__)
 
 ENCODERS = ("bert", "gru")
+GRU = (5, 128, True)  # defaults of --min_count, --gru_size and --mask_padding
 
 # ``original`` is the article's program, https://github.com/bojone/margin-softmax; its AM-Softmax
 # wants 25 epochs, the other losses 20.
@@ -86,10 +94,12 @@ class MarginArguments:
         default=0.0,
         metadata={"help": "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."},
     )
-    min_count: int = field(default=5, metadata={"help": "GRU: rarer characters are unknown."})
-    gru_size: int = field(default=128, metadata={"help": "GRU: dimension of embedding and state."})
+    min_count: int = field(default=GRU[0], metadata={"help": "GRU: rarer characters are unknown."})
+    gru_size: int = field(
+        default=GRU[1], metadata={"help": "GRU: dimension of embedding and state."}
+    )
     mask_padding: bool = field(
-        default=True, metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
+        default=GRU[2], metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
     )
 
     def __post_init__(self) -> None:
@@ -106,6 +116,11 @@ class MarginArguments:
             )
         if self.min_count < 1 or self.gru_size < 1:
             raise ValueError("--min_count and --gru_size must be at least 1.")
+        if self.encoder == "bert" and (self.min_count, self.gru_size, self.mask_padding) != GRU:
+            raise ValueError(
+                "--min_count, --gru_size and --mask_padding shape a GRU; give them with --encoder "
+                "gru."
+            )
         self.softmax()
 
     def softmax(self) -> MarginSoftmax:
@@ -128,6 +143,7 @@ def load_class_data(
             "--sample_sentences."
         )
     groups, held_out = hold_out(read_groups(data_args.train_file, data_args, args), data_args, args)
+    check_measured(held_out, data_args)
     train = labelled_sentences(groups, args.order_seed)
     classes = n_classes(train)
     logger.info("training: %s sentences of %s classes", f"{len(train):,}", f"{classes:,}")
@@ -148,7 +164,7 @@ def n_classes(train: FixedPairs) -> int:
     return int(max(train.columns["label"])) + 1
 
 
-def load_encoder(
+def load_margin_encoder(
     model_args: ModelArguments, margin_args: MarginArguments, max_length: int, texts: Sequence[str]
 ) -> Embedder:
     """Load the start of a run, or make a GRU with the characters of its texts.
@@ -165,7 +181,9 @@ def load_encoder(
         raise ValueError("--pooling and the dropouts are BERT's; drop them with --encoder gru.")
     if model_args.model_name_or_path:
         options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
-        return CharGru.from_pretrained(model_args.model_name_or_path, **options)
+        known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
+        check_start(known, model_args, max_length, sentences=1)
+        return known
     size = margin_args.gru_size
     gru = CharGru.for_texts(
         texts,
