@@ -3,9 +3,13 @@
 python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
     [--scratch L3] [--seeds 0 1 2] [--output outputs/recipes]
 
-DIR holds the files that the tables below name. What has been trained or measured is not done again,
-so that a stopped command goes on where it was. `--scratch L3` adds a start that has seen no
-contrastive training: the shape and vocabulary of L3, weights drawn anew, MLM on the sentences.
+The files that the tables below name lie anywhere below DIR: Wikipedia sentences, one a line; STS-B
+(for Chinese, its translation) as CSV without header; SemEval's STS13 to STS16 test files; LCQMC, BQ
+and PAWS-X; Chinese pairs as {"text", "synonyms"} lines. The English pairs are the shipped ones.
+
+What has been trained or measured is not done again, so that a stopped command goes on where it was.
+`--scratch L3` adds a start that has seen no contrastive training: the shape and vocabulary of L3,
+weights drawn anew, MLM on the sentences.
 """
 
 from __future__ import annotations
@@ -17,37 +21,35 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
+from simbert_hf.evaluation.plots import MARKERS
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.whitening import whiten
 
-SENTENCES = {lang: f"open/wiki/{lang}_sentences.txt.xz" for lang in ("en", "zh")}
-PAIRS = {
-    "en": "open/tatoeba/en_synonyms.jsonl",
-    "zh": "research/zh_pairs_train/data_similarity.json",
-}
+SENTENCES = {"en": "wiki/en_sentences.txt.xz", "zh": "wiki/zh_sentences.txt.xz"}
+PAIRS = {"en": "tatoeba_en/pairs.jsonl.gz", "zh": "data_similarity.json"}
 STS = {
-    part: {lang: f"research/stsb/stsb-{lang}-{part}.csv" for lang in ("en", "zh")}
-    for part in ("train", "dev")
+    part: {lang: f"stsb-{lang}-{part}.csv" for lang in ("en", "zh")} for part in ("train", "dev")
 }
 TESTS = {
-    "en": {"STS-B dev": "stsb/stsb-en-dev.csv", "STS-B": "stsb/stsb-en-test.csv"}
-    | {f"STS{year}": f"sts12_16/20{year}-*.tsv" for year in (13, 14, 15, 16)},
+    "en": {"STS-B dev": "stsb-en-dev.csv", "STS-B": "stsb-en-test.csv"}
+    | {f"STS{year}": f"20{year}-*.tsv" for year in (13, 14, 15, 16)},
     "zh": {
-        "STS-B dev": "stsb/stsb-zh-dev.csv",
-        "STS-B": "stsb/stsb-zh-test.csv",
-        "LCQMC": "zh_pairs_eval/LCQMC-test.txt",
-        "BQ": "zh_pairs_eval/BQ_corpus-test.csv",
-        "PAWS-X": "zh_pairs_eval/PAWS-X-test_2k.tsv",
+        "STS-B dev": "stsb-zh-dev.csv",
+        "STS-B": "stsb-zh-test.csv",
+        "LCQMC": "LCQMC-test.txt",
+        "BQ": "BQ_corpus-test.csv",
+        "PAWS-X": "PAWS-X-test_2k.tsv",
     },
 }
 WHITENING_SENTENCES = 10_000
@@ -82,6 +84,14 @@ MLM = (
 )  # fmt: skip
 
 
+def find(data: Path, pattern: str) -> list[Path]:
+    """Find files by name below a folder, or below the shipped data."""
+    found = sorted({*data.rglob(pattern), *Path("scripts/data").rglob(pattern)})
+    if not found:
+        sys.exit(f"There is no {pattern} below {data}; the docstring says what it is.")
+    return found
+
+
 def train(output: Path, *flags: str) -> Path:
     """Run the script into a folder that appears only when the run has ended."""
     if output.exists():
@@ -101,7 +111,7 @@ def train(output: Path, *flags: str) -> Path:
 
 def train_from_scratch(like: str, sentences: Path, steps: int, output: Path) -> Path:
     """Train a model of a start's shape and tokenizer by MLM alone."""
-    random = output.with_name("random")
+    random = output.with_name(f"{output.name}-random")
     if not output.exists():
         torch.manual_seed(0)
         start = SimBert.from_pretrained(like)
@@ -121,45 +131,46 @@ def whitened(start: str, sentences: Path, output: Path) -> Path:
     return output
 
 
-def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, Path]]:
-    """Train what is missing; yield start, recipe and path of every model, the starts included."""
-    starts = dict(item.split("=", 1) for item in args.start)
-    sentences = args.data / SENTENCES[args.language]
+def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
+    """Train what is missing; yield start, recipe, a name and the path of every model."""
+    lang, starts = args.language, dict(item.split("=", 1) for item in args.start)
+    sentences = find(args.data, SENTENCES[lang])[0]
     if args.scratch:
-        path = args.output / f"scratch-{args.language}"
+        path = args.output / f"scratch-{lang}-{args.scratch_steps}"
         train_from_scratch(starts[args.scratch], sentences, args.scratch_steps, path)
         starts["scratch"] = str(path)
     for name, start in starts.items():
-        yield name, "(start)", Path(start)
-        yield name, "whitened", whitened(start, sentences, args.output / f"{name}-whitened")
+        yield name, "(start)", f"{name}-{lang}", Path(start)
+        path = args.output / f"{name}-{lang}-whitened"
+        yield name, "whitened", path.name, whitened(start, sentences, path)
     for recipe, (name, start), seed in product(args.recipes, starts.items(), args.seeds):
         path = train(
-            args.output / f"{name}-{args.language}-{recipe}-{seed}",
+            args.output / f"{name}-{lang}-{recipe}-{args.steps}-{seed}",
             f"--model_name_or_path={start}",
-            f"--train_file={args.data / RECIPES[recipe].data[args.language]}",
-            f"--sts_file={args.data / STS['dev'][args.language]}",
+            f"--train_file={find(args.data, RECIPES[recipe].data[lang])[0]}",
+            f"--sts_file={find(args.data, STS['dev'][lang])[0]}",
             f"--max_steps={args.steps}", f"--eval_steps={args.steps // 3}",
             f"--save_steps={args.steps // 3}", f"--seed={seed}",
             *TUNING, *RECIPES[recipe].flags,
         )  # fmt: skip
-        yield name, recipe, path
+        yield name, recipe, path.name, path
 
 
-def measure(path: Path, args: argparse.Namespace) -> dict[str, float]:
+def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]:
     """Return Spearman's correlation on each test set, alignment and uniformity on STS-B."""
-    kept = args.output / f"{path.name}-{args.language}.json"
+    kept = args.output / f"{name}.json"
     if not kept.exists():
         files = [
-            f"{name}={file}"
-            for name, pattern in TESTS[args.language].items()
-            for file in sorted((args.data / "research").glob(pattern))
+            f"{task}={file}"
+            for task, pattern in TESTS[args.language].items()
+            for file in find(args.data, pattern)
         ]
         given = EvaluationArguments(models=[f"model={path}"], sts=files, bootstrap=0)
-        print(f"measuring {path.name}", flush=True)
+        print(f"measuring {name}", flush=True)
         tasks = evaluate(given, load_tasks(given)).models["model"]
-        found = {name: tasks[name].figures["spearman"].value for name in TESTS[args.language]}
+        found = {task: tasks[task].figures["spearman"].value for task in TESTS[args.language]}
         shape = ("alignment", "uniformity")
-        found |= {name: tasks["STS-B"].figures[name].value for name in shape}
+        found |= {figure: tasks["STS-B"].figures[figure].value for figure in shape}
         kept.write_text(json.dumps(found, indent=1) + "\n")
     figures: dict[str, float] = json.loads(kept.read_text())
     return figures
@@ -170,6 +181,24 @@ def cell(name: str, values: list[float]) -> str:
     scale, digits = (1, 3) if name in ("alignment", "uniformity") else (100, 2)
     mean = f"{scale * statistics.fmean(values):.{digits}f}"
     return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def plot(found: Mapping[tuple[str, str], Sequence[dict[str, float]]], path: Path) -> None:
+    """Draw alignment over uniformity on STS-B: a colour a start, a mark a recipe."""
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axis = figure.subplots()
+    starts, recipes = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
+    for (start, recipe), seeds in found.items():
+        mark, color = MARKERS[recipes.index(recipe)], f"C{starts.index(start)}"
+        places = [[seed[name] for seed in seeds] for name in ("uniformity", "alignment")]
+        axis.plot(*places, mark, color=color, alpha=0.8)
+    for start in starts:
+        axis.plot([], [], "s", color=f"C{starts.index(start)}", label=start)
+    for recipe in recipes:
+        axis.plot([], [], MARKERS[recipes.index(recipe)], color="grey", label=recipe)
+    axis.set(xlabel="uniformity (less is more even)", ylabel="alignment (less is closer)")
+    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
@@ -187,8 +216,8 @@ def main() -> None:
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
-    for start, recipe, path in runs(args):
-        found.setdefault((start, recipe), []).append(measure(path, args))
+    for start, recipe, name, path in runs(args):
+        found.setdefault((start, recipe), []).append(measure(name, path, args))
     names = [*TESTS[args.language], "alignment", "uniformity"]
     rows = [
         [*key, *(cell(name, [seed[name] for seed in seeds]) for name in names)]
@@ -197,7 +226,9 @@ def main() -> None:
     print(layout(["start", "recipe", *names], rows))
     results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
     report = {"steps": args.steps, "results": results}
-    (args.output / f"recipes-{args.language}.json").write_text(json.dumps(report, indent=1) + "\n")
+    name = f"recipes-{args.language}"
+    (args.output / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+    plot(found, args.output / f"{name}.png")
 
 
 if __name__ == "__main__":
