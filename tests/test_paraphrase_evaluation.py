@@ -12,6 +12,7 @@ from simbert_hf.judging.evaluation import (
     HeldOut,
     System,
     controls,
+    exchange_word,
     load_held_out,
     measure,
     nearest_others,
@@ -72,11 +73,14 @@ def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:
 
 
 def test_controls_are_what_they_say() -> None:
-    human, copy, nearest, random = controls(DATA, seed=0)
+    human, copy, exchanged, nearest, random = controls(DATA, seed=0)
     assert [row[0] for row in human.candidates] == [row[0] for row in DATA.references]
     assert measure(human, [[0.9], [0.9], [0.1]], 0.5, DATA, 2)["bleu"] is None
     assert copy.candidates == [[source] for source in DATA.sources]
     assert measure(copy, [[1], [1], [1]], 0.5, DATA, 2)["copies"] == 1
+    for source, (changed,) in zip(DATA.sources, exchanged.candidates, strict=True):
+        before, after = source.split(), changed.split()
+        assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
     for seed in range(20):
         others = controls(DATA, seed)[-1].candidates
         assert sorted(others) == sorted([[row[0]] for row in DATA.references])
@@ -84,6 +88,19 @@ def test_controls_are_what_they_say() -> None:
     assert [row[0] for row in nearest.candidates] == nearest_others(DATA)
     assert nearest.candidates[0][0] in ("where do you go", "where are you")
     assert random.name == "random other sentence"
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "changed"),
+    [
+        ("Is it late?", "It is cold.", "Is it cold?"),
+        ("今天冷", "我热", "我天冷"),
+        ("Go!", "go", "Go!"),  # nothing to exchange
+        ("?!", "go", "?!"),
+    ],
+)
+def test_one_word_is_exchanged(text: str, other: str, changed: str) -> None:
+    assert exchange_word(text, other) == changed
 
 
 def test_table_and_samples_show_good_and_bad() -> None:
@@ -196,8 +213,8 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     names = [row["name"] for row in again["rows"]]
     assert names == [
-        "model", "peer", "human reference", "copy of the source", "nearest other sentence",
-        "random other sentence",
+        "model", "peer", "human reference", "copy of the source", "one word exchanged",
+        "nearest other sentence", "random other sentence",
     ]  # fmt: skip
     mine, theirs = again["rows"][:2]
     assert mine == first["rows"][0]  # the same seed writes and judges the same

@@ -1,12 +1,13 @@
 """Paraphrases of held-out sentences -> one table, a row a model, between control rows.
 
-The controls tell what a judge is worth on these sentences: people's paraphrases should pass, random
-other sentences should not, nor should the nearest other sentence; a copy passes, and is no
-paraphrase. Every figure is computed alike for all rows.
+The controls tell what a judge is worth on these sentences: people's paraphrases should pass; random
+other sentences, the nearest other sentence and the source with its longest word exchanged should
+not; a copy passes, and is no paraphrase. Every figure is computed alike for all rows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -32,7 +33,7 @@ from simbert_hf.judging.metrics import (
     tokenizer_for,
 )
 from simbert_hf.readers import normalize, text_of
-from simbert_hf.text import normalize_text
+from simbert_hf.text import CJK, normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
 
 Figures = dict[str, Any]
@@ -160,12 +161,32 @@ def controls(data: HeldOut, seed: int) -> list[System]:
     """
     order = np.random.default_rng(seed).permutation(len(data.sources)).tolist()
     other = dict(zip(order, [*order[1:], *order[:1]], strict=True))
+    sources = data.sources
+    exchanged = [exchange_word(text, sources[other[i]]) for i, text in enumerate(sources)]
     return [
         System("human reference", [row[:1] for row in data.references], figures=NO_REFERENCE),
         System("copy of the source", [[source] for source in data.sources]),
+        System("one word exchanged", [[text] for text in exchanged]),
         System("nearest other sentence", [[text] for text in nearest_others(data)]),
         System(RANDOM, [data.references[other[i]][:1] for i in range(len(order))]),
     ]
+
+
+def exchange_word(text: str, other: str) -> str:
+    """Put another sentence's longest word in the place of a text's longest.
+
+    A Chinese character counts as a word; capitals do not count.
+
+    Example:
+        >>> exchange_word("Where can I buy a ticket?", "She plays the piano.")
+        'Where can I buy a plays?'
+    """
+    mine, theirs = (re.findall(f"[{CJK}]|[^\\W_]+", each) for each in (text, other))
+    if not (mine and theirs):
+        return text
+    old = max(mine, key=len)
+    new = max((word for word in theirs if word.lower() != old.lower()), key=len, default=old)
+    return text.replace(old, new, 1)
 
 
 def nearest_others(data: HeldOut) -> list[str]:
