@@ -123,7 +123,9 @@ def test_caption_warns_of_a_judge_that_takes_anything() -> None:
     line = "- dev: 9 pairs, AUC 0.800; accepts 90.0% of the paraphrases, 25.0% of the others."
     assert line in caption(judge, good)
     assert "CAUTION" not in caption(judge, good)
-    assert "CAUTION: it accepts 100% of random other sentences" in caption(judge, bad)
+    assert "CAUTION: it accepts 100% of the control row 'random other sentence'" in caption(
+        judge, bad
+    )
 
 
 # Files ------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ Figures = dict[str, Any]
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
 
-RANDOM = "random other sentence"
+EXCHANGED, RANDOM = "one word exchanged", "random other sentence"
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def controls(data: HeldOut, seed: int) -> list[System]:
     return [
         System("human reference", [row[:1] for row in data.references], figures=NO_REFERENCE),
         System("copy of the source", [[source] for source in data.sources]),
-        System("one word exchanged", [[text] for text in exchanged]),
+        System(EXCHANGED, [[text] for text in exchanged]),
         System("nearest other sentence", [[text] for text in nearest_others(data)]),
         System(RANDOM, [data.references[other[i]][:1] for i in range(len(order))]),
     ]

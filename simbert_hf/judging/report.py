@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from simbert_hf.judging.evaluation import RANDOM, Figures, HeldOut, System
+from simbert_hf.judging.evaluation import EXCHANGED, RANDOM, Figures, HeldOut, System
 from simbert_hf.judging.judge import Judge
 from simbert_hf.judging.metrics import signature, tokenizer_for
 
@@ -37,7 +37,7 @@ with the references. Self-BLEU, distinct-n: of all candidates. Perplexity: of th
 Kinship: mean cosine of the model's and the judge's word embeddings, above .5 if they share an
 ancestor.
 """
-RANDOM_LIMIT = 0.1  # a judge that lets more of these pass tells nothing
+CONTROL_LIMIT = 0.1  # of the controls that should not pass
 
 
 def markdown_table(rows: Sequence[Figures], k: int) -> str:
@@ -70,12 +70,13 @@ def caption(judge: Judge, rows: Sequence[Figures]) -> str:
             f"{figures['accepted']:.1%} of the paraphrases, {figures['false_accepts']:.1%} of the "
             "others."
         )
-    passed = next(row["accepted_1"]["share"] for row in rows if row["name"] == RANDOM)
-    if passed > RANDOM_LIMIT:
-        lines.append(
-            f"- CAUTION: it accepts {passed:.0%} of random other sentences here, so its acceptance "
-            "tells nothing. Train a better judge, on pairs more like these."
-        )
+    for row in rows:
+        passed = row["accepted_1"]["share"]
+        if row["name"] in (EXCHANGED, RANDOM) and passed > CONTROL_LIMIT:
+            lines.append(
+                f"- CAUTION: it accepts {passed:.0%} of the control row {row['name']!r}, so read "
+                "its acceptance of models against that, or train a better judge."
+            )
     return "\n".join([*lines, "", LEGEND])
 
 
