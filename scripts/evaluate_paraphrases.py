@@ -7,67 +7,94 @@ python scripts/evaluate_paraphrases.py --judge outputs/judge --models outputs/mi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from simbert_hf.judging.evaluation import (
+    check_names,
     controls,
     load_held_out,
     measure,
     read_paraphrases,
+    row_name,
     write_paraphrases,
 )
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
 
 
+def at_least(least: int) -> Callable[[str], int]:
+    """Make a reader of flags that are integers from some number on."""
+
+    def integer(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} is too few; take at least {least}")
+        return value
+
+    return integer
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
+    """Read and check the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = parser.add_argument
     add("--judge", required=True, help="directory that scripts/train_judge.py wrote")
     add("--models", nargs="*", default=[], help="directories or Hub ids of SimBert models")
     add("--outputs", nargs="*", default=[], help='{"text", "paraphrases"} JSON lines of others')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
-    add("--held_out", type=int, help="groups that training held out of them; all if not given")
+    add("--text_columns", nargs=2, help="columns of a pair, as the training run was given them")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--held_out", type=at_least(1), help="groups that training held out of them")
+    which.add_argument("--all_groups", action="store_true", help="none was trained on; take all")
     add("--split_seed", type=int, default=42, help="seed of the training run's split")
-    add("--limit", type=int, help="measure on this many of the held-out groups")
-    add("--n", type=int, default=50, help="sentences a model writes for each source")
-    add("--k", type=int, default=5, help="of which it gives this many")
+    add("--limit", type=at_least(2), help="measure on this many of the held-out groups")
+    add("--n", type=at_least(1), default=50, help="sentences a model writes for each source")
+    add("--k", type=at_least(1), default=5, help="of which it gives this many")
     add("--seed", type=int, default=0, help="seed of the writing, and of the controls")
     add("--relatives", nargs="*", default=[], help="starts and teachers of what is judged")
     add("--allow_kin", action="store_true", help="let a kindred judge judge, and print so")
-    add("--samples", type=int, default=20, help="sources on the page of samples")
+    add("--samples", type=at_least(0), default=20, help="sources on the page of samples")
+    add("--list_sources", action="store_true", help="print the sources for others, and stop")
     add("--output_dir", type=Path, required=True)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.k > args.n:
+        parser.error(f"argument --k: {args.k} cannot be given of --n {args.n} sentences")
+    if not (args.models or args.outputs or args.list_sources):
+        parser.error("there is nothing to measure; give --models or --outputs")
+    return args
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Write, judge, measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
-    if not (args.models or args.outputs):
-        raise ValueError("There is nothing to measure; give --models or --outputs.")
+    columns = tuple(args.text_columns) if args.text_columns else None
+    data = load_held_out(args.groups, args.held_out, args.split_seed, args.limit, columns)
+    if args.list_sources:
+        print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")
+        return
     judge = Judge.load(args.judge)
-    for relative in args.relatives:
-        check_independent(judge, relative, relative, args.allow_kin)
-    data = load_held_out(args.groups, args.held_out, args.split_seed, args.limit)
+    relatives = {
+        name: check_independent(judge, name, name, args.allow_kin) for name in args.relatives
+    }
+    others = [read_paraphrases(path, data, args.k) for path in args.outputs]
+    others += controls(data, args.seed)
+    check_names([*map(row_name, args.models), *(system.name for system in others)])
     systems = [
         write_paraphrases(name, data, judge, args.n, args.k, args.seed, args.allow_kin)
         for name in args.models
-    ]
-    systems += [read_paraphrases(path, data, args.k) for path in args.outputs]
-    written = len(systems)
-    systems += controls(data, args.seed)
+    ] + others
     scores = [judge.score_lists(data.sources, system.candidates) for system in systems]
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, judge.threshold, data, args.k) for system, each in judged]
-    table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows)}"
+    table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, relatives)}"
     print(table)
-    page = samples_page(systems[:written], scores[:written], judge.threshold, data, args.samples)
-    found = as_json(judge, vars(args), data, systems, scores, rows)
+    page = samples_page(systems, scores, judge.threshold, data, args.samples)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     (args.output_dir / "paraphrases.md").write_text(f"{table}\n{page}", encoding="utf-8")
+    found = as_json(judge, vars(args), data, systems, scores, rows, relatives)
     (args.output_dir / "paraphrases.json").write_text(found, encoding="utf-8")
 
 

@@ -19,6 +19,7 @@ from simbert_hf.judging.training import (
     JUDGE_PRESETS,
     JudgeArguments,
     figures_table,
+    left_out,
     train_judge,
 )
 
@@ -30,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> Judge:
     judge = train_judge(given, args)
     judge.save(args.output_dir)
     print(figures_table(judge.record["figures"]))
+    print(left_out(judge.record["data"]))
     print(f"Threshold {judge.threshold}; the judge is in {args.output_dir}.")
     return judge
 

@@ -20,8 +20,13 @@ from simbert_hf.judging.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.judging.training import load_labelled_file, mismatch
-from simbert_hf.scored import ScoredPair
+from simbert_hf.judging.training import (
+    JudgeArguments,
+    load_labelled_file,
+    load_splits,
+    mismatch,
+)
+from simbert_hf.scored import LabelledPair
 from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
 
 PAIRS = [
@@ -166,11 +171,12 @@ def test_labelled_files_in_their_own_column_orders(tmp_path) -> None:
         "first.tsv": '1\tA "b\tC\n0\tD\tE\n',
         "last.tsv": 'A "b\tC\t1\nD\tE\t0\n',
         "headed.csv": 'id,question1,question2,is_duplicate\n1,"A ""b",C,1\n2,D,E,0\n',
+        "named.csv": 'same,left,right\ntrue,"A ""b",C\nfalse,D,E\n',
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-        found = load_labelled_file(tmp_path / name)
-        assert found.pairs == [('A "b', "C", 1.0), ("D", "E", 0.0)]
+        found = load_labelled_file(tmp_path / name, ["left", "right", "same"])
+        assert found.pairs == [('A "b', "C", True), ("D", "E", False)]
         assert found.record()["paraphrases"] == 1
 
 
@@ -178,7 +184,8 @@ def test_labelled_files_in_their_own_column_orders(tmp_path) -> None:
     ("text", "message"),
     [
         ("", "is empty"),
-        ("a\tb\t1\nc\td\t3\n", "'c' has the label 3. Write 1 for a paraphrase and 0 for none"),
+        ("a\tb\t1\nc\td\t3\n", r"pairs\.tsv:2: the label '3' is neither 0 nor 1\. Write 1 for a"),
+        ("1\ta\tb\n\tc\td\n0\te\tf\n", r"pairs\.tsv:2: the label '' is neither 0 nor 1"),
         ("a\tb\t1\nc\td\t1\n", "all pairs are labelled 1. A judge needs paraphrases and pairs"),
         ("a\tb\t0\n", "all pairs are labelled 0"),
     ],
@@ -213,7 +220,11 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     judge = train([*flags, *recipe, "--per_device_train_batch_size", "8"])
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "judge" / "judge.json").read_text())
-    assert record["training_pairs"] == {"pairs": 28, "left_out": 1, "mismatched": 5}
+    assert record["training_pairs"] == {"pairs": 28, "mismatched": 5}
+    assert [row["left_out"] for row in record["data"]["train"]] == [1]
+    assert (
+        "Left out, as they share a sentence with held-out pairs: 1 of train, 0 of dev." in printed
+    )
     assert record["training"]["batch_size"] == 8
     assert [row["pairs"] for row in (*record["data"]["dev"], *record["data"]["test"])] == [6, 6]
     start = word_embeddings(tmp_path / "start")
@@ -223,7 +234,7 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     loaded = Judge.load(tmp_path / "judge")
     for split in ("dev", "test"):
         pairs = load_labelled_file(tmp_path / f"{split}.tsv").pairs
-        labels = np.array([pair.score for pair in pairs])
+        labels = np.array([pair.same for pair in pairs])
         scores = loaded.score([(pair.first, pair.second) for pair in pairs])
         assert record["figures"][split] == judge_figures(scores, labels, loaded.threshold)
     assert record["figures"]["dev"]["accepted"] >= 0.9
@@ -252,10 +263,47 @@ def test_a_plain_cross_encoder_is_no_judge(tmp_path) -> None:
         Judge.load(tmp_path)
 
 
+def test_dev_and_test_share_no_sentence(tmp_path) -> None:
+    texts = {
+        "train.tsv": "p\tq\t1\nB\tz\t0\n",
+        "dev.tsv": "a\tb\t1\nc\td\t0\ne\tf\t1\n",
+        "test.tsv": "g\tE\t1\nh\ti\t0\n",
+        "small.tsv": "e\tf\t1\nc\td\t0\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    train_file, dev, test, small = ([str(tmp_path / name)] for name in texts)
+    found = load_splits(JudgeArguments("start", train_file, dev, test))
+    assert found["train"][0].pairs == [("p", "q", True)]
+    assert found["dev"][0].pairs == [("a", "b", True), ("c", "d", False)]
+    assert [found[split][0].left_out for split in ("train", "dev", "test")] == [1, 1, 0]
+    with pytest.raises(DataError, match=r"dev\.tsv: the dev file holds the same as .* dev\.tsv\."):
+        load_splits(JudgeArguments("start", train_file, dev, [*test, *dev]))
+    message = r"small\.tsv: 1 pairs share a sentence with .*test\.tsv\. Give a dev file that keeps"
+    with pytest.raises(DataError, match=message):
+        load_splits(JudgeArguments("start", train_file, small, test))
+
+
+def test_flags_of_training_that_cannot_work(flags) -> None:
+    with pytest.raises(ValueError, match=r"--columns \['a', 'b'\]: it takes three names"):
+        train([*flags, "--columns", "a", "b"])
+    with pytest.raises(ValueError, match="--resume_from_checkpoint: a judge is not resumed"):
+        train([*flags, "--resume_from_checkpoint", "somewhere"])
+
+
 def test_mismatched_pairs_are_of_different_rows() -> None:
-    pairs = [ScoredPair(f"a {i}", f"b {i}", 1.0) for i in range(7)]
+    pairs = [LabelledPair(f"a {i}", f"b {i}", True) for i in range(7)]
     found = mismatch(pairs, 500, seed=3)
     assert len(found) == 500
     drawn = {(int(pair.first[2:]), int(pair.second[2:])) for pair in found}
     assert drawn == {(i, j) for i in range(7) for j in range(7) if i != j}
-    assert {pair.score for pair in found} == {0}
+    assert {pair.same for pair in found} == {False}
+
+
+def test_mismatched_pairs_are_unrelated() -> None:
+    related = [LabelledPair("a", "b", True), LabelledPair("A", "c", True)]
+    related.append(LabelledPair("d", "a", True))
+    assert mismatch(related, 9) == []
+    others = [LabelledPair("x", "y", True), LabelledPair("z", "y", False)]
+    found = {(pair.first, pair.second) for pair in mismatch([*related, *others], 300)}
+    assert found == {*product("aAd", "y"), *product("xz", "bca")}

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from simbert_hf.judging.evaluation import (
 )
 from simbert_hf.judging.judge import Judge
 from simbert_hf.judging.metrics import bleu, self_bleu
-from simbert_hf.judging.report import caption, markdown_table, samples_page
+from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
 from tests.tiny import tiny_judge, tiny_simbert
 
 DATA = HeldOut(
@@ -60,7 +61,7 @@ def test_interval_is_the_bootstrap_s() -> None:
     wanted = bootstrap(
         (np.array(passed, float)[:, 0],), np.mean, method="percentile", n_resamples=9999, rng=0
     ).confidence_interval
-    assert (found["low"], found["high"]) == (wanted.low, wanted.high)
+    assert (found["low"], found["high"]) == pytest.approx((wanted.low, wanted.high), abs=0.026)
     assert found["low"] < found["share"] == 26 / 40 < found["high"]
     assert share([[True], [True]], 1) == {"share": 1, "low": 1, "high": 1}
 
@@ -70,6 +71,19 @@ def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:
     found = measure(silent, [[], [], []], 0.5, DATA, k=2)
     assert found["accepted_1"]["share"] == found["bleu"] == found["chrf"] == 0
     assert found["copies"] is found["distinct_1"] is found["self_bleu"] is None
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_a_system_of_one_candidate_is_no_control(k: int) -> None:
+    candidates = [["how do i go there"], ["do tell me the time"], ["where are you"]]
+    scores = [[0.9], [0.2], [0.9]]
+    found = measure(System("mine", candidates), scores, 0.5, DATA, k)
+    assert found["accepted_k"]["share"] == pytest.approx(2 / 3 / k)
+    assert found["new_k"]["share"] == pytest.approx(1 / 3 / k)  # the last is a copy
+    assert found["distinct_1"] == pytest.approx(12 / 13)
+    for control in controls(DATA, 0):
+        row = measure(control, scores, 0.5, DATA, k)
+        assert {"accepted_k", "new_k", "distinct_1", "distinct_2"}.isdisjoint(row)
 
 
 def test_controls_are_what_they_say() -> None:
@@ -109,7 +123,8 @@ def test_table_and_samples_show_good_and_bad() -> None:
     assert "accepted of 2" in head
     assert line.startswith("| mine | ")
     assert line.endswith("| 3.5 | .01 |")
-    page = samples_page([SYSTEM], [SCORES], 0.5, DATA, count=2)
+    page = samples_page([SYSTEM, *controls(DATA, 0)], [SCORES] * 5, 0.5, DATA, count=2)
+    assert "nearest other" not in page
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
     assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
     assert "where are you" not in page
@@ -121,11 +136,20 @@ def test_caption_warns_of_a_judge_that_takes_anything() -> None:
     random = controls(DATA, 0)[-1]
     good, bad = ([measure(random, [[s]] * 3, 0.5, DATA, 2)] for s in (0.1, 0.9))
     line = "- dev: 9 pairs, AUC 0.800; accepts 90.0% of the paraphrases, 25.0% of the others."
-    assert line in caption(judge, good)
-    assert "CAUTION" not in caption(judge, good)
-    assert "CAUTION: it accepts 100% of the control row 'random other sentence'" in caption(
-        judge, bad
-    )
+    assert line in caption(judge, good, DATA, {})
+    assert "CAUTION" not in caption(judge, good, DATA, {"a": 0.01})
+    assert "- its kinship with a: .01.\n" in caption(judge, good, DATA, {"a": 0.01})
+    kin = "- CAUTION: it is kin of what it judges, by its kinship with a: .91.\n"
+    assert kin in caption(judge, good, DATA, {"a": 0.91})
+    caution = "CAUTION: it accepts 100% of the control row 'random other sentence'"
+    assert caution in caption(judge, bad, DATA, {})
+
+
+def test_json_holds_finite_numbers_only() -> None:
+    judge = Judge(None, 0.5, {})
+    json.loads(as_json(judge, {}, DATA, [SYSTEM], [SCORES], [{"perplexity": 3.5}], {}))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json(judge, {}, DATA, [SYSTEM], [SCORES], [{"perplexity": math.nan}], {})
 
 
 # Files ------------------------------------------------------------------------------------------
@@ -147,7 +171,23 @@ def test_held_out_groups_are_those_of_the_training_run(tmp_path) -> None:
     groups = {(source, *row) for source, row in zip(data.sources, data.references, strict=True)}
     assert groups == {tuple(row["texts"]) for row in held_out}
     assert load_held_out([str(path)], 5, 42, limit=3).sources == data.sources[:3]
-    assert len(load_held_out([str(path)], None, 42, None).sources) == 12
+    assert data.origin == (
+        "5 drawn from the 5 groups of groups.jsonl that training with seed 42 held out"
+    )
+    whole = load_held_out([str(path)], None, 42, None)
+    assert len(whole.sources) == 12
+    assert whole.origin.startswith("12 drawn from all groups of groups.jsonl, as if no model was")
+
+
+def test_held_out_pairs_of_named_columns(tmp_path) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"{i},text {i},twin {i},note {i}\n" for i in range(8)]
+    path.write_text("".join(["id,left,right,note\n", *rows]))
+    columns = ("left", "right")
+    held_out = split_groups(load_groups(path, text_columns=columns)[0], 3, seed=7)[1]
+    data = load_held_out([str(path)], 3, 7, None, columns)
+    groups = {(source, *row) for source, row in zip(data.sources, data.references, strict=True)}
+    assert groups == {tuple(texts) for texts in held_out["texts"]}
 
 
 def test_too_few_groups(tmp_path) -> None:
@@ -167,6 +207,9 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = read_paraphrases(str(path), DATA, k=2)
     assert (found.name, found.candidates) == ("peer", [["a", "b"], ["d"], []])
+    row = measure(found, [[0.9, 0.9], [0.9], []], 0.5, DATA, 2)
+    assert row["kinship"] == "unknown"
+    assert markdown_table([row], 2).endswith(" | unknown |")
 
 
 @pytest.mark.parametrize(
@@ -198,19 +241,21 @@ def flags(tmp_path: Path) -> list[str]:
         model.cls.predictions.bias[model.rows.sep_id] += 8  # so that sentences end
     model.save_pretrained(tmp_path / "model")
     out = ["--output_dir", str(tmp_path / "out"), "--k", "3", "--n", "30", "--limit", "4"]
-    return ["--judge", str(tmp_path / "judge"), "--groups", str(groups), *out]
+    return ["--judge", str(tmp_path / "judge"), "--groups", str(groups), "--all_groups", *out]
 
 
 def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     model = ["--models", str(tmp_path / "model")]
     main([*flags, *model])
+    main([*flags, "--list_sources"])
+    listed = capsys.readouterr().out.splitlines()[-4:]
     first = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     peer = tmp_path / "peer.jsonl"
     with peer.open("w") as file:
         for sample in first["samples"]:
             found = [text for text, _ in sample["paraphrases"]["model"]]
             file.write(json.dumps({"text": sample["text"], "paraphrases": found}) + "\n")
-    capsys.readouterr()
+    assert list(map(json.loads, listed)) == [{"text": each["text"]} for each in first["samples"]]
     main([*flags, *model, "--outputs", str(peer)])
     again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     names = [row["name"] for row in again["rows"]]
@@ -222,24 +267,67 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     assert mine == first["rows"][0]  # the same seed writes and judges the same
     assert mine["candidates"] > 1
     shared = {k: v for k, v in mine.items() if k not in ("name", "perplexity", "kinship")}
-    assert theirs == {"name": "peer", **shared}
+    assert theirs == {"name": "peer", "kinship": "unknown", **shared}
     judge = Judge.load(tmp_path / "judge")
     for sample in again["samples"]:
         pairs = [(sample["text"], text) for text, _ in sample["paraphrases"]["peer"]]
         assert judge.score(pairs).tolist() == [s for _, s in sample["paraphrases"]["peer"]]
     assert again["judge"]["threshold"] == judge.threshold
-    assert again["bleu"].startswith("nrefs:var|case:lc|eff:no|tok:13a|smooth:exp|version:")
+    assert again["bleu"].startswith("nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:")
     printed = capsys.readouterr().out
     assert "| model | " in printed
+    assert "Sources: 4 drawn from all groups of groups.jsonl, as if" in printed
     assert (tmp_path / "out" / "paraphrases.md").read_text().startswith(printed.rstrip())
 
 
-def test_script_refuses_kin_and_nothing(tmp_path, flags, capsys) -> None:
-    with pytest.raises(ValueError, match="nothing to measure; give --models or --outputs"):
-        main(flags)
+def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     kin = str(tmp_path / "judge")
     model = ["--models", str(tmp_path / "model"), "--relatives", kin]
     with pytest.raises(ValueError, match="is kin of"):
         main([*flags, *model])
     main([*flags, *model, "--allow_kin"])
-    assert "| model | " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "| model | " in printed
+    assert f"- CAUTION: it is kin of what it judges, by its kinship with {kin}: .98." in printed
+    found = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
+    assert found["relatives"] == {kin: 0.9787}  # padding has no direction
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "there is nothing to measure; give --models or --outputs"),
+        (
+            ["--outputs", "a", "--held_out", "3"],
+            "--held_out: not allowed with argument --all_groups",
+        ),
+        (["--outputs", "a", "--k", "0"], "--k: 0 is too few; take at least 1"),
+        (["--outputs", "a", "--n", "2"], "--k: 3 cannot be given of --n 2 sentences"),
+        (["--outputs", "a", "--limit", "1"], "--limit: 1 is too few; take at least 2"),
+        (["--outputs", "a", "--samples", "-1"], "--samples: -1 is too few; take at least 0"),
+        (["--outputs", "a", "--k", "x"], "--k: invalid integer value: 'x'"),
+    ],
+)
+def test_flags_out_of_range(flags, capsys, more: list[str], message: str) -> None:
+    with pytest.raises(SystemExit):
+        main([*flags, *more])
+    assert message in capsys.readouterr().err
+
+
+def test_which_groups_has_to_be_said(flags, capsys) -> None:
+    flags.remove("--all_groups")
+    with pytest.raises(SystemExit):
+        main([*flags, "--outputs", "a"])
+    assert "one of the arguments --held_out --all_groups is required" in capsys.readouterr().err
+
+
+def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypatch) -> None:
+    def written(*_: object) -> None:
+        pytest.fail("a model wrote")
+
+    monkeypatch.setattr("scripts.evaluate_paraphrases.write_paraphrases", written)
+    model = ["--models", str(tmp_path / "model")]
+    with pytest.raises(DataError, match=r"nowhere\.jsonl: is no file"):
+        main([*flags, *model, "--outputs", "nowhere.jsonl"])
+    with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: rename one\."):
+        main([*flags, *model, str(tmp_path / "other" / "model")])

@@ -11,6 +11,7 @@ from simbert_hf.judging.metrics import (
     distinct_n,
     reference_perplexity,
     self_bleu,
+    signature,
     tokenizer_for,
     tokens_of,
 )
@@ -96,6 +97,15 @@ def test_bleu_with_as_many_references_as_there_are() -> None:
     assert bleu(hypotheses, references) == pytest.approx(naive_bleu(split, effective=False))
     without_second = [row[:1] for row in references]
     assert bleu(hypotheses, without_second) < bleu(hypotheses, references)
+
+
+def test_signature_counts_the_references() -> None:
+    for references, start in (
+        ([["a"], ["b"]], "nrefs:1|"),
+        ([["a", "b"], ["c", "d"]], "nrefs:2|"),
+        ([["a", "b"], ["c"]], "nrefs:var|"),
+    ):
+        assert signature(references, "13a").startswith(f"{start}case:lc|eff:no|tok:13a|")
 
 
 def test_missing_hypotheses_lower_every_score() -> None:

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
-from scipy.stats import bootstrap
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups
+from simbert_hf.evaluation.bootstrap import Bootstrap, mean
 from simbert_hf.generation import gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
@@ -50,10 +49,12 @@ class HeldOut:
     Attributes:
         sources: One of each group.
         references: The others of its group, one or more.
+        origin: Which groups they are, for the report.
     """
 
     sources: list[str]
     references: list[list[str]]
+    origin: str = "as given"
 
 
 @dataclass(frozen=True)
@@ -66,19 +67,25 @@ class System:
         similarities: Cosine of each candidate with its source, as the model sees it; None where
             that is not known.
         figures: What is measured on the model itself.
+        control: Whether this is a control, which gives one candidate.
     """
 
     name: str
     candidates: list[list[str]]
     similarities: list[list[float]] | None = None
     figures: Figures | None = None
+    control: bool = False
 
 
 # Held-out sentences and what models make of them ------------------------------------------------
 
 
 def load_held_out(
-    files: Sequence[str], held_out: int | None, split_seed: int, limit: int | None
+    files: Sequence[str],
+    held_out: int | None,
+    split_seed: int,
+    limit: int | None,
+    text_columns: tuple[str, str] | None = None,
 ) -> HeldOut:
     """Read groups, keep those that training held out, draw some of them.
 
@@ -87,6 +94,7 @@ def load_held_out(
         held_out: Number of groups that training held out of these files; None if all are.
         split_seed: Seed of that split, and of the draw.
         limit: Number of groups to draw; None for all.
+        text_columns: The two columns to read, as the training run did.
 
     Returns:
         Groups that share no sentence, in a random order.
@@ -94,15 +102,46 @@ def load_held_out(
     Raises:
         DataError: If there are none, or fewer than two, which a control needs.
     """
-    groups: Any = load_groups(files)[0]
+    groups: Any = load_groups(files, text_columns=text_columns)[0]
+    names = ", ".join(Path(file).name for file in files)
+    origin = f"all groups of {names}, as if no model was trained on them"
     if held_out is not None:
         groups = split_groups(groups, held_out, split_seed)[1]
+        origin = f"the {held_out} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}
     chosen = list(rows.values())[:limit]
     if len(chosen) < 2:
         raise DataError(f"{', '.join(files)}: {len(chosen)} groups are too few to measure on.")
-    return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen])
+    origin = f"{len(chosen)} drawn from {origin}"
+    return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen], origin)
+
+
+def row_name(name_or_path: str) -> str:
+    """Name a model's row by the last part of its directory or Hub id.
+
+    Example:
+        >>> row_name("org/model"), row_name("outputs/mine/"), row_name(str(Path.cwd())) != ""
+        ('model', 'mine', True)
+    """
+    return Path(name_or_path).absolute().name
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse two rows of one name.
+
+    Raises:
+        ValueError: If there are two.
+
+    Example:
+        >>> check_names(["mine", "peer"])
+    """
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"Two rows would be named {twice[0]!r}; models are named by their directory and "
+            "outputs by their file: rename one."
+        )
 
 
 def write_paraphrases(
@@ -118,7 +157,7 @@ def write_paraphrases(
     found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
     figures["perplexity"] = reference_perplexity(model, data.sources, data.references)
     return System(
-        Path(name_or_path).name,
+        row_name(name_or_path),
         [[item.text for item in row] for row in found],
         [[item.similarity for item in row] for row in found],
         figures,
@@ -148,8 +187,9 @@ def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
     for source in data.sources:
         if normalize(source) not in given:
             problem = f"has no paraphrases of {shorten(source)}"
-            raise fault(path, None, problem, "Paraphrase the sources that the report lists")
-    return System(Path(path).stem, [given[normalize(source)] for source in data.sources])
+            raise fault(path, None, problem, "Paraphrase what --list_sources prints")
+    candidates = [given[normalize(source)] for source in data.sources]
+    return System(Path(path).stem, candidates, figures={"kinship": "unknown"})
 
 
 def controls(data: HeldOut, seed: int) -> list[System]:
@@ -164,11 +204,14 @@ def controls(data: HeldOut, seed: int) -> list[System]:
     sources = data.sources
     exchanged = [exchange_word(text, sources[other[i]]) for i, text in enumerate(sources)]
     return [
-        System("human reference", [row[:1] for row in data.references], figures=NO_REFERENCE),
-        System("copy of the source", [[source] for source in data.sources]),
-        System(EXCHANGED, [[text] for text in exchanged]),
-        System("nearest other sentence", [[text] for text in nearest_others(data)]),
-        System(RANDOM, [data.references[other[i]][:1] for i in range(len(order))]),
+        System(name, candidates, figures=figures, control=True)
+        for name, candidates, figures in (
+            ("human reference", [row[:1] for row in data.references], NO_REFERENCE),
+            ("copy of the source", [[source] for source in data.sources], None),
+            (EXCHANGED, [[text] for text in exchanged], None),
+            ("nearest other sentence", [[text] for text in nearest_others(data)], None),
+            (RANDOM, [data.references[other[i]][:1] for i in range(len(order))], None),
+        )
     ]
 
 
@@ -227,7 +270,8 @@ def measure(
         Figures by name, None where one is not defined: ``candidates`` (mean number for a source);
         ``accepted_1``, ``accepted_k`` and ``new_k`` as by :func:`share`, where ``new_k`` are
         accepted, no copies and no repetitions; and the functions of
-        :mod:`simbert_hf.judging.metrics`. BLEU, iBLEU and chrF are those of the best candidate.
+        :mod:`simbert_hf.judging.metrics`. Controls, which give less text, have no figures of the k
+        best and no distinct-n. BLEU, iBLEU and chrF are those of the best candidate.
     """
     tokenizer = tokenizer_for(data.sources)
     texts = list(chain(*system.candidates))
@@ -237,16 +281,16 @@ def measure(
         "candidates": len(texts) / len(data.sources),
         "accepted_1": share(passed, 1),
     }
-    if max(map(len, system.candidates)) > 1:  # else a control, which gives one
+    if not system.control:
         figures |= {
             "accepted_k": share(passed, k),
             "new_k": share(only_new(system, passed, data), k),
+            "distinct_1": distinct_n(texts, 1, tokenizer) if texts else None,
+            "distinct_2": distinct_n(texts, 2, tokenizer) if texts else None,
         }
     figures |= {
         "copies": copy_rate(data.sources, system.candidates) if texts else None,
         "self_bleu": self_bleu(system.candidates, tokenizer),
-        "distinct_1": distinct_n(texts, 1, tokenizer) if texts else None,
-        "distinct_2": distinct_n(texts, 2, tokenizer) if texts else None,
     }
     best = [row[0] if row else "" for row in system.candidates]
     figures["bleu"] = bleu(best, data.references, tokenizer)
@@ -260,15 +304,19 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
     """Share of the k best candidates that pass, with its 95 % interval over the sources.
 
     A missing candidate counts as one that does not pass, so nothing is won by giving few. The
-    interval is the percentiles of 9,999 bootstrap samples of sources.
+    interval is a :class:`simbert_hf.evaluation.Bootstrap`'s, on the same resamples for all rows.
 
     Example:
         >>> share([[True, False], [True]], k=2)["share"]
         0.5
     """
-    shares = [sum(row[:k]) / k for row in passed]
-    interval = bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
-    return {"share": fmean(shares), "low": float(interval.low), "high": float(interval.high)}
+    shares = np.array([sum(row[:k]) / k for row in passed])
+    value = float(shares.mean())
+    found = Bootstrap().figures(
+        "sources", len(shares), {"share": value}, lambda counts: {"share": mean(shares, counts)}
+    )
+    low, high = found["share"].interval or (value, value)
+    return {"share": value, "low": low, "high": high}
 
 
 def only_new(system: System, passed: Sequence[Sequence[bool]], data: HeldOut) -> list[list[bool]]:

@@ -137,15 +137,15 @@ def bleu(
     return float(metric.corpus_score(list(hypotheses), streams(references)).score)
 
 
-def signature(tokenizer: str) -> str:
-    """Return sacrebleu's signature of :func:`bleu`, which makes a score reproducible.
+def signature(references: Sequence[Sequence[str]], tokenizer: str) -> str:
+    """Return sacrebleu's signature of :func:`bleu` with these references, to reproduce a score.
 
     Example:
-        >>> signature("zh")
+        >>> signature([["a", "b"], ["c"]], "zh")
         'nrefs:var|case:lc|eff:no|tok:zh|smooth:exp|version:...'
     """
     metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
-    metric.corpus_score(["a", "a"], streams([["a", "b"], ["a"]]))
+    metric.corpus_score([row[0] for row in references], streams(references))
     return str(metric.get_signature())
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simbert_hf.judging.evaluation import EXCHANGED, RANDOM, Figures, HeldOut, System
-from simbert_hf.judging.judge import Judge
+from simbert_hf.judging.judge import KIN, Judge
 from simbert_hf.judging.metrics import signature, tokenizer_for
 
 # Figure -> its heading and format: shares from 0 to 1, BLEU and its like from 0 to 100.
@@ -35,7 +35,7 @@ refused, with its 95 % bootstrap interval over the sources; and new: of the k be
 that are neither a copy of the source nor a repetition. BLEU, iBLEU and chrF: of the best candidate,
 with the references. Self-BLEU, distinct-n: of all candidates. Perplexity: of the references.
 Kinship: mean cosine of the model's and the judge's word embeddings, above .5 if they share an
-ancestor.
+ancestor; unknown of what others wrote.
 """
 CONTROL_LIMIT = 0.1  # of the controls that should not pass
 
@@ -57,19 +57,38 @@ def cell(value: Any, form: str) -> str:
     if isinstance(value, dict):
         middle, low, high = (cell(value[name], form) for name in ("share", "low", "high"))
         return f"{middle} [{low}, {high}]"
+    if isinstance(value, str):
+        return value
     return "" if value is None else f"{value:{form}}".removeprefix("0" if form == ".2f" else "")
 
 
-def caption(judge: Judge, rows: Sequence[Figures]) -> str:
-    """Say by what the paraphrases were judged, and how far that can be trusted."""
+def caption(
+    judge: Judge, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
+) -> str:
+    """Say what was paraphrased, by what it was judged, and how far that can be trusted.
+
+    Args:
+        judge: The judge.
+        rows: Figures of all systems.
+        data: The held-out sentences.
+        relatives: Kinship with the judge of starts and teachers of what is judged.
+    """
     start = judge.record.get("start", {}).get("name", "an unknown start")
-    lines = [f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.", ""]
+    lines = [
+        f"Sources: {data.origin}.",
+        "",
+        f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.",
+        "",
+    ]
     for name, figures in judge.record.get("figures", {}).items():
         lines.append(
             f"- {name}: {figures['pairs']} pairs, AUC {figures['auc']:.3f}; accepts "
             f"{figures['accepted']:.1%} of the paraphrases, {figures['false_accepts']:.1%} of the "
             "others."
         )
+    for name, found in relatives.items():
+        caution = "CAUTION: it is kin of what it judges, by its" if found > KIN else "its"
+        lines.append(f"- {caution} kinship with {name}: {cell(found, '.2f')}.")
     for row in rows:
         passed = row["accepted_1"]["share"]
         if row["name"] in (EXCHANGED, RANDOM) and passed > CONTROL_LIMIT:
@@ -87,12 +106,14 @@ def samples_page(
     data: HeldOut,
     count: int,
 ) -> str:
-    """Show the first sources with every system's candidates: the drawn order, nothing chosen."""
+    """Show the first sources with every model's candidates: the drawn order, nothing chosen."""
     lines = [f"## The first {min(count, len(data.sources))} sources, good and bad alike", ""]
     for i, source in enumerate(data.sources[:count]):
         lines += [f"### {i + 1}. {escape(source)}", ""]
         lines += [f"- people: {escape(text)}" for text in data.references[i]]
         for system, judged in zip(systems, scores, strict=True):
+            if system.control:
+                continue
             lines += ["", f"{escape(system.name)}:", ""]
             for j, text in enumerate(system.candidates[i]):
                 mark = "accepted" if judged[i][j] >= threshold else "**refused**"
@@ -109,8 +130,13 @@ def as_json(
     systems: Sequence[System],
     scores: Sequence[list[list[float]]],
     rows: Sequence[Figures],
+    relatives: Mapping[str, float],
 ) -> str:
-    """Write everything that was given, judged and measured as JSON."""
+    """Write everything that was given, judged and measured as JSON.
+
+    Raises:
+        ValueError: If a figure is no finite number, which JSON does not know.
+    """
     samples = [
         {
             "text": source,
@@ -125,11 +151,14 @@ def as_json(
     found = {
         "settings": settings,
         "judge": {"threshold": judge.threshold, **judge.record},
-        "bleu": signature(tokenizer_for(data.sources)),
+        "relatives": relatives,
+        "sources": data.origin,
+        "bleu": signature(data.references, tokenizer_for(data.sources)),
         "rows": rows,
         "samples": samples,
     }
-    return json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n"
+    text = json.dumps(found, indent=2, ensure_ascii=False, default=str, allow_nan=False)
+    return f"{text}\n"
 
 
 def escape(text: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
 from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.grouping import find_components, hash_sentences
 from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
@@ -30,8 +31,8 @@ from simbert_hf.judging.judge import (
     word_embeddings,
 )
 from simbert_hf.sampling import FixedPairs, LengthGroupedBatchSampler
-from simbert_hf.scored import ScoredPair, load_scored_pairs
-from simbert_hf.textfiles import DataError, fault, shorten
+from simbert_hf.scored import LabelledPair, load_labelled_pairs
+from simbert_hf.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
 
@@ -63,8 +64,14 @@ class JudgeArguments:
         metadata={"help": "Pairs of random sentences added to each training file, as a share."},
     )
     max_length: int = field(default=128, metadata={"help": "Longest pair in tokens."})
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={"help": "Columns of both sentences and the label, in files that have them."},
+    )
 
     def __post_init__(self) -> None:
+        if len(self.columns) not in (0, 3):
+            raise ValueError(f"--columns {self.columns}: it takes three names.")
         if self.mismatched < 0:
             raise ValueError(f"--mismatched {self.mismatched}: it must be at least 0.")
 
@@ -76,117 +83,134 @@ class LabelledFile:
     Attributes:
         name: The file's name.
         sha256: Of its bytes.
-        pairs: What it holds.
+        pairs: What is used of it.
+        left_out: Number of other pairs, which share a sentence with held-out ones.
     """
 
     name: str
     sha256: str
-    pairs: list[ScoredPair]
+    pairs: list[LabelledPair]
+    left_out: int = 0
 
     def record(self) -> dict[str, Any]:
-        """Say what the file holds."""
-        paraphrases = int(sum(pair.score for pair in self.pairs))
-        counts = {"pairs": len(self.pairs), "paraphrases": paraphrases}
+        """Say what is used of the file."""
+        paraphrases = sum(pair.same for pair in self.pairs)
+        counts = {"pairs": len(self.pairs), "paraphrases": paraphrases, "left_out": self.left_out}
         return {"file": self.name, "sha256": self.sha256, **counts}
 
 
-def load_labelled_file(path: str | Path) -> LabelledFile:
-    r"""Read pairs that are labelled 1 (paraphrases) or 0, the label in any column.
+def load_labelled_file(path: str | Path, columns: Sequence[str] = ()) -> LabelledFile:
+    r"""Read a file of :func:`simbert_hf.scored.load_labelled_pairs` with both labels.
 
     Raises:
-        DataError: If the file does not hold scored pairs, a label is neither 0 nor 1, or all are
-            the same.
+        DataError: If the file does not hold labelled pairs, or all labels are the same.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder, "pairs.tsv")
         ...     _ = path.write_text("1\tIt is late.\tIt's late.\n0\tIt is late.\tIt was.\n")
-        ...     [pair.score for pair in load_labelled_file(path).pairs]
-        [1.0, 0.0]
+        ...     [pair.same for pair in load_labelled_file(path).pairs]
+        [True, False]
     """
-    pairs = load_scored_pairs(path)
-    for pair in pairs:
-        if pair.score not in (0, 1):
-            problem = f"{shorten(pair.first)} has the label {pair.score:g}"
-            raise fault(path, None, problem, "Write 1 for a paraphrase and 0 for none")
-    if len({pair.score for pair in pairs}) < 2:
-        problem = f"all pairs are labelled {pairs[0].score:g}"
+    pairs = load_labelled_pairs(path, columns)
+    if len({pair.same for pair in pairs}) < 2:
+        problem = f"all pairs are labelled {int(pairs[0].same)}"
         raise fault(path, None, problem, "A judge needs paraphrases and pairs that are none")
     return LabelledFile(Path(path).name, sha256(Path(path).read_bytes()).hexdigest(), pairs)
 
 
-def without_sentences_of(
-    pairs: Sequence[ScoredPair], held_out: Sequence[ScoredPair]
-) -> list[ScoredPair]:
-    """Drop pairs that share a sentence with held-out ones.
+def without_sentences_of(file: LabelledFile, held_out: Sequence[LabelledFile]) -> LabelledFile:
+    """Leave out pairs that share a sentence with held-out ones.
 
     Example:
-        >>> train = [ScoredPair("a b", "c", 1), ScoredPair("d", "e", 0)]
-        >>> without_sentences_of(train, [ScoredPair("A  b", "f", 0)])
-        [ScoredPair(first='d', second='e', score=0)]
+        >>> dev = [LabelledPair("a b", "c", True), LabelledPair("d", "e", False)]
+        >>> test = LabelledFile("test.tsv", "", [LabelledPair("A  b", "f", False)])
+        >>> without_sentences_of(LabelledFile("dev.tsv", "", dev), [test]).record()
+        {'file': 'dev.tsv', 'sha256': '', 'pairs': 1, 'paraphrases': 0, 'left_out': 1}
     """
-    seen = {plain(text) for pair in held_out for text in (pair.first, pair.second)}
-    return [pair for pair in pairs if seen.isdisjoint((plain(pair.first), plain(pair.second)))]
+    pairs = chain(*(other.pairs for other in held_out))
+    seen = {plain(text) for pair in pairs for text in (pair.first, pair.second)}
+    kept = [p for p in file.pairs if seen.isdisjoint((plain(p.first), plain(p.second)))]
+    return replace(file, pairs=kept, left_out=len(file.pairs) - len(kept))
 
 
-def mismatch(pairs: Sequence[ScoredPair], count: int, seed: int = 0) -> list[ScoredPair]:
-    """Pair first sentences with second ones of other pairs, at random, labelled 0.
+def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
+    """Read train, dev and test, and keep each sentence in one of them: test first, then dev.
+
+    Raises:
+        DataError: If a file cannot be used, is both dev and test, or too little of dev or train is
+            left.
+    """
+    train, dev, test = (
+        [load_labelled_file(path, given.columns) for path in paths]
+        for paths in (given.train_file, given.dev_file, given.test_file)
+    )
+    for (path, ours), theirs in product(zip(given.dev_file, dev, strict=True), test):
+        if ours.sha256 == theirs.sha256:
+            problem = f"the dev file holds the same as the test file {theirs.name}"
+            raise fault(path, None, problem, "Set the threshold on other pairs than you measure on")
+    dev = [without_sentences_of(file, test) for file in dev]
+    for path, file in zip(given.dev_file, dev, strict=True):
+        if len({pair.same for pair in file.pairs}) < 2:
+            problem = f"{file.left_out} pairs share a sentence with {', '.join(given.test_file)}"
+            remedy = "Give a dev file that keeps pairs of both labels without them"
+            raise fault(path, None, problem, remedy)
+    train = [without_sentences_of(file, [*dev, *test]) for file in train]
+    if not any(file.pairs for file in train):
+        raise DataError("Every training pair shares a sentence with the dev or test files.")
+    return {"train": train, "dev": dev, "test": test}
+
+
+def mismatch(pairs: Sequence[LabelledPair], count: int, seed: int = 0) -> list[LabelledPair]:
+    """Pair first sentences with second ones of unrelated pairs, at random, labelled 0.
 
     People label pairs that look alike. A judge that has seen no others takes whatever resembles
     no negative, two unrelated statements too, for a paraphrase.
 
-    Example:
-        >>> mismatch([ScoredPair("a", "b", 1), ScoredPair("c", "d", 1)], 2)
-        [ScoredPair(first='c', second='b', score=0.0), ScoredPair(first='c', second='b', score=0.0)]
-    """
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(len(pairs), size=count)
-    others = (rows + rng.integers(1, len(pairs), size=count)) % len(pairs)
-    return [
-        ScoredPair(pairs[i].first, pairs[j].second, 0.0) for i, j in zip(rows, others, strict=True)
-    ]
-
-
-def training_pairs(
-    train: Sequence[LabelledFile], held_out: Sequence[LabelledFile], share: float, seed: int
-) -> tuple[list[ScoredPair], dict[str, int]]:
-    """Leave out what shares a sentence with held-out pairs; add mismatched pairs to each file.
+    Pairs are unrelated if no chain of shared sentences joins them: else a mismatch could be a
+    known pair, or the two ends of a chain of paraphrases.
 
     Returns:
-        The pairs, and how many were left out and added.
+        As many as asked for; none where all pairs are related.
 
-    Raises:
-        DataError: If none is left.
+    Example:
+        >>> pairs = [LabelledPair("a", "b", True), LabelledPair("c", "d", True)]
+        >>> mismatch([*pairs, LabelledPair("d", "e", False)], 1)
+        [LabelledPair(first='d', second='b', same=False)]
+        >>> mismatch(pairs[:1], 1)
+        []
     """
-    seen = list(chain(*(file.pairs for file in held_out)))
-    found: list[ScoredPair] = []
-    counts = {"left_out": 0, "mismatched": 0}
-    for file in train:
-        kept = without_sentences_of(file.pairs, seen)
-        added = mismatch(kept, int(share * len(kept)), seed) if len(kept) > 1 else []
-        found += [*kept, *added]
-        counts["left_out"] += len(file.pairs) - len(kept)
-        counts["mismatched"] += len(added)
-    if not found:
-        raise DataError("Every training pair shares a sentence with the dev or test files.")
-    return found, counts
+    texts = [plain(text) for pair in pairs for text in (pair.first, pair.second)]
+    related = find_components(hash_sentences(texts), np.full(len(pairs), 2))[0]
+    order = np.argsort(related, kind="stable")  # rows, related ones side by side
+    sizes = np.bincount(related)
+    if len(sizes) < 2:
+        return []
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(len(pairs), size=count)
+    others = rng.integers(len(pairs) - sizes[related[rows]])  # counted from the end of its own
+    places = (sizes.cumsum()[related[rows]] + others) % len(pairs)
+    return [
+        LabelledPair(pairs[i].first, pairs[j].second, False)
+        for i, j in zip(rows, order[places], strict=True)
+    ]
 
 
 def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> Judge:
     """Fine-tune an encoder as a judge, find its threshold on dev, measure it on dev and test.
 
     Raises:
-        DataError: If a file cannot be used, or no training pair is left.
+        DataError: If a file cannot be used, or too little is left of dev or train.
         OSError: If there is no such start.
+        ValueError: If a run is to be resumed.
     """
-    files = {
-        "train": list(map(load_labelled_file, given.train_file)),
-        "dev": list(map(load_labelled_file, given.dev_file)),
-        "test": list(map(load_labelled_file, given.test_file)),
-    }
-    held_out = [*files["dev"], *files["test"]]
-    pairs, counts = training_pairs(files["train"], held_out, given.mismatched, args.seed)
+    if args.resume_from_checkpoint:
+        raise ValueError("--resume_from_checkpoint: a judge is not resumed; train it anew.")
+    files = load_splits(given)
+    kept = [file.pairs for file in files["train"]]
+    added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
+    pairs, mismatched = list(chain(*kept, *added)), sum(map(len, added))
     model = load_start(given, args.seed)
     start = {"name": name_of(given.start), "sha256": fingerprint(word_embeddings(model)[1])}
     fit(model, pairs, args)
@@ -196,7 +220,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
         "figures": figures,
         "start": start,
         "data": {name: [file.record() for file in split] for name, split in files.items()},
-        "training_pairs": {"pairs": len(pairs), **counts},
+        "training_pairs": {"pairs": len(pairs), "mismatched": mismatched},
         "training": recipe(given, args),
         "versions": {
             library.__name__: library.__version__
@@ -228,13 +252,13 @@ def name_of(name_or_path: str) -> str:
 
     Example:
         >>> name_of("org/model"), name_of(str(Path(__file__).parent))
-        ('org/model', 'simbert_hf')
+        ('org/model', 'judging')
     """
     return Path(name_or_path).resolve().name if Path(name_or_path).exists() else name_or_path
 
 
 def fit(
-    model: CrossEncoder, pairs: Sequence[ScoredPair], args: CrossEncoderTrainingArguments
+    model: CrossEncoder, pairs: Sequence[LabelledPair], args: CrossEncoderTrainingArguments
 ) -> None:
     """Fine-tune a cross-encoder on labelled pairs with binary cross-entropy.
 
@@ -245,7 +269,7 @@ def fit(
     columns: dict[str, Sequence[Any]] = {
         "source": [plain(pair.first) for pair in pairs],
         "target": [plain(pair.second) for pair in pairs],
-        "label": [pair.score for pair in pairs],
+        "label": [float(pair.same) for pair in pairs],
     }
     sampler: Any = partial(group_by_length, pairs=FixedPairs(columns, args.seed))
     args.batch_sampler = sampler
@@ -269,7 +293,7 @@ def measure(
 ) -> tuple[float, dict[str, dict[str, float]]]:
     """Find the threshold on dev; measure on dev and test, and on each of their files.
 
-    The last row of each is its paraphrases against as many mismatched pairs.
+    The last row of each is its paraphrases against as many mismatched pairs, if there can be any.
 
     Returns:
         The threshold, and figures by name of the split or ``split: file``.
@@ -280,19 +304,24 @@ def measure(
         whole = [np.concatenate(arrays) for arrays in zip(*parts.values(), strict=True)]
         scored[split] = whole[0], whole[1]
         scored |= parts if len(parts) > 1 else {}
-        scored[f"{split}: mismatched"] = against_mismatched(model, files, *scored[split])
+        if pairs := mismatched_pairs(files):
+            scored[f"{split}: mismatched"] = against(model, pairs, *scored[split])
     scores, labels = scored["dev"]
     threshold = acceptance_threshold(scores[labels == 1], ACCEPTED)
     return threshold, {name: judge_figures(*each, threshold) for name, each in scored.items()}
 
 
-def against_mismatched(
-    model: CrossEncoder, files: Sequence[LabelledFile], scores: np.ndarray, labels: np.ndarray
+def mismatched_pairs(files: Sequence[LabelledFile]) -> list[LabelledPair]:
+    """Mismatch as many pairs of each file as it has paraphrases."""
+    counts = [sum(pair.same for pair in file.pairs) for file in files]
+    return list(chain(*(mismatch(f.pairs, n) for f, n in zip(files, counts, strict=True))))
+
+
+def against(
+    model: CrossEncoder, pairs: Sequence[LabelledPair], scores: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the paraphrases' scores and as many of mismatched pairs of the same files."""
-    counts = [int(sum(pair.score for pair in file.pairs)) for file in files]
-    pairs = [mismatch(file.pairs, n) for file, n in zip(files, counts, strict=True)]
-    others, zeros = score_labelled(model, list(chain(*pairs)))
+    """Return the scores and labels of the paraphrases among these, then of mismatched pairs."""
+    others, zeros = score_labelled(model, pairs)
     paraphrases = labels == 1
     return (
         np.concatenate([scores[paraphrases], others]),
@@ -301,10 +330,10 @@ def against_mismatched(
 
 
 def score_labelled(
-    model: CrossEncoder, pairs: Sequence[ScoredPair]
+    model: CrossEncoder, pairs: Sequence[LabelledPair]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return scores and labels of labelled pairs, each of shape (N,)."""
-    labels = np.array([pair.score for pair in pairs])
+    labels = np.array([float(pair.same) for pair in pairs])
     return score(model, [(pair.first, pair.second) for pair in pairs]), labels
 
 
@@ -344,3 +373,16 @@ def figures_table(figures: dict[str, dict[str, float]]) -> str:
         cells = [found[key] for key in heads]
         lines.append([name, *(f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def left_out(data: dict[str, list[dict[str, Any]]]) -> str:
+    """Say how many pairs of train and dev were left out.
+
+    Example:
+        >>> left_out({"train": [{"left_out": 3}], "dev": [{"left_out": 1}, {"left_out": 1}]})
+        'Left out, as they share a sentence with held-out pairs: 3 of train, 2 of dev.'
+    """
+    train, dev = (sum(file["left_out"] for file in data[split]) for split in ("train", "dev"))
+    return (
+        f"Left out, as they share a sentence with held-out pairs: {train} of train, {dev} of dev."
+    )
