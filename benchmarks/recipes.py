@@ -9,7 +9,7 @@ and PAWS-X; Chinese pairs as {"text", "synonyms"} lines. The English pairs are t
 
 What has been trained or measured is not done again, so that a stopped command goes on where it was.
 `--scratch L3` adds a start that has seen no contrastive training: the shape and vocabulary of L3,
-weights drawn anew, MLM on the sentences.
+weights drawn anew, MLM on the sentences; `scratch-cls` is the same with [CLS] as the vector.
 """
 
 from __future__ import annotations
@@ -139,6 +139,8 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
         path = args.output / f"scratch-{lang}-{args.scratch_steps}"
         train_from_scratch(starts[args.scratch], sentences, args.scratch_steps, path)
         starts["scratch"] = str(path)
+        starts["scratch-cls"] = f"{path}-cls"
+        SimBert.from_pretrained(path, pooling="cls").save_pretrained(starts["scratch-cls"])
     for name, start in starts.items():
         yield name, "(start)", f"{name}-{lang}", Path(start)
         path = args.output / f"{name}-{lang}-whitened"
