@@ -123,7 +123,7 @@ def test_table_and_samples_show_good_and_bad() -> None:
     assert "accepted of 2" in head
     assert line.startswith("| mine | ")
     assert line.endswith("| 3.5 | .01 |")
-    page = samples_page([SYSTEM, *controls(DATA, 0)], [SCORES] * 5, 0.5, DATA, count=2)
+    page = samples_page([SYSTEM, *controls(DATA, 0)], [SCORES] * 6, 0.5, DATA, count=2)
     assert "nearest other" not in page
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
     assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
