@@ -76,7 +76,8 @@ def mine_triplets(
         settings: What is near enough, and what too near.
         seed: Draws each triplet's positive, and the members of large groups.
         batch_size: Sentences a forward pass.
-        use_faiss: Search with faiss, on GPUs if it has them; the search is exact with and without.
+        use_faiss: Search with faiss (the extra ``mining``): the same sentences, sooner where there
+            are very many; on GPUs it compares in half precision.
 
     Returns:
         A triplet for each anchor and negative; none for anchors without a negative in range. Rows
@@ -88,7 +89,9 @@ def mine_triplets(
     """
     settings = settings or MiningSettings()
     if use_faiss and not find_spec("faiss"):
-        raise ValueError("faiss is not installed: pip install faiss-cpu, or drop --use_faiss.")
+        raise ValueError(
+            "faiss is not installed: pip install 'simbert-hf[mining]', or drop --use_faiss."
+        )
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
     if len(members) < 2:

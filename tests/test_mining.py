@@ -61,7 +61,7 @@ def test_negatives_are_the_nearest_strangers_in_range(encoder, groups, skipped, 
         mined.setdefault(row.anchor, []).append(row.negative)
     wanted = {anchor: far[skipped : skipped + 2] for anchor, (_, far) in expected.items()}
     assert mined == {anchor: negatives for anchor, negatives in wanted.items() if negatives}
-    assert mine_triplets(groups, model, settings) == triplets
+    assert mine_triplets(groups, model, settings, use_faiss=True) == triplets
 
 
 def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:
