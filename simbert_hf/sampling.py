@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import datasets
 import numpy as np
@@ -80,7 +80,7 @@ def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def _shared(value: int = 0) -> torch.Tensor:
+def shared_number(value: int = 0) -> torch.Tensor:
     """Return a number that worker processes see change."""
     number = torch.tensor(value, dtype=torch.int64)
     number.share_memory_()
@@ -125,7 +125,7 @@ class PairDataset(Dataset[Pair]):
         self.seed = seed
         self.transform = transform
         self._tables = groups.with_format("arrow")
-        self._epoch = _shared()
+        self._epoch = shared_number()
 
     @property
     def epoch(self) -> int:
@@ -180,7 +180,7 @@ class FixedPairs(Dataset[Pair]):
         self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
         texts = [columns[name] for name in ("source", "target", "negative") if name in columns]
         self._lengths = np.array([sum(map(len, row)) for row in zip(*texts, strict=True)])
-        self._epoch = _shared()
+        self._epoch = shared_number()
 
     @property
     def epoch(self) -> int:
@@ -248,7 +248,7 @@ class PairStream(IterableDataset[Pair]):
         self.buffer_size = buffer_size
         self.transform = transform
         self.repeat = repeat
-        self._epoch = _shared()
+        self._epoch = shared_number()
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the pairs of this epoch, or begin with it, from the next iteration on."""
@@ -268,6 +268,22 @@ class PairStream(IterableDataset[Pair]):
             groups = [row["group"] for row in rows]
             bits = random_bits(self.seed, epoch, np.array(groups))
             yield from _make_pairs([row["texts"] for row in rows], groups, bits, self.transform)
+
+
+class Examples(Protocol):
+    """What batches of like length can be drawn from: a data set that knows epoch and lengths."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are drawn."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of this epoch from now on, in every worker process."""
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Count the characters of these examples: (N,)."""
 
 
 class LengthGroupedBatchSampler(Sampler[list[int]]):
@@ -296,7 +312,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        dataset: PairDataset | FixedPairs,
+        dataset: Examples,
         batch_size: int,
         seed: int = 0,
         window: int = 50,

@@ -20,8 +20,9 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.atomic import put_in_place
-from simbert_hf.data import FixedPairs, LengthGroupedBatchSampler, PairDataset, PairStream
+from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
+from simbert_hf.sampling import Examples
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class SimilarityTrainer(Trainer):
     """
 
     args: SimilarityTrainingArguments
-    train_dataset: PairDataset | FixedPairs | PairStream
+    train_dataset: Examples | PairStream
     objective: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
@@ -121,8 +122,9 @@ class SimilarityTrainer(Trainer):
             window=self.args.length_window,
             drop_last=self.args.dataloader_drop_last,
         )
+        examples: Any = self.train_dataset  # torch has a class for it, not a protocol
         loader: DataLoader[Any] = DataLoader(
-            self.train_dataset,
+            examples,
             batch_sampler=sampler,
             collate_fn=self.data_collator,
             num_workers=self.args.dataloader_num_workers,

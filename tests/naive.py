@@ -586,6 +586,95 @@ def naive_gru(weights: Mapping[str, Tensor], ids: Sequence[int]) -> Tensor:
     return state
 
 
+# --- triplets ----------------------------------------------------------------------------------
+
+
+def naive_distance(first: Tensor, second: Tensor, kind: str) -> Tensor:
+    """Return the squared Euclidean distance of two vectors, or 1 minus their cosine."""
+    if kind == "cosine":
+        return 1 - naive_cosine(first, second)
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(len(first)):
+        total = total + (first[i] - second[i]) ** 2
+    return total
+
+
+def naive_triplets(
+    vectors: Sequence[Tensor], groups: Sequence[int], kind: str, mining: str
+) -> list[tuple[int, int, int, int]]:
+    """List (a, p, x, y): the positive pair a, p stands against the negative pair x, y.
+
+    `unanchored`: every unordered positive pair against each of the nearest negative pairs of any
+    rows, as many as there are positive pairs. In the other ways x is the anchor a: `all` negatives;
+    `hard`, each anchor's farthest positive and nearest negative; `semi_hard`, for each ordered
+    positive pair the nearest negative beyond the positive, where there is one.
+    """
+    n = len(vectors)
+    far = [[_number(naive_distance(u, v, kind)) for v in vectors] for u in vectors]
+    if mining == "unanchored":
+        near = [(i, j) for i in range(n) for j in range(i + 1, n) if groups[i] == groups[j]]
+        other = [(i, j) for i in range(n) for j in range(i + 1, n) if groups[i] != groups[j]]
+        other.sort(key=lambda pair: far[pair[0]][pair[1]])
+        return [(*pair, *strange) for pair in near for strange in other[: len(near)]]
+    found = []
+    for a in range(n):
+        mates = [j for j in range(n) if j != a and groups[j] == groups[a]]
+        strangers = [j for j in range(n) if groups[j] != groups[a]]
+        if not mates or not strangers:
+            continue
+        if mining == "hard":
+            nearest = min(strangers, key=lambda j, a=a: far[a][j])
+            found.append((a, max(mates, key=lambda j, a=a: far[a][j]), a, nearest))
+            continue
+        for p in mates:
+            if mining == "all":
+                found += [(a, p, a, j) for j in strangers]
+                continue
+            beyond = [j for j in strangers if far[a][j] > far[a][p]]
+            if beyond:
+                found.append((a, p, a, min(beyond, key=lambda j, a=a: far[a][j])))
+    return found
+
+
+def naive_triplet_loss(
+    vectors: Sequence[Tensor],
+    triplets: Sequence[tuple[int, int, int, int]],
+    kind: str,
+    margin: float,
+) -> tuple[Tensor, float]:
+    """Average max(d(a, p) - d(x, y) + margin, 0) over those above 0; also return their share."""
+    total, active = torch.zeros((), dtype=torch.float64), 0
+    for a, p, x, y in triplets:
+        near = naive_distance(vectors[a], vectors[p], kind)
+        term = near - naive_distance(vectors[x], vectors[y], kind) + margin
+        if _number(term) > 0:
+            total, active = total + term, active + 1
+    return total / max(active, 1), active / max(len(triplets), 1)
+
+
+def naive_sdml_loss(
+    anchors: Sequence[Tensor],
+    keys: Sequence[Tensor],
+    smoothing: float,
+    kind: str,
+    excluded: Sequence[tuple[int, int]] = (),
+) -> Tensor:
+    """Average the cross entropy of smoothed labels and a softmax over negative distances.
+
+    Key i is anchor i's positive and has the label 1 - smoothing; the other keys, but for the
+    `excluded` (anchor, key), share the rest.
+    """
+    loss = torch.zeros((), dtype=torch.float64)
+    for i, anchor in enumerate(anchors):
+        seen = [j for j in range(len(keys)) if j == i or (i, j) not in excluded]
+        scores = torch.stack([-naive_distance(anchor, keys[j], kind) for j in seen])
+        logs = scores - torch.logsumexp(scores, dim=0)
+        for place, j in enumerate(seen):
+            label = 1 - smoothing if j == i else smoothing / (len(seen) - 1)
+            loss = loss - label * logs[place]
+    return loss / len(anchors)
+
+
 # --- retrieval ---------------------------------------------------------------------------------
 
 

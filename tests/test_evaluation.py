@@ -63,7 +63,7 @@ def test_evaluator_names_its_figures(tmp_path) -> None:
     assert figures == evaluator(model)  # dropout is off, and the draws are the same
     assert set(figures) == {
         "loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity",
-        "top1", "top5", "top10", "sts_spearman",
+        "top1", "top5", "top10", "mean_cosine", "effective_rank", "sts_spearman",
     }  # fmt: skip
     assert figures["loss"] == pytest.approx(figures["seq2seq"] + figures["similarity"])
     batch = PairCollator(model.rows)([evaluator.pairs[i] for i in range(3)])

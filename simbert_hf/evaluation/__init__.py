@@ -5,6 +5,7 @@ from __future__ import annotations
 from simbert_hf.evaluation.bootstrap import Bootstrap, Comparison, Figure, compare
 from simbert_hf.evaluation.evaluators import SimBertEvaluator, StsEvaluator, sts_spearman
 from simbert_hf.evaluation.geometry import (
+    CollapseMeter,
     alignment,
     effective_rank,
     mean_pairwise_cosine,
@@ -22,6 +23,7 @@ from simbert_hf.evaluation.sts import StsTask, correlations, load_sts_tasks
 
 __all__ = [
     "Bootstrap",
+    "CollapseMeter",
     "Comparison",
     "Figure",
     "PairTask",

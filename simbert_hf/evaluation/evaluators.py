@@ -13,6 +13,7 @@ import torch
 from scipy.stats import spearmanr
 
 from simbert_hf.embedding import evaluating
+from simbert_hf.evaluation.geometry import CollapseMeter, Vectors
 from simbert_hf.evaluation.retrieval import topk_accuracy
 
 if TYPE_CHECKING:
@@ -32,9 +33,19 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
     Returns:
         Between -1 and 1.
     """
-    first, second, scores = zip(*pairs, strict=True)
-    cosines = (model.encode(first) * model.encode(second)).sum(axis=1)
-    return float(spearmanr(cosines, scores).statistic)
+    return _spearman(_encode_pairs(model, pairs), pairs)
+
+
+def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Vectors:
+    """Embed all first sentences, and then all second ones: (2P, D)."""
+    first, second, _ = zip(*pairs, strict=True)
+    return model.encode([*first, *second])
+
+
+def _spearman(vectors: Vectors, pairs: Sequence[tuple[str, str, float]]) -> float:
+    first, second = np.split(vectors, 2)
+    scores = [score for *_, score in pairs]
+    return float(spearmanr((first * second).sum(axis=1), scores).statistic)
 
 
 @dataclass
@@ -43,13 +54,16 @@ class StsEvaluator:
 
     Attributes:
         sts: (sentence, sentence, score) triples.
+        meter: Measures how the sentences' vectors spread.
     """
 
     sts: Sequence[tuple[str, str, float]]
+    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
 
     def __call__(self, model: SimBert) -> dict[str, float]:
-        """Return the named figure."""
-        return {"sts_spearman": sts_spearman(model, self.sts)}
+        """Return the named figures."""
+        vectors = _encode_pairs(model, self.sts)
+        return {"sts_spearman": _spearman(vectors, self.sts)} | self.meter(vectors)
 
 
 @dataclass
@@ -63,6 +77,7 @@ class SimBertEvaluator:
         sts: (sentence, sentence, score) triples, if there are any.
         sentences: Sentences to paraphrase for the reader.
         batch_size: Pairs a forward pass.
+        meter: Measures how the held-out sentences' vectors spread.
     """
 
     pairs: PairDataset
@@ -71,6 +86,7 @@ class SimBertEvaluator:
     sts: Sequence[tuple[str, str, float]] = ()
     sentences: Sequence[str] = ()
     batch_size: int = 64
+    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
     _texts: list[str] = field(init=False, repr=False)
     _groups: np.ndarray = field(init=False, repr=False)
 
@@ -87,7 +103,8 @@ class SimBertEvaluator:
         """Return the named figures; ``loss`` is the objective's total."""
         with evaluating(model), torch.inference_mode():
             figures = self._losses(model)
-        figures |= topk_accuracy(model.encode(self._texts), self._groups)
+        vectors = model.encode(self._texts)
+        figures |= topk_accuracy(vectors, self._groups) | self.meter(vectors)
         if self.sts:
             figures["sts_spearman"] = sts_spearman(model, self.sts)
         return figures

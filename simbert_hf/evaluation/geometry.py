@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass, field
+
 import numpy as np
 from numpy.typing import NDArray
 
 from simbert_hf.evaluation.bootstrap import Figure
 
+logger = logging.getLogger(__name__)
+
 Vectors = NDArray[np.floating]
 
 BINS = np.linspace(-1.0, 1.0, 101)  # edges of the histograms' bins
 MOST = 10_000  # vectors that uniformity is estimated from: each is compared with all others
+METERED = 2_000  # vectors whose singular values are computed at each evaluation
+COLLAPSED_COSINE = 0.9  # mean cosine above which all sentences look alike
+COLLAPSED_RANK = 0.02  # effective rank, as a share of the highest possible, below which they do
 
 
 def alignment(first: Vectors, second: Vectors) -> float:
@@ -104,6 +112,40 @@ def effective_rank(vectors: Vectors) -> float:
     values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
     shares = values[values > 0] / values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+@dataclass
+class CollapseMeter:
+    """Measures at each evaluation whether the vectors still spread; warns once if they do not.
+
+    Triplets with negatives that are too easy can collapse an encoder: all vectors grow alike, or
+    keep to a few directions.
+
+    Example:
+        >>> CollapseMeter()(np.eye(3))
+        {'mean_cosine': 0.0, 'effective_rank': 3.0}
+    """
+
+    warned: bool = field(default=False, repr=False)
+
+    def __call__(self, vectors: Vectors) -> dict[str, float]:
+        """Return mean cosine and effective rank of unit vectors, of 2,000 where more are given."""
+        if len(vectors) > METERED:
+            vectors = np.random.default_rng(0).choice(vectors, METERED, replace=False)
+        cosine, rank = mean_pairwise_cosine(vectors), effective_rank(vectors)
+        flat = rank < COLLAPSED_RANK * min(vectors.shape)
+        if not self.warned and (cosine > COLLAPSED_COSINE or flat):
+            self.warned = True
+            logger.warning(
+                "The encoder collapses: held-out vectors have a mean cosine of %.2f and an "
+                "effective rank of %.1f (at most %d). Negatives are too easy, or steps too long: "
+                "mine hard negatives (train_triplet.py --negatives, mine_negatives.py), or lower "
+                "--learning_rate.",
+                cosine,
+                rank,
+                min(vectors.shape),
+            )
+        return {"mean_cosine": cosine, "effective_rank": rank}
 
 
 def geometry(first: Vectors, second: Vectors, vectors: Vectors) -> dict[str, Figure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import datasets
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from simbert_hf.collators import cut_at_punctuation
 from simbert_hf.data import FixedPairs, Pair
-from simbert_hf.evaluation import sts_spearman, topk_accuracy
+from simbert_hf.evaluation import CollapseMeter, sts_spearman, topk_accuracy
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.objectives import model_inputs
@@ -156,16 +156,19 @@ class RetrievalEvaluator:
     Attributes:
         groups: Held-out groups, none of whose sentences is trained.
         sts: (sentence, sentence, score) triples, if there are any.
+        meter: Measures how the held-out sentences' vectors spread.
     """
 
     groups: datasets.Dataset
     sts: Sequence[tuple[str, str, float]] = ()
+    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
 
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures, of anything with ``encode``."""
         held_out = labelled_sentences(self.groups).columns
         labels = np.array(held_out["label"])
-        figures = topk_accuracy(model.encode(held_out["source"]), labels)
+        vectors = model.encode(held_out["source"])
+        figures = topk_accuracy(vectors, labels) | self.meter(vectors)
         if self.sts:
             figures["sts_spearman"] = sts_spearman(model, self.sts)
         return figures

@@ -1,0 +1,118 @@
+"""Random negatives against mined ones: does the encoder collapse, and what does it find?
+
+python -m benchmarks.triplet --model DIR_OR_ID --data intents.csv [--steps 100] [--seeds 0 1 2]
+
+From one start, with the same groups held out and for as many steps: random negatives, the hardest
+and the semi-hard ones of the batch, negatives mined beforehand by the start itself (anchored or
+not), SDML, and the in-batch softmax. Measured on the held-out groups: mean cosine of two sentences,
+effective rank, top-1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import datasets
+import torch
+from sentence_transformers import SentenceTransformer
+
+from scripts.train_triplet import main as train
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.data import load_groups, split_groups
+from simbert_hf.margin.classes import RetrievalEvaluator
+from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.training import load_encoder
+
+VARIANTS = {
+    "random negatives": ["--negatives=random"],
+    "hard in the batch": ["--negatives=hard"],
+    "semi-hard in the batch": ["--negatives=semi_hard"],
+    "mined beforehand": ["--examples=triplets"],
+    "mined, unanchored": ["--examples=triplets", "--loss=unanchored"],
+    "SDML": ["--loss=sdml"],
+    "softmax": ["--loss=softmax"],
+}
+FIGURES = ("mean_cosine", "effective_rank", "top1")
+COLUMNS = ("mean cosine", "effective rank", "top-1")
+
+
+def write_groups(path: Path, groups: datasets.Dataset) -> None:
+    """Write groups as ``number TAB sentence``."""
+    rows = ((row["group"], text) for row in groups for text in row["texts"])
+    lines = [f"{group}\t{' '.join(text.split())}\n" for group, text in rows]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, float]:
+    """Hold out groups, mine the others with the start, and measure the start."""
+    groups, _ = load_groups(args.data)
+    kept, held_out = split_groups(groups, args.held_out, seed)
+    write_groups(folder / "train.tsv", kept)
+    write_groups(folder / "held_out.tsv", held_out)
+    with quiet_transformers():
+        model = SentenceTransformer(args.model)
+    triplets = mine_triplets(kept, model, MiningSettings(range_min=args.range_min), seed=seed)
+    write_triplets(folder / "mined.csv", triplets)
+    return RetrievalEvaluator(held_out)(load_encoder(args.model))
+
+
+def measure(folder: Path, variant: list[str], args: argparse.Namespace, seed: int) -> dict:
+    """Train one variant and return its figures on the held-out groups."""
+    given = "--examples=triplets" in variant
+    margin = [] if variant[0] in ("--loss=sdml", "--loss=softmax") else [f"--margin={args.margin}"]
+    trainer = train([
+        f"--model_name_or_path={args.model}", f"--output_dir={folder / 'out'}", f"--seed={seed}",
+        f"--train_file={folder / ('mined.csv' if given else 'train.tsv')}",
+        f"--validation_file={folder / 'held_out.tsv'}", "--max_length=32",
+        f"--per_device_train_batch_size={args.batch}", f"--max_steps={args.steps}",
+        f"--learning_rate={args.learning_rate}", "--eval_strategy=no", "--save_strategy=no",
+        "--report_to=none", "--disable_tqdm=true", "--logging_steps=25", *margin, *variant,
+    ])  # fmt: skip
+    return {name: trainer.state.log_history[-1][f"eval_{name}"] for name in FIGURES}
+
+
+def main() -> None:
+    """Measure every variant over the seeds, print a Markdown table and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", required=True, help="Groups, or a table of texts and classes.")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[*VARIANTS])
+    parser.add_argument("--held_out", type=int, default=20, help="Groups to measure on.")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=16, help="Groups of two, or triplets, a step.")
+    parser.add_argument("--learning_rate", type=float, default=3e-5)
+    parser.add_argument("--margin", type=float, default=0.2, help="Of the cosine distances.")
+    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    runs: dict[str, list[dict]] = {"start": [], **{name: [] for name in args.variants}}
+    for seed in args.seeds:
+        with TemporaryDirectory() as name:
+            runs["start"].append(prepare(Path(name), args, seed))
+            for variant in args.variants:
+                runs[variant].append(measure(Path(name), VARIANTS[variant], args, seed))
+    found = {
+        variant: {name: statistics.mean(run[name] for run in them) for name in FIGURES}
+        | {f"{name}_spread": statistics.pstdev(run[name] for run in them) for name in FIGURES}
+        for variant, them in runs.items()
+    }
+    print(f"| | {' | '.join(COLUMNS)} |\n|---|---|---|---|")
+    for variant, values in found.items():
+        cells = [f"{values[name]:.3f} ± {values[f'{name}_spread']:.3f}" for name in FIGURES]
+        print(f"| {variant} | {' | '.join(cells)} |")
+    options = {k: v for k, v in vars(args).items() if k not in ("model", "data", "output")}
+    options |= {"model": Path(args.model).name, "data": Path(args.data).name}
+    machine = {"machine": platform.machine(), "torch": torch.__version__}
+    report = {"figures": found, "options": options} | machine
+    args.output.mkdir(parents=True, exist_ok=True)
+    (args.output / "triplet.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Mine hard negatives with any model that SentenceTransformer loads.
+
+python scripts/mine_negatives.py --model_name_or_path DIR_OR_ID --train_file groups.tsv \
+    --output_file mined.csv --range_min 5 --relative_margin 0.05
+
+The file's columns are sent0, sent1 and hard_neg, as train_triplet.py --examples triplets and
+train_simcse.py --examples triplets read them. Hold out groups before, in a file of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from sentence_transformers import SentenceTransformer
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.data import DataError, load_groups
+from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model_name_or_path", required=True)
+    parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
+    parser.add_argument("--output_file", required=True, help="A .csv file.")
+    parser.add_argument("--negatives", type=int, default=1, help="Negatives an anchor, at most.")
+    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
+    parser.add_argument("--range_max", type=int, help="Nearest strangers looked at.")
+    parser.add_argument("--relative_margin", type=float, help="Below the positive's cosine by ...")
+    parser.add_argument("--absolute_margin", type=float, help="The same as a difference.")
+    parser.add_argument("--members", type=int, default=16, help="Sentences a group, at most.")
+    parser.add_argument("--batch_size", type=int, default=64, help="Sentences a forward pass.")
+    parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    if not args.output_file.endswith(".csv"):
+        raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Mine and write."""
+    args = parse(argv)
+    names = ("negatives", "range_min", "range_max", "relative_margin", "absolute_margin", "members")
+    settings = MiningSettings(**{name: getattr(args, name) for name in names})
+    groups, report = load_groups(args.train_file)
+    print(report)
+    with quiet_transformers():
+        model = SentenceTransformer(args.model_name_or_path)
+    triplets = mine_triplets(
+        groups,
+        model,
+        settings,
+        seed=args.seed,
+        batch_size=args.batch_size,
+        use_faiss=args.use_faiss,
+    )
+    write_triplets(args.output_file, triplets)
+    print(f"{args.output_file}: {len(triplets):,} triplets.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,61 @@
+"""Train sentence vectors on triplets: negatives of the batch, or mined ones from a file.
+
+accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file groups.tsv \
+    --negatives semi_hard --sentences_per_group 4 --output_dir out     (or one YAML file of these)
+accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file mined.csv \
+    --examples triplets --validation_file groups.tsv --output_dir out
+
+Each process mines its own batch: several processes see more negatives, but none of each other's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from transformers import set_seed
+
+from simbert_hf.arguments import (
+    DataArguments,
+    ModelArguments,
+    SimilarityTrainingArguments,
+    parse_arguments,
+)
+from simbert_hf.data import DataError
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import load_start, run, set_up_logging
+from simbert_hf.triplet.training import (
+    TRIPLET_PRESETS,
+    TripletArguments,
+    load_triplet_data,
+    make_collator,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
+    """Train and save a model; return the trainer, whose state holds the log."""
+    types = (ModelArguments, DataArguments, TripletArguments, SimilarityTrainingArguments)
+    model_args, data_args, triplet_args, args = parse_arguments(types, argv, TRIPLET_PRESETS)
+    set_up_logging(args)
+    set_seed(args.seed)
+    train, evaluator = load_triplet_data(triplet_args, data_args, args)
+    model = load_start(model_args, data_args.max_length)
+    model.freeze_idle()
+    trainer = SimilarityTrainer(
+        model=model,
+        args=args,
+        objective=triplet_args.objective(),
+        evaluator=evaluator,
+        train_dataset=train,
+        eval_dataset=evaluator and (),  # Trainer asks for one; the evaluator has its own
+        data_collator=make_collator(triplet_args, data_args, model.rows),
+    )
+    run(trainer)
+    return trainer
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (DataError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,165 @@
+"""Hard negatives for any sentence-transformers model: groups -> triplets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import datasets
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import mine_hard_negatives
+
+from simbert_hf.data import DataError
+from simbert_hf.triplets import Triplet
+
+SCORES = 2**25  # scores held at a time, at most
+
+
+@dataclass(frozen=True)
+class MiningSettings:
+    """Which sentences are hard negatives.
+
+    Attributes:
+        negatives: Negatives of each anchor, at most.
+        range_min: Skip this many of the nearest sentences of other groups that the margin leaves:
+            they are the likeliest to mean the same.
+        range_max: Look at no more than this many; None for what the library finds enough.
+        relative_margin: A negative's cosine with the anchor is below the least of its positives'
+            by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
+            https://arxiv.org/abs/2407.15831); None for any.
+        absolute_margin: The same, as a difference of cosines.
+        members: Sentences of a group that are mined, at most; of a larger one as many are drawn.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    negatives: int = 1
+    range_min: int = 0
+    range_max: int | None = None
+    relative_margin: float | None = None
+    absolute_margin: float | None = None
+    members: int = 16
+
+    def __post_init__(self) -> None:
+        if self.negatives < 1 or self.range_min < 0 or self.members < 2:
+            raise ValueError(
+                f"negatives {self.negatives} must be at least 1, range_min {self.range_min} at "
+                f"least 0 and members {self.members} at least 2."
+            )
+        least = self.range_min + self.negatives
+        if self.range_max is not None and self.range_max < least:
+            raise ValueError(
+                f"range_max {self.range_max} leaves no {self.negatives} sentences beyond the first "
+                f"{self.range_min}; give at least {least}."
+            )
+
+
+def mine_triplets(
+    groups: datasets.Dataset,
+    model: SentenceTransformer,
+    settings: MiningSettings | None = None,
+    *,
+    seed: int = 0,
+    batch_size: int = 64,
+    use_faiss: bool = False,
+) -> list[Triplet]:
+    """Find every sentence's nearest sentences of other groups.
+
+    Args:
+        groups: A data set of groups.
+        model: Embeds the sentences.
+        settings: What is near enough, and what too near.
+        seed: Draws each triplet's positive, and the members of large groups.
+        batch_size: Sentences a forward pass.
+        use_faiss: Search with faiss (the extra ``mining``): the same sentences, sooner where there
+            are very many; on GPUs it compares in half precision.
+
+    Returns:
+        A triplet for each anchor and negative; none for anchors without a negative in range. Rows
+        of one ``group``, which share a sentence, never give negatives of each other.
+
+    Raises:
+        DataError: If there is no negative at all.
+        ValueError: If faiss is wanted and not installed.
+    """
+    settings = settings or MiningSettings()
+    if use_faiss and not find_spec("faiss"):
+        raise ValueError(
+            "faiss is not installed: pip install 'simbert-hf[mining]', or drop --use_faiss."
+        )
+    rng = np.random.default_rng(seed)
+    members = _draw_members(groups, settings.members, rng)
+    if len(members) < 2:
+        raise DataError("All sentences are of one group: there are no negatives among them.")
+    # Of its candidates the library leaves out an anchor's positives, so it is one of its own.
+    pairs = [
+        {"anchor": anchor, "positive": positive}
+        for texts in members
+        for anchor in texts
+        for positive in texts
+    ]
+    found = mine_hard_negatives(
+        datasets.Dataset.from_list(pairs),
+        model,
+        num_negatives=settings.negatives,
+        range_min=settings.range_min,
+        range_max=settings.range_max,
+        relative_margin=settings.relative_margin,
+        absolute_margin=settings.absolute_margin,
+        batch_size=batch_size,
+        faiss_batch_size=max(1, SCORES // sum(map(len, members))),
+        use_faiss=use_faiss,
+        verbose=False,
+    )
+    return _one_positive_each(found, rng)
+
+
+def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator) -> list[list[str]]:
+    """Put rows of one group together, each sentence once, and draw from those that are large."""
+    by_group: dict[int, dict[str, None]] = {}
+    for row in groups:
+        by_group.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
+    return [
+        list(texts) if len(texts) <= most else rng.choice(list(texts), most, replace=False).tolist()
+        for texts in by_group.values()
+    ]
+
+
+def _one_positive_each(rows: Iterable[dict[str, str]], rng: np.random.Generator) -> list[Triplet]:
+    """Draw one of the positives that each anchor and negative have.
+
+    Raises:
+        DataError: If there are no rows.
+    """
+    positives: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["positive"] != row["anchor"]:
+            positives.setdefault((row["anchor"], row["negative"]), []).append(row["positive"])
+    if not positives:
+        raise DataError(
+            "No hard negative is in range: lower range_min or the margin, or raise range_max."
+        )
+    return [
+        Triplet(anchor, found[rng.integers(len(found))], negative)
+        for (anchor, negative), found in positives.items()
+    ]
+
+
+def write_triplets(path: str | Path, triplets: Sequence[Triplet]) -> None:
+    """Write triplets as the CSV file that :func:`simbert_hf.data.load_triplets` reads.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from simbert_hf.data import load_triplets
+        >>> with TemporaryDirectory() as folder:
+        ...     write_triplets(Path(folder, "mined.csv"), [Triplet("Hi", "Hello", "Bye, then")])
+        ...     load_triplets(Path(folder, "mined.csv"))
+        [Triplet(anchor='Hi', positive='Hello', negative='Bye, then')]
+    """
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *triplets])

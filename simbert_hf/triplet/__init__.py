@@ -1,0 +1,1 @@
+"""Triplets: a positive pair nearer than a negative one, by a margin."""

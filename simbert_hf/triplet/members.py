@@ -1,0 +1,128 @@
+"""P groups of K sentences each: data and batches for in-batch mining."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+import datasets
+import numpy as np
+import pyarrow.compute  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from simbert_hf.collators import cut_at_punctuation
+from simbert_hf.rows import Rows
+from simbert_hf.sampling import Ints, shared_number
+
+
+class Members(TypedDict):
+    """Sentences that mean the same.
+
+    Attributes:
+        texts: K sentences, fewer where the group has no more.
+        group: Members with the same number must not be negatives of each other.
+    """
+
+    texts: list[str]
+    group: int
+
+
+class MemberDataset(Dataset[Members]):
+    """Groups cut into parts of K sentences; cut anew each epoch, by (seed, epoch, row) alone.
+
+    A group of n sentences gives n // K parts, so that an epoch sees nearly every sentence once; one
+    of fewer than K gives all it has.
+
+    Args:
+        groups: A data set of groups.
+        size: K.
+        seed: How the groups are cut.
+
+    Raises:
+        ValueError: If K is below 2.
+
+    Example:
+        >>> texts = [["a", "b", "c", "d", "e"], ["x", "y"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1]})
+        >>> parts = MemberDataset(groups, size=2, seed=0)
+        >>> [part["texts"] for part in parts]
+        [['c', 'e'], ['d', 'a'], ['y', 'x']]
+    """
+
+    def __init__(self, groups: datasets.Dataset, size: int = 2, seed: int = 0) -> None:
+        if size < 2:
+            raise ValueError(f"{size} sentences a group hold no positive pair; give at least 2.")
+        self.groups = groups
+        self.size = size
+        self.seed = seed
+        texts = groups.with_format("arrow")[:]["texts"].combine_chunks()
+        sizes = texts.value_lengths().to_numpy().astype(np.int64)
+        self._chars = pyarrow.compute.utf8_length(texts.flatten()).to_numpy()
+        self._starts = np.cumsum(sizes) - sizes
+        parts = np.maximum(sizes // size, 1)
+        self._row = np.repeat(np.arange(len(sizes)), parts)
+        self._part = np.arange(len(self._row)) - np.repeat(np.cumsum(parts) - parts, parts)
+        self._sizes = sizes
+        self._epoch = shared_number()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose parts are cut."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Cut the parts of this epoch from now on, in every worker process."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __getitem__(self, index: int) -> Members:
+        part = range(len(self))[index]
+        found = self.groups[int(self._row[part])]
+        texts = [found["texts"][i] for i in self._drawn(part)]
+        return Members(texts=texts, group=found["group"])
+
+    def _drawn(self, part: int) -> Ints:
+        """Places of a part's sentences in their group: (K,)."""
+        row, start = int(self._row[part]), int(self._part[part]) * self.size
+        rng = np.random.default_rng([self.seed, self.epoch, row])
+        return rng.permutation(self._sizes[row])[start : start + self.size]
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Count the characters of the longest sentence of each of these parts: (N,)."""
+        firsts = self._starts[self._row[rows]]
+        parts = zip(firsts, rows.tolist(), strict=True)
+        return np.array([self._chars[first + self._drawn(part)].max() for first, part in parts])
+
+
+@dataclass
+class MemberCollator:
+    """Parts of groups -> padded rows, those of a part side by side.
+
+    Attributes:
+        rows: Builds token rows: ``model.rows``.
+        max_length: Longest sentence, in tokens with the special ones.
+        max_chars: Cut sentences at punctuation to this many characters first; None does not.
+    """
+
+    rows: Rows
+    max_length: int = 64
+    max_chars: int | None = None
+
+    def __call__(self, parts: Sequence[Members]) -> dict[str, Tensor]:
+        """Build one batch of B rows, P * K where every part is whole.
+
+        Returns:
+            ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
+            ``token_type_ids``: (B, L); ``groups``: (B,).
+        """
+        texts = [text for part in parts for text in part["texts"]]
+        if self.max_chars:
+            texts = [cut_at_punctuation(text, self.max_chars) for text in texts]
+        batch = self.rows.pad(self.rows.sources(texts, self.max_length))
+        batch["groups"] = torch.tensor([part["group"] for part in parts for _ in part["texts"]])
+        return batch

@@ -1,0 +1,115 @@
+"""The triplet objective: which loss, on negatives of the batch or given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss
+from simbert_hf.objectives import model_inputs
+from simbert_hf.triplet.losses import (
+    Distance,
+    Mining,
+    TripletLoss,
+    mined_triplet_loss,
+    sdml_loss,
+    triplet_loss,
+    unanchored_loss,
+)
+
+Kind = Literal["triplet", "unanchored", "sdml", "softmax"]
+
+
+@dataclass(frozen=True)
+class TripletParts:
+    """The parts of the loss, each a scalar.
+
+    Attributes:
+        total: To be minimised.
+        active: Share of triplets that the margin does not separate yet; None for a softmax.
+        accuracy: Share of sentences whose positive is the nearest candidate; None for triplets.
+    """
+
+    total: Tensor
+    active: Tensor | None = None
+    accuracy: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class TripletObjective:
+    """Positive pairs nearer than negative ones.
+
+    Negatives are a row's given ones, where the batch has ``negative_rows``, or mined in the batch.
+    Each process mines its own batch, and processes and micro-batches average their losses.
+
+    Attributes:
+        loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch whoever's they
+            are; ``sdml``; or ``softmax``, SimCSE's and SimBERT's in-batch loss.
+        mining: How ``triplet`` finds its negatives in the batch.
+        distance: Of all but ``softmax``.
+        margin: Of ``triplet`` and ``unanchored``, in units of the distance.
+        scale: Inverse temperature of ``softmax``.
+        smoothing: Of the labels of ``sdml``.
+    """
+
+    loss: Kind = "triplet"
+    mining: Mining = "hard"
+    distance: Distance = "cosine"
+    margin: float = 0.2
+    scale: float = 20.0
+    smoothing: float = 0.3
+
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> TripletParts:
+        """Run the model once and compute the loss.
+
+        Args:
+            model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
+            batch: What ``MemberCollator`` gives (two rows a group for ``sdml`` and ``softmax``), or
+                ``SimCseCollator`` for triplets.
+
+        Returns:
+            The named parts.
+        """
+        vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
+        rows = batch.get("negative_rows")
+        negatives = None if rows is None else vectors[rows]
+        vectors = vectors[: len(groups)]
+        if self.loss in ("sdml", "softmax"):
+            picked = self._softmax(vectors, groups, negatives)
+            return TripletParts(picked.loss, accuracy=picked.accuracy)
+        found = self._triplets(vectors, groups, negatives)
+        return TripletParts(found.loss, active=found.active)
+
+    def _triplets(self, vectors: Tensor, groups: Tensor, negatives: Tensor | None) -> TripletLoss:
+        if negatives is not None:
+            return triplet_loss(
+                vectors[0::2],
+                vectors[1::2],
+                negatives,
+                margin=self.margin,
+                distance=self.distance,
+                anchored=self.loss == "triplet",
+            )
+        if self.loss == "unanchored":
+            return unanchored_loss(vectors, groups, margin=self.margin, distance=self.distance)
+        return mined_triplet_loss(
+            vectors, groups, margin=self.margin, distance=self.distance, mining=self.mining
+        )
+
+    def _softmax(self, vectors: Tensor, groups: Tensor, negatives: Tensor | None) -> InBatchLoss:
+        anchors, positives = vectors[0::2], vectors[1::2]
+        if self.loss == "sdml":
+            keys, same = positives, groups[0::2, None] == groups[None, 0::2]  # (N, N)
+            if negatives is not None:
+                keys, same = torch.cat([keys, negatives]), F.pad(same, (0, len(negatives)))
+            return sdml_loss(
+                anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
+            )
+        if negatives is not None:
+            return one_way_loss(anchors, positives, negatives, scale=self.scale)
+        return pair_loss(vectors, scale=self.scale, groups=groups)

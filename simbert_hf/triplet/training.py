@@ -1,0 +1,185 @@
+"""What ``train_triplet.py`` needs beside ``training.py``: arguments, data, objective."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from datasets import Dataset
+
+from simbert_hf.arguments import (
+    DataArguments,
+    Presets,
+    SimilarityTrainingArguments,
+    check_scale,
+)
+from simbert_hf.collators import SimCseCollator
+from simbert_hf.data import DataError, FixedPairs
+from simbert_hf.evaluation import StsEvaluator
+from simbert_hf.margin.classes import RetrievalEvaluator
+from simbert_hf.readers import normalize
+from simbert_hf.rows import Rows
+from simbert_hf.training import hold_out, load_sts, read_columns, read_groups
+from simbert_hf.triplet.losses import Distance, Mining
+from simbert_hf.triplet.members import MemberCollator, MemberDataset
+from simbert_hf.triplet.objective import Kind, TripletObjective
+
+logger = logging.getLogger(__name__)
+
+Evaluator = StsEvaluator | RetrievalEvaluator
+
+TRIPLET_PRESETS: Presets = {
+    "modern": {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"},
+}
+# Vectors of an encoder are not of length 1: their squared distances are larger than cosines'.
+MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
+
+
+@dataclass
+class TripletArguments:
+    """Triplets: where they come from, and the loss."""
+
+    examples: str = field(
+        default="groups",
+        metadata={
+            "help": "What --train_file holds: groups, whose batches are mined, or triplets "
+            "(columns sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
+            "choices": ("groups", "triplets"),
+        },
+    )
+    loss: str = field(
+        default="triplet",
+        metadata={
+            "help": "triplet; unanchored (against any hard negative pair of the batch); sdml; or "
+            "softmax over the batch.",
+            "choices": get_args(Kind),
+        },
+    )
+    negatives: str | None = field(
+        default=None,
+        metadata={
+            "help": "How --loss triplet mines its batches of groups; hard if not given.",
+            "choices": get_args(Mining),
+        },
+    )
+    distance: str | None = field(
+        default=None,
+        metadata={
+            "help": "Of all losses but softmax: cosine, for sdml squared, if not given.",
+            "choices": get_args(Distance),
+        },
+    )
+    margin: float | None = field(
+        default=None, metadata={"help": "0.2 (cosine) or 1 (squared) if not given."}
+    )
+    scale: float = field(default=20.0, metadata={"help": "Inverse temperature of softmax."})
+    smoothing: float = field(default=0.3, metadata={"help": "Of the labels of sdml."})
+    sentences_per_group: int = field(
+        default=2,
+        metadata={
+            "help": "K sentences of each of the --per_device_train_batch_size groups in a batch; "
+            "with classes, 4 or more mine better."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        if self.negatives and (self.loss, self.examples) != ("triplet", "groups"):
+            raise ValueError(
+                f"--negatives {self.negatives} mines batches of groups for --loss triplet: drop it."
+            )
+        if self.margin is not None and not 0 <= self.margin < float("inf"):
+            raise ValueError(f"--margin {self.margin} is out of range: give at least 0.")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"--smoothing {self.smoothing} is out of range: give 0 to below 1.")
+        if self.sentences_per_group < 2:
+            raise ValueError(f"--sentences_per_group {self.sentences_per_group}: give at least 2.")
+        pairwise = self.loss in ("sdml", "softmax") or self.examples == "triplets"
+        if pairwise and self.sentences_per_group != 2:
+            raise ValueError(
+                f"--sentences_per_group {self.sentences_per_group}: --loss {self.loss} on "
+                f"{self.examples} takes pairs; drop it."
+            )
+
+    def objective(self) -> TripletObjective:
+        """Build the objective that the arguments name."""
+        distance: Any = self.distance or ("squared" if self.loss == "sdml" else "cosine")
+        loss: Any = self.loss
+        mining: Any = self.negatives or "hard"
+        return TripletObjective(
+            loss,
+            mining,
+            distance,
+            margin=MARGINS[distance] if self.margin is None else self.margin,
+            scale=self.scale,
+            smoothing=self.smoothing,
+        )
+
+
+def load_triplet_data(
+    triplet_args: TripletArguments, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> tuple[MemberDataset | FixedPairs, Evaluator | None]:
+    """Read groups or triplets, and what is measured on: groups held out, or scored pairs.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left to train on.
+        ValueError: If an argument asks for what this training does not do.
+    """
+    if data_args.streaming or data_args.sample_sentences:
+        raise ValueError(
+            "Triplets are drawn from data read whole, and nothing is written: drop --streaming and "
+            "--sample_sentences."
+        )
+    train: MemberDataset | FixedPairs
+    if triplet_args.examples == "triplets":
+        train, held_out = load_given_triplets(data_args, args)
+    else:
+        groups = read_groups(data_args.train_file, data_args, args)
+        groups, held_out = hold_out(groups, data_args, args)
+        if len(set(groups["group"])) < 2:
+            raise DataError("All sentences are of one group: there are no negatives among them.")
+        train = MemberDataset(groups, triplet_args.sentences_per_group, args.order_seed)
+    sts = load_sts(data_args)
+    if held_out is not None:
+        return train, RetrievalEvaluator(held_out, sts)
+    if sts:
+        return train, StsEvaluator(sts)
+    logger.info("No groups are held out, so nothing is measured while training.")
+    args.eval_strategy, args.load_best_model_at_end = "no", False
+    return train, None
+
+
+def load_given_triplets(
+    data_args: DataArguments, args: SimilarityTrainingArguments
+) -> tuple[FixedPairs, Dataset | None]:
+    """Read triplets, less those with a sentence of ``--validation_file``, and that file's groups.
+
+    Raises:
+        DataError: If a file cannot be read, or no triplet is left.
+        ValueError: If groups are to be held out of triplets.
+    """
+    if data_args.validation_groups:
+        raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
+    columns = read_columns("triplets", data_args.train_file)
+    if not data_args.validation_file:
+        return FixedPairs(columns, args.order_seed), None
+    held_out = read_groups([data_args.validation_file], data_args, args)
+    seen = {normalize(text) for texts in held_out["texts"] for text in texts}
+    rows = list(zip(*columns.values(), strict=True))
+    kept = [row for row in rows if seen.isdisjoint(map(normalize, row))]
+    if not kept:
+        raise DataError("Every triplet holds a sentence of the validation file.")
+    if len(kept) < len(rows):
+        logger.info("left out %d triplets with held-out sentences", len(rows) - len(kept))
+    left = dict(zip(columns, zip(*kept, strict=True), strict=True))
+    return FixedPairs(left, args.order_seed), held_out
+
+
+def make_collator(
+    triplet_args: TripletArguments, data_args: DataArguments, rows: Rows
+) -> Callable[[Sequence[Any]], Any]:
+    """Make what turns examples into batches."""
+    kind = SimCseCollator if triplet_args.examples == "triplets" else MemberCollator
+    return kind(rows, max_length=data_args.max_length, max_chars=data_args.max_chars)

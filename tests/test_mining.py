@@ -1,0 +1,110 @@
+"""Hard negatives, mined with a tiny encoder, against a plain search."""
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from scripts.mine_negatives import main
+from simbert_hf.data import DataError, load_groups, load_triplets
+from simbert_hf.mining import MiningSettings, mine_triplets
+from tests.tiny import WORDS, tiny_simbert
+
+NOUNS = ["cat", "dog", "mat", "time", "password"]
+# The last row shares a sentence with the first, which makes the two one group.
+TEXTS = [[f"{verb} {noun}" for verb in WORDS[8:12]] for noun in NOUNS]
+TEXTS.append([TEXTS[0][0], "the weather is nice", "nice weather"])
+NUMBERS = [0, 1, 2, 3, 4, 0]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("encoder")
+    tiny_simbert().save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def groups() -> datasets.Dataset:
+    return datasets.Dataset.from_dict({"texts": TEXTS, "group": NUMBERS})
+
+
+def plain_search(
+    model: SentenceTransformer, margin: float | None = None
+) -> dict[str, tuple[list[str], list[str]]]:
+    """Positives of each sentence, and strangers that the margin leaves, the nearest first."""
+    group = {text: number for texts, number in zip(TEXTS, NUMBERS, strict=True) for text in texts}
+    vectors = dict(zip(group, model.encode([*group], normalize_embeddings=True), strict=True))
+    found = {}
+    for anchor, own in group.items():
+        cosine = {text: float(vectors[anchor] @ vectors[text]) for text in group}
+        mates = [text for text in group if group[text] == own and text != anchor]
+        least = min(cosine[text] for text in mates)
+        limit = np.inf if margin is None else least - abs(least) * margin
+        strangers = [text for text in group if group[text] != own and cosine[text] <= limit]
+        found[anchor] = mates, sorted(strangers, key=lambda text: -cosine[text])
+    return found
+
+
+@pytest.mark.parametrize("margin", [None, 0.05])
+@pytest.mark.parametrize("skipped", [0, 2])
+def test_negatives_are_the_nearest_strangers_in_range(encoder, groups, skipped, margin) -> None:
+    model = SentenceTransformer(str(encoder), device="cpu")
+    settings = MiningSettings(2, skipped, 20, relative_margin=margin)
+    triplets = mine_triplets(groups, model, settings)
+    expected = plain_search(model, margin)
+    assert all(row.positive in expected[row.anchor][0] for row in triplets)
+    mined: dict[str, list[str]] = {}
+    for row in triplets:
+        mined.setdefault(row.anchor, []).append(row.negative)
+    wanted = {anchor: far[skipped : skipped + 2] for anchor, (_, far) in expected.items()}
+    assert mined == {anchor: negatives for anchor, negatives in wanted.items() if negatives}
+    assert mine_triplets(groups, model, settings, use_faiss=True) == triplets
+
+
+def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:
+    model = SentenceTransformer(str(encoder), device="cpu")
+    triplets = mine_triplets(groups, model, MiningSettings(members=2))
+    assert len(triplets) == 10  # five groups of two
+    assert len({row.anchor for row in triplets}) == 10
+
+
+def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> None:
+    data, out = tmp_path / "groups.tsv", tmp_path / "mined.csv"
+    rows = zip(NUMBERS, TEXTS, strict=True)
+    data.write_text("".join(f"{n}\t{text}\n" for n, texts in rows for text in texts))
+    flags = [f"--model_name_or_path={encoder}", "--train_file", str(data), "--range_min=1"]
+    main([*flags, f"--output_file={out}"])
+    model = SentenceTransformer(str(encoder), device="cpu")
+    groups, _ = load_groups(data)
+    assert load_triplets(out) == mine_triplets(groups, model, MiningSettings(range_min=1))
+    assert "22 triplets" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"mined\.tsv: the triplets are a \.csv file"):
+        main([*flags, "--output_file=mined.tsv"])
+
+
+def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SentenceTransformer(str(encoder), device="cpu")
+    with pytest.raises(DataError, match="lower range_min or the margin"):
+        mine_triplets(groups, model, MiningSettings(absolute_margin=2.0))
+    with pytest.raises(DataError, match="All sentences are of one group"):
+        mine_triplets(groups.select([0, 5]), model)
+    monkeypatch.setattr("simbert_hf.mining.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="faiss is not installed"):
+        mine_triplets(groups, model, use_faiss=True)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"negatives": 0}, "negatives 0 must be at least 1"),
+        ({"range_min": -1}, "range_min -1"),
+        ({"members": 1}, "members 1"),
+        ({"range_min": 5, "range_max": 5}, "range_max 5 leaves no 1 sentences beyond the first 5"),
+    ],
+)
+def test_settings_out_of_range_are_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        MiningSettings(**values)

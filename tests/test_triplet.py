@@ -1,0 +1,243 @@
+"""Triplet training from end to end: data, script, collapse meter, on tiny encoders."""
+
+import csv
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import TrainerCallback
+
+from scripts.train_triplet import main
+from simbert_hf import SimBert
+from simbert_hf.evaluation import CollapseMeter, StsEvaluator
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.triplet.members import MemberCollator, MemberDataset
+from tests.naive import naive_topk_accuracy
+from tests.tiny import WORDS, tiny_simbert
+
+VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
+ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Path:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    return tmp_path / "start"
+
+
+@pytest.fixture
+def intents(tmp_path: Path) -> Path:
+    """Six groups of twelve sentences, told by one of their words."""
+    path = tmp_path / "intents.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "category"), *ROWS])
+    return path
+
+
+@pytest.fixture
+def triplets(tmp_path: Path) -> Path:
+    path = tmp_path / "mined.csv"
+    by_noun = {noun: [text for text, its in ROWS if its == noun] for noun in NOUNS}
+    rows = [
+        (by_noun[NOUNS[i]][j], by_noun[NOUNS[i]][j + 1], by_noun[NOUNS[(i + 1) % 4]][j])
+        for i in range(4)
+        for j in range(11)
+    ]
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *rows])
+    return path
+
+
+def flags(start: Path, data: Path, out: Path, *more: str) -> list[str]:
+    return [
+        f"--model_name_or_path={start}", f"--train_file={data}", f"--output_dir={out}",
+        "--per_device_train_batch_size=6", "--use_cpu", "--max_steps=8", "--eval_strategy=steps",
+        "--eval_steps=4", "--save_strategy=steps", "--save_steps=4", "--logging_steps=1",
+        "--learning_rate=5e-3", "--report_to=none", "--disable_tqdm=true", "--length_window=1",
+        *more,
+    ]  # fmt: skip
+
+
+def lines_with(name: str, trainer: SimilarityTrainer) -> list[dict[str, float]]:
+    return [line for line in trainer.state.log_history if name in line]
+
+
+def test_an_epoch_cuts_every_group_into_different_parts() -> None:
+    texts = [[group * i for i in range(1, 1 + n)] for group, n in (("a", 9), ("b", 2), ("c", 4))]
+    groups = datasets.Dataset.from_dict({"texts": texts, "group": [4, 5, 6]})
+    parts = MemberDataset(groups, size=4, seed=3)
+    first = [parts[i] for i in range(len(parts))]
+    assert [(part["group"], len(part["texts"])) for part in first] == [
+        (4, 4),
+        (4, 4),
+        (5, 2),
+        (6, 4),
+    ]
+    longest = [max(map(len, part["texts"])) for part in first]
+    assert parts.lengths(np.array([3, 1, 0])).tolist() == [longest[i] for i in (3, 1, 0)]
+    seen = [text for part in first for text in part["texts"]]
+    assert len(seen) == len(set(seen)) == 14
+    assert all(text[0] == "abc"[part["group"] - 4] for part in first for text in part["texts"])
+    parts.set_epoch(1)
+    assert [parts[i] for i in range(4)] != first
+    parts.set_epoch(0)
+    assert [parts[i] for i in range(4)] == first
+    with pytest.raises(ValueError, match="1 sentences a group"):
+        MemberDataset(groups, size=1)
+
+
+def test_a_batch_holds_its_parts_side_by_side() -> None:
+    model = tiny_simbert()
+    parts = [{"texts": ["a cat", "a dog ran"], "group": 7}, {"texts": ["go"], "group": 2}]
+    batch = MemberCollator(model.rows)(parts)
+    assert batch["groups"].tolist() == [7, 7, 2]
+    vectors = torch.nn.functional.normalize(
+        model(**{k: v for k, v in batch.items() if k != "groups"}).sentence_embedding
+    )
+    assert np.allclose(vectors.detach(), model.encode(["a cat", "a dog ran", "go"]), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--negatives=all", "--sentences_per_group=4"),
+        ("--loss=unanchored", "--sentences_per_group=4", "--learning_rate=1e-3"),
+        ("--loss=sdml",),
+    ],
+)
+def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    more = (*more, "--validation_groups=2", "--max_steps=24", "--warmup_steps=0")
+    trainer = main(flags(start, intents, out, *more))
+    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    name = "accuracy" if "--loss=sdml" in more else "active"
+    assert all(0 <= line[name] <= 1 for line in lines_with("loss", trainer))
+
+    held_out = trainer.evaluator.groups
+    texts = [text for row in held_out for text in row["texts"]]
+    groups = [row["group"] for row in held_out for _ in row["texts"]]
+    vectors = SimBert.from_pretrained(out).encode(texts)
+    figures = lines_with("eval_top1", trainer)[-1]
+    assert figures["eval_top1"] == pytest.approx(naive_topk_accuracy(vectors, groups, (1,))[1])
+    cosines = vectors @ vectors.T
+    mean = (cosines.sum() - len(texts)) / (len(texts) * (len(texts) - 1))
+    assert figures["eval_mean_cosine"] == pytest.approx(mean, abs=1e-4)
+
+
+def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplog) -> None:
+    caplog.set_level("INFO")
+    validation = tmp_path / "held_out.csv"
+    kept = [("text", "category"), *(row for row in ROWS if row[1] in NOUNS[3:])]
+    with validation.open("w", newline="") as file:
+        csv.writer(file).writerows(kept)
+    more = ("--examples=triplets", f"--validation_file={validation}", "--max_steps=16")
+    trainer = main(flags(start, triplets, tmp_path / "out", *more, "--distance=squared"))
+    assert "left out 22 triplets with held-out sentences" in caplog.text
+    held_out = {text for text, noun in ROWS if noun in NOUNS[3:]}
+    columns = trainer.train_dataset.columns
+    assert {*columns} == {"source", "target", "negative"}
+    assert held_out.isdisjoint(text for column in columns.values() for text in column)
+    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+
+
+class StopAt(TrainerCallback):
+    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == 7:
+            raise KeyboardInterrupt
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    start: Path, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, *flag: str) -> dict[str, torch.Tensor]:
+        options = ("--negatives=random", "--sentences_per_group=4", "--validation_groups=0")
+        options += ("--per_device_train_batch_size=3", "--max_steps=9", "--eval_strategy=no", *flag)
+        main(flags(start, intents, out, *options))
+        return load_file(out / "model.safetensors")
+
+    whole = run(tmp_path / "whole")
+    out = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        build = SimilarityTrainer.__init__
+        patch.setattr(
+            SimilarityTrainer,
+            "__init__",
+            lambda self, **kw: build(self, callbacks=[StopAt()], **kw),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            run(out)
+    resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--margin=-1"], "--margin -1.0 is out of range"),
+        (["--smoothing=1"], "--smoothing 1.0"),
+        (["--scale=0"], "--scale 0.0"),
+        (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
+        (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
+        (["--loss=softmax", "--negatives=all"], "--negatives all mines batches of groups"),
+        (["--examples=triplets", "--negatives=hard"], "--negatives hard mines batches of groups"),
+        (["--examples=triplets", "--validation_groups=2"], "give --validation_file"),
+        (["--examples=triplets"], "hold no triplets"),
+        (["--streaming=true"], "drop --streaming"),
+        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "are of one group"),
+        (["--validation_groups=6"], "choose a number from 1 to 5"),
+        (
+            ["--metric_for_best_model=loss", "--validation_groups=2"],
+            "loss is not measured; choose one of eval_top1",
+        ),
+    ],
+)
+def test_bad_input_is_named_before_training(more, message, start, intents, tmp_path) -> None:
+    (tmp_path / "one.tsv").write_text("1\tone sentence\n1\tanother\n")
+    more = [flag.replace("DIR", str(tmp_path)) for flag in more]
+    with pytest.raises(ValueError, match=message):
+        main(flags(start, intents, tmp_path / "out", *more))
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+# --- the collapse meter --------------------------------------------------------------------------
+
+
+def test_the_meter_warns_once_of_like_vectors(caplog: pytest.LogCaptureFixture) -> None:
+    meter, rng = CollapseMeter(), np.random.default_rng(0)
+    spread = rng.standard_normal((60, 16))
+    like = spread + 20
+    spread, like = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (spread, like))
+    assert abs(meter(spread)["mean_cosine"]) < 0.1
+    assert not caplog.records
+    found = meter(like)
+    assert found["mean_cosine"] > 0.9
+    meter(like)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "mine hard negatives" in caplog.text
+    assert f"mean cosine of {found['mean_cosine']:.2f}" in caplog.text
+
+
+def test_the_meter_warns_of_few_directions(caplog: pytest.LogCaptureFixture) -> None:
+    signs = np.sign(np.random.default_rng(0).standard_normal((200, 1)))
+    line = signs * np.eye(100)[:1]  # cosines of 1 and -1: on average 0
+    found = CollapseMeter()(line)
+    assert abs(found["mean_cosine"]) < 0.1
+    assert found["effective_rank"] == pytest.approx(1)
+    assert "effective rank of 1.0 (at most 100)" in caplog.text
+
+
+def test_the_sts_evaluator_measures_the_spread_of_both_sides() -> None:
+    model = tiny_simbert()
+    pairs = [("a cat", "a dog", 1.0), ("a mat", "a cat sat", 3.0)]
+    vectors = model.encode(["a cat", "a mat", "a dog", "a cat sat"])
+    found = StsEvaluator(pairs)(model)
+    expected = (vectors @ vectors.T)[~np.eye(4, dtype=bool)].mean()
+    assert set(found) == {"sts_spearman", "mean_cosine", "effective_rank"}
+    assert found["mean_cosine"] == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,180 @@
+"""Triplet losses and their mining against slow references, value and gradient, in float64."""
+
+import pytest
+import torch
+
+from simbert_hf.losses import pair_loss
+from simbert_hf.triplet.losses import (
+    distances,
+    mine_triplets,
+    mined_triplet_loss,
+    sdml_loss,
+    triplet_loss,
+    unanchored_loss,
+)
+from simbert_hf.triplet.objective import TripletObjective
+from tests.naive import naive_distance, naive_sdml_loss, naive_triplet_loss, naive_triplets
+
+GROUPS = [3, 3, 3, 8, 8, 5, 5, 1]  # the last stands alone
+MARGINS = {"squared": 2.0, "cosine": 0.2}
+
+
+def drawn(rows: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    """Equal vectors, once for us and once for the reference; the group of 5 and 6 stands apart."""
+    vectors = torch.randn(rows, 5, dtype=torch.float64)
+    vectors[5:7] = 0.1 * vectors[5:7] + torch.tensor([0, 0, 3, 0, 0])
+    return vectors.clone().requires_grad_(), vectors.clone().requires_grad_()
+
+
+def assert_same_gradient(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-10)
+    assert ours.grad.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine"])
+def test_distances_are_the_naive_ones(kind) -> None:
+    rows, columns = drawn()[0].detach(), drawn(3)[0].detach()
+    found = distances(rows, columns, kind)
+    naive = [[naive_distance(row, column, kind) for column in columns] for row in rows]
+    assert torch.allclose(found, torch.tensor(naive, dtype=torch.float64), atol=1e-12)
+
+
+def test_near_vectors_far_from_zero_keep_their_digits() -> None:
+    vectors = 100 + 1e-2 * torch.randn(6, 32)
+    expected = (vectors[:, None] - vectors).square().sum(dim=-1)
+    assert torch.allclose(distances(vectors, vectors, "squared"), expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine"])
+@pytest.mark.parametrize("mining", ["all", "hard", "semi_hard", "unanchored"])
+def test_mined_losses_equal_the_naive_ones(mining, kind) -> None:
+    ours, theirs = drawn()
+    groups, options = torch.tensor(GROUPS), {"margin": MARGINS[kind], "distance": kind}
+    if mining == "unanchored":
+        found = unanchored_loss(ours, groups, **options)
+    else:
+        found = mined_triplet_loss(ours, groups, mining=mining, **options)
+    triplets = naive_triplets([*theirs], GROUPS, kind, mining)
+    naive, active = naive_triplet_loss([*theirs], triplets, kind, MARGINS[kind])
+    found.loss.backward()
+    naive.backward()
+    assert found.loss.item() == pytest.approx(naive.item(), abs=1e-10)
+    assert found.active.item() == pytest.approx(active)
+    assert 0 < active < 1
+    assert_same_gradient(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine"])
+@pytest.mark.parametrize("anchored", [True, False])
+def test_given_negatives_equal_the_naive_ones(anchored, kind) -> None:
+    ours, theirs = drawn(9)
+    margin = MARGINS[kind] / 4
+    found = triplet_loss(*ours.chunk(3), margin=margin, distance=kind, anchored=anchored)
+    others = range(3)
+    triplets = [(i, 3 + i, j, 6 + j) for i in others for j in others if i == j or not anchored]
+    naive, active = naive_triplet_loss([*theirs], triplets, kind, margin)
+    found.loss.backward()
+    naive.backward()
+    assert found.loss.item() == pytest.approx(naive.item(), abs=1e-10)
+    assert found.active.item() == pytest.approx(active)
+    assert_same_gradient(ours, theirs)
+
+
+def test_random_negatives_are_drawn_from_all_other_groups_alike() -> None:
+    groups = torch.tensor([0, 0, 1, 1, 2])
+    counts = torch.zeros(5)
+    for _ in range(600):
+        mined = mine_triplets(torch.zeros(5, 5), groups, "random")
+        assert [*zip(mined.anchors.tolist(), mined.positives.tolist(), strict=True)] == [
+            (0, 1), (1, 0), (2, 3), (3, 2)
+        ]  # fmt: skip
+        counts[mined.negatives[0]] += 1
+    assert counts[:2].sum() == 0
+    assert (counts[2:] - 200).abs().max() < 60  # five standard deviations
+
+
+@pytest.mark.parametrize("mining", ["random", "all", "hard", "semi_hard"])
+@pytest.mark.parametrize("groups", [[0, 0, 0], [0, 1, 2]])
+def test_without_triplets_the_loss_is_zero(groups, mining) -> None:
+    vectors = torch.randn(3, 4, requires_grad=True)
+    found = mined_triplet_loss(vectors, torch.tensor(groups), margin=1.0, mining=mining)
+    found.loss.backward()
+    assert (found.loss.item(), found.active.item()) == (0, 0)
+    assert vectors.grad.abs().max() == 0
+
+
+@pytest.mark.parametrize("mining", ["all", "hard"])
+def test_a_collapsed_encoder_loses_the_margin(mining) -> None:
+    vectors = torch.ones(4, 3)
+    found = mined_triplet_loss(vectors, torch.tensor([0, 0, 1, 1]), margin=0.7, mining=mining)
+    assert found.loss.item() == pytest.approx(0.7)
+    assert found.active.item() == 1
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine"])
+def test_sdml_equals_the_naive_one(kind) -> None:
+    ours, theirs = drawn(11)
+    excluded = torch.zeros(4, 7, dtype=torch.bool)
+    excluded[[0, 2, 2, 1], [2, 0, 5, 1]] = True  # the last is a positive, which stays
+    options = {"smoothing": 0.3, "distance": kind}
+    found = sdml_loss(ours[:4], ours[4:], excluded=excluded, **options)
+    out = [(0, 2), (2, 0), (2, 5)]
+    naive = naive_sdml_loss([*theirs[:4]], [*theirs[4:]], 0.3, kind, out)
+    found.loss.backward()
+    naive.backward()
+    assert found.loss.item() == pytest.approx(naive.item(), abs=1e-10)
+    assert_same_gradient(ours, theirs)
+
+
+def test_sdml_of_a_single_candidate_is_zero() -> None:
+    one = torch.randn(1, 4, requires_grad=True)
+    found = sdml_loss(one, torch.randn(1, 4))
+    found.loss.backward()
+    assert found.loss.item() == 0
+    assert one.grad.abs().max() == 0
+
+
+class Lookup(torch.nn.Module):
+    """Stands for an encoder: its vectors are given."""
+
+    def __init__(self, vectors: torch.Tensor) -> None:
+        super().__init__()
+        self.sentence_embedding = vectors
+
+    def forward(self, input_ids: torch.Tensor) -> "Lookup":
+        return self
+
+
+def test_the_objective_on_batches_of_groups() -> None:
+    vectors, groups = drawn(6)[0].detach(), torch.tensor([0, 0, 1, 1, 0, 0])
+    model, batch = Lookup(vectors), {"input_ids": torch.zeros(6, 1), "groups": groups}
+    hard = TripletObjective(mining="all", distance="squared", margin=2.0)(model, batch)
+    expected = mined_triplet_loss(vectors, groups, margin=2.0, distance="squared", mining="all")
+    assert (hard.total, hard.active) == (expected.loss, expected.active)
+    free = TripletObjective("unanchored")(model, batch)
+    assert free.total == unanchored_loss(vectors, groups, margin=0.2).loss
+    softmax = TripletObjective("softmax", scale=7.0)(model, batch)
+    assert softmax.total == pair_loss(vectors, scale=7.0, groups=groups).loss
+    sdml = TripletObjective("sdml", distance="squared")(model, batch)
+    out = [(0, 2), (2, 0)]  # pairs of one group
+    naive = naive_sdml_loss([*vectors[0::2]], [*vectors[1::2]], 0.3, "squared", out)
+    assert sdml.total.item() == pytest.approx(naive.item())
+
+
+def test_the_objective_on_given_triplets() -> None:
+    vectors = drawn(6)[0].detach()
+    batch = {"input_ids": torch.zeros(6, 1), "groups": torch.tensor([0, 0, 1, 1])}
+    batch["negative_rows"] = torch.tensor([4, 5])
+    rows = vectors[0:4:2], vectors[1:4:2], vectors[4:]
+    for loss in ("triplet", "unanchored"):
+        found = TripletObjective(loss, margin=0.5)(Lookup(vectors), batch)
+        expected = triplet_loss(*rows, margin=0.5, anchored=loss == "triplet")
+        assert (found.total, found.active) == (expected.loss, expected.active)
+    sdml = TripletObjective("sdml", distance="cosine")(Lookup(vectors), batch)
+    naive = naive_sdml_loss([*rows[0]], [*rows[1], *rows[2]], 0.3, "cosine")
+    assert sdml.total.item() == pytest.approx(naive.item())
+    softmax = TripletObjective("softmax", scale=2.0)(Lookup(vectors), batch)
+    cosine = torch.nn.functional.cosine_similarity
+    scores = cosine(rows[0][:, None], torch.cat(rows[1:])[None], dim=-1) * 2
+    expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
+    assert softmax.total.item() == pytest.approx(expected.item())
