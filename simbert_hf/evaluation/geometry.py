@@ -118,8 +118,8 @@ def effective_rank(vectors: Vectors) -> float:
 class CollapseMeter:
     """Measures at each evaluation whether the vectors still spread; warns once if they do not.
 
-    Triplets with negatives that are too easy can collapse an encoder: all vectors grow alike, or
-    keep to a few directions.
+    Triplets with negatives that are too easy, or too hard for the learning rate, can collapse an
+    encoder: all vectors grow alike, or keep to a few directions.
 
     Example:
         >>> CollapseMeter()(np.eye(3))
@@ -138,9 +138,10 @@ class CollapseMeter:
             self.warned = True
             logger.warning(
                 "The encoder collapses: held-out vectors have a mean cosine of %.2f and an "
-                "effective rank of %.1f (at most %d). Negatives are too easy, or steps too long: "
-                "mine hard negatives (train_triplet.py --negatives, mine_negatives.py), or lower "
-                "--learning_rate.",
+                "effective rank of %.1f (at most %d). Lower --learning_rate. Where negatives are "
+                "random, they are too easy: mine hard negatives (train_triplet.py --negatives, "
+                "mine_negatives.py); where they are the hardest, take semi-hard ones or skip the "
+                "nearest (mine_negatives.py --range_min).",
                 cosine,
                 rank,
                 min(vectors.shape),
