@@ -168,8 +168,18 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
 
 def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path: Path) -> None:
     more = ("--augmentation=replace", "--augmentation_rate=0.5")
-    losses = losses_of(main(flags(start, sentences, tmp_path / "out", *more)))
-    assert len(losses) == 8
+    with pytest.raises(ValueError, match="finds no word in the vocabulary that has near ones"):
+        main(flags(start, sentences, tmp_path / "out", *more))
+    model = SimBert.from_pretrained(start)
+    first, second = model.tokenizer.convert_tokens_to_ids(["weather", "password"])
+    table = model.get_input_embeddings().weight.data
+    table[second] = 0.9 * table[first]
+    model.save_pretrained(start)
+    trainer = main(flags(start, sentences, tmp_path / "out", *more))
+    assert trainer.data_collator.augmentation.synonyms == {
+        "weather": ["password"], "password": ["weather"],
+    }  # fmt: skip
+    assert len(losses_of(trainer)) == 8
 
 
 def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path: Path) -> None:
@@ -254,12 +264,16 @@ def test_the_papers_presets() -> None:
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=65"], "--max_length 65 is out of range.* 3 to 64"),
         (["--metric_for_best_model=top1", "--sts_file=DIR/sts.tsv"], "top1 is not measured"),
-        (["--streaming=true"], "drop --streaming and --validation_file"),
+        (["--streaming=true"], "is evaluated on --sts_file: drop --streaming"),
+        (
+            ["--validation_groups=5", "--text_columns", "a", "b"],
+            "drop --validation_groups, --text_columns",
+        ),
         (["--mlm_weight=-1"], "must be at least 0"),
         (["--scale=0"], "--scale 0.0"),
         (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
         (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
-        (["--sts_file=DIR/flat.tsv"], "no two different scores"),
+        (["--sts_file=DIR/flat.tsv"], "scores all 2 pairs 3, so nothing can correlate"),
     ],
 )
 def test_bad_arguments_are_named_before_training(
