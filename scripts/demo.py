@@ -1,6 +1,6 @@
 """Train SimBERT for a few minutes on a real paraphrase set, then paraphrase, embed and retrieve.
 
-make demo          (or: python scripts/demo.py --minutes 5 --output_dir outputs/demo)
+make demo          (or: python scripts/demo.py --minutes 6 --output_dir outputs/demo)
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def same_vector_from_every_loader(path: Path) -> None:
 def main() -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0, help="Training time to aim at.")
+    parser.add_argument("--minutes", type=float, default=6.0, help="Training time to aim at.")
     parser.add_argument("--output_dir", type=Path, default=Path("outputs/demo"))
     args = parser.parse_args()
     step, bf16 = min((seconds_a_step(bf16), bf16) for bf16 in (False, True))
