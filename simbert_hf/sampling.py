@@ -7,9 +7,9 @@ outlive an epoch see it change, and a sampler reads it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 import datasets
 import numpy as np
@@ -48,7 +48,7 @@ class Pair(TypedDict):
     label: NotRequired[int]
 
 
-Transform = Callable[[Pair], Pair]
+Example = TypeVar("Example", covariant=True)
 
 
 def _mix(values: Hashes) -> Hashes:
@@ -87,26 +87,43 @@ def shared_number(value: int = 0) -> torch.Tensor:
     return number
 
 
-def _make_pairs(
-    texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes, transform: Transform | None
-) -> list[Pair]:
+def _make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
     first, second = _draw(bits, np.array([len(members) for members in texts]))
-    pairs = [
+    return [
         Pair(source=members[a], target=members[b], group=int(group), seed=int(seed))
         for members, a, b, group, seed in zip(
             texts, first, second, groups, bits[2] >> np.uint64(1), strict=True
         )
     ]
-    return pairs if transform is None else [transform(pair) for pair in pairs]
 
 
-class PairDataset(Dataset[Pair]):
+class EpochDataset(Dataset[Example]):
+    """A data set whose examples are drawn anew each epoch.
+
+    Args:
+        seed: Of the draws.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self._epoch = shared_number()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are drawn."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of this epoch from now on, in every worker process."""
+        self._epoch.fill_(epoch)
+
+
+class PairDataset(EpochDataset[Pair]):
     """A pair of each group; another one each epoch.
 
     Args:
         groups: A data set of groups.
         seed: Choice of the pairs.
-        transform: Applied to each pair.
 
     Example:
         >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello", "Hey"]], "group": [0]})
@@ -118,23 +135,10 @@ class PairDataset(Dataset[Pair]):
         ('Hey', 'Hi')
     """
 
-    def __init__(
-        self, groups: datasets.Dataset, seed: int = 0, transform: Transform | None = None
-    ) -> None:
+    def __init__(self, groups: datasets.Dataset, seed: int = 0) -> None:
+        super().__init__(seed)
         self.groups = groups
-        self.seed = seed
-        self.transform = transform
         self._tables = groups.with_format("arrow")
-        self._epoch = shared_number()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose pairs are drawn."""
-        return int(self._epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the pairs of this epoch from now on, in every worker process."""
-        self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -147,7 +151,7 @@ class PairDataset(Dataset[Pair]):
         rows = [range(len(self))[i] for i in indices]
         columns = self.groups[rows]
         bits = random_bits(self.seed, self.epoch, np.array(rows))
-        return _make_pairs(columns["texts"], columns["group"], bits, self.transform)
+        return _make_pairs(columns["texts"], columns["group"], bits)
 
     def lengths(self, rows: Ints) -> Ints:
         """Count the characters of the pairs drawn this epoch, both sides, untransformed: (N,)."""
@@ -159,7 +163,7 @@ class PairDataset(Dataset[Pair]):
         return lengths
 
 
-class FixedPairs(Dataset[Pair]):
+class FixedPairs(EpochDataset[Pair]):
     """Pairs that stay as they are: a sentence with itself, triplets or scored pairs.
 
     Args:
@@ -174,22 +178,12 @@ class FixedPairs(Dataset[Pair]):
     """
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
+        super().__init__(seed)
         self.columns = dict(columns)
-        self.seed = seed
         number: dict[str, int] = {}
         self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
         texts = [columns[name] for name in ("source", "target", "negative") if name in columns]
         self._lengths = np.array([sum(map(len, row)) for row in zip(*texts, strict=True)])
-        self._epoch = shared_number()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose seeds are drawn."""
-        return int(self._epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the seeds of this epoch from now on, in every worker process."""
-        self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -224,7 +218,6 @@ class PairStream(IterableDataset[Pair]):
         groups: A streamed data set of groups.
         seed: Choice and order of the pairs.
         buffer_size: Rows in the buffer that the next one is drawn from.
-        transform: Applied to each pair.
         repeat: Start the next epoch when one ends, for ever. With a Trainer's ``max_steps`` this
             makes a resume exact: it counts a stream of unknown length as one epoch.
 
@@ -240,13 +233,11 @@ class PairStream(IterableDataset[Pair]):
         groups: datasets.IterableDataset,
         seed: int = 0,
         buffer_size: int = 10_000,
-        transform: Transform | None = None,
         repeat: bool = False,
     ) -> None:
         self.groups = groups
         self.seed = seed
         self.buffer_size = buffer_size
-        self.transform = transform
         self.repeat = repeat
         self._epoch = shared_number()
 
@@ -267,7 +258,7 @@ class PairStream(IterableDataset[Pair]):
         while rows := list(islice(stream, DRAWN_AT_ONCE)):
             groups = [row["group"] for row in rows]
             bits = random_bits(self.seed, epoch, np.array(groups))
-            yield from _make_pairs([row["texts"] for row in rows], groups, bits, self.transform)
+            yield from _make_pairs([row["texts"] for row in rows], groups, bits)
 
 
 class Examples(Protocol):

@@ -78,11 +78,6 @@ def test_every_ordered_pair_is_drawn_equally_often():
     assert len({pair["seed"] for pair in all_pairs(pairs)}) == 600
 
 
-def test_transform_is_applied_to_pairs():
-    pairs = PairDataset(make_groups(), transform=lambda pair: {**pair, "source": "cut"})
-    assert {pair["source"] for pair in all_pairs(pairs)} == {"cut"}
-
-
 def test_lengths_are_those_of_the_drawn_pairs(pairs):
     for dataset in (pairs, PairDataset(pairs.groups.select(range(50, 5, -3)), seed=3)):
         dataset.set_epoch(2)

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from simbert_hf.collators import cut_at_punctuation
 from simbert_hf.rows import Rows
-from simbert_hf.sampling import Ints, shared_number
+from simbert_hf.sampling import EpochDataset, Ints
 
 
 class Members(TypedDict):
@@ -30,7 +29,7 @@ class Members(TypedDict):
     group: int
 
 
-class MemberDataset(Dataset[Members]):
+class MemberDataset(EpochDataset[Members]):
     """Groups cut into parts of K sentences; cut anew each epoch, by (seed, epoch, row) alone.
 
     A group of n sentences gives n // K parts, so that an epoch sees nearly every sentence once; one
@@ -55,9 +54,9 @@ class MemberDataset(Dataset[Members]):
     def __init__(self, groups: datasets.Dataset, size: int = 2, seed: int = 0) -> None:
         if size < 2:
             raise ValueError(f"{size} sentences a group hold no positive pair; give at least 2.")
+        super().__init__(seed)
         self.groups = groups
         self.size = size
-        self.seed = seed
         texts = groups.with_format("arrow")[:]["texts"].combine_chunks()
         sizes = texts.value_lengths().to_numpy().astype(np.int64)
         self._chars = pyarrow.compute.utf8_length(texts.flatten()).to_numpy()
@@ -66,16 +65,6 @@ class MemberDataset(Dataset[Members]):
         self._row = np.repeat(np.arange(len(sizes)), parts)
         self._part = np.arange(len(self._row)) - np.repeat(np.cumsum(parts) - parts, parts)
         self._sizes = sizes
-        self._epoch = shared_number()
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose parts are cut."""
-        return int(self._epoch)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Cut the parts of this epoch from now on, in every worker process."""
-        self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
         return len(self._row)
@@ -120,9 +109,7 @@ class MemberCollator:
             ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
             ``token_type_ids``: (B, L); ``groups``: (B,).
         """
-        texts = [text for part in parts for text in part["texts"]]
-        if self.max_chars:
-            texts = [cut_at_punctuation(text, self.max_chars) for text in texts]
+        texts = [cut_at_punctuation(t, self.max_chars) for part in parts for t in part["texts"]]
         batch = self.rows.pad(self.rows.sources(texts, self.max_length))
         batch["groups"] = torch.tensor([part["group"] for part in parts for _ in part["texts"]])
         return batch
