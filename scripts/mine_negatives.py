@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from sentence_transformers import SentenceTransformer
 
 from simbert_hf.checkpoint import quiet_transformers
-from simbert_hf.data import DataError, load_groups
+from simbert_hf.data import load_groups
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
 
 
@@ -65,5 +65,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

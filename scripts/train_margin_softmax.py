@@ -19,7 +19,6 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
-from simbert_hf.data import DataError
 from simbert_hf.margin.classes import ClassCollator
 from simbert_hf.margin.training import (
     MARGIN_PRESETS,
@@ -61,5 +60,5 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.collators import PairCollator
-from simbert_hf.data import DataError, load_sentences
+from simbert_hf.data import load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
@@ -76,5 +76,5 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

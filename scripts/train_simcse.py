@@ -20,7 +20,6 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.data import DataError
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import (
@@ -66,5 +65,5 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -21,7 +21,6 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
-from simbert_hf.data import DataError
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import load_start, run, set_up_logging
 from simbert_hf.triplet.training import (
@@ -57,5 +56,5 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

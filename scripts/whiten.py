@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from simbert_hf.data import DataError, load_sentences
+from simbert_hf.data import load_sentences
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
 
@@ -34,5 +34,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (DataError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

@@ -163,12 +163,14 @@ class RetrievalEvaluator:
     sts: Sequence[tuple[str, str, float]] = ()
     meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
 
+    def __post_init__(self) -> None:
+        held_out = labelled_sentences(self.groups).columns
+        self._sentences, self._labels = held_out["source"], np.array(held_out["label"])
+
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures, of anything with ``encode``."""
-        held_out = labelled_sentences(self.groups).columns
-        labels = np.array(held_out["label"])
-        vectors = model.encode(held_out["source"])
-        figures = topk_accuracy(vectors, labels) | self.meter(vectors)
+        vectors = model.encode(self._sentences)
+        figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
         if self.sts:
             figures["sts_spearman"] = sts_spearman(model, self.sts)
         return figures
