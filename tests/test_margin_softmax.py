@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, TrainerCallback
+from transformers import AutoModel
 
 from scripts.train_margin_softmax import main
 from simbert_hf import SimBert
@@ -22,7 +22,7 @@ from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
 from simbert_hf.trainer import SimilarityTrainer
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, StopAt, tiny_simbert
 
 VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
 ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
@@ -126,14 +126,6 @@ def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) 
         main(flags(intents, tmp_path / "more", *more))
 
 
-class StopAt(TrainerCallback):
-    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        if state.global_step == 7:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("more", [(), ("--sampled_classes=2", "--gradient_accumulation_steps=2")])
 def test_a_resumed_run_equals_an_uninterrupted_one(
     more, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,7 +142,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         patch.setattr(
             SimilarityTrainer,
             "__init__",
-            lambda self, callbacks, **kw: build(self, callbacks=[*callbacks, StopAt()], **kw),
+            lambda self, callbacks, **kw: build(self, callbacks=[*callbacks, StopAt(7)], **kw),
         )
         with pytest.raises(KeyboardInterrupt):
             run(out)

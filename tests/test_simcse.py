@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoModelForMaskedLM, TrainerCallback
+from transformers import AutoModel, AutoModelForMaskedLM
 
 from scripts.train_simbert import main as train_simbert
 from scripts.train_simcse import main
@@ -22,7 +22,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.whitening import whiten
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
 TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
@@ -196,14 +196,6 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     assert last["seq2seq"] < first["seq2seq"]
 
 
-class StopAt(TrainerCallback):
-    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        if state.global_step == 9:
-            raise KeyboardInterrupt
-
-
 def test_a_resumed_run_equals_an_uninterrupted_one(
     start: Path, sentences: Path, sts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +212,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         patch.setattr(
             SimilarityTrainer,
             "__init__",
-            lambda self, **kw: build(self, callbacks=[StopAt()], **kw),
+            lambda self, **kw: build(self, callbacks=[StopAt(9)], **kw),
         )
         with pytest.raises(KeyboardInterrupt):
             run(out)

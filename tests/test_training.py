@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerCallback
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
@@ -22,7 +21,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.trainer import SimilarityTrainer
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
 
@@ -78,17 +77,6 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert model.has_lm_head
     vectors = SentenceTransformer(str(out), device="cpu").encode(["a cat", "the dog"])
     assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5
-
-
-class StopAt(TrainerCallback):
-    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        if state.global_step == self.step:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("corruption", ["--mlm_weight=0.5", "--denoising=true"])

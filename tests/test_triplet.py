@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback
 
 from scripts.train_triplet import main
 from simbert_hf import SimBert
@@ -16,7 +15,7 @@ from simbert_hf.evaluation import CollapseMeter, StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from tests.naive import naive_topk_accuracy
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, StopAt, tiny_simbert
 
 VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
 ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
@@ -145,14 +144,6 @@ def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplo
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
 
 
-class StopAt(TrainerCallback):
-    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
-
-    def on_step_end(self, args, state, control, **kwargs) -> None:
-        if state.global_step == 7:
-            raise KeyboardInterrupt
-
-
 def test_a_resumed_run_equals_an_uninterrupted_one(
     start: Path, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +160,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         patch.setattr(
             SimilarityTrainer,
             "__init__",
-            lambda self, **kw: build(self, callbacks=[StopAt()], **kw),
+            lambda self, **kw: build(self, callbacks=[StopAt(7)], **kw),
         )
         with pytest.raises(KeyboardInterrupt):
             run(out)

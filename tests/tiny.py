@@ -1,4 +1,4 @@
-"""Tiny models and tokenizers that tests build in memory: no file, no network."""
+"""Tiny models and tokenizers that tests build in memory, and a stand-in for a kill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 import torch
 from sentence_transformers import CrossEncoder
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+    TrainerCallback,
+)
 
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.checkpoint import quiet_transformers
@@ -114,3 +119,14 @@ def tiny_judge(directory: Path, threshold: float = 0.5, seed: int = 1) -> Judge:
     judge = Judge(model, threshold, {"start": {"name": "tiny"}, "figures": {}})
     judge.save(directory)
     return judge
+
+
+class StopAt(TrainerCallback):
+    """Stands for a kill: the run ends in the middle of an epoch with an exception."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
