@@ -5,7 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-EXTRAS := demo,eval,mining,train,dev
+EXTRAS := demo,eval,index,milvus,app,onnx,convert,train,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -76,7 +76,7 @@ def mine_triplets(
         settings: What is near enough, and what too near.
         seed: Draws each triplet's positive, and the members of large groups.
         batch_size: Sentences a forward pass.
-        use_faiss: Search with faiss (the extra ``mining``): the same sentences, sooner where there
+        use_faiss: Search with faiss (the extra ``index``): the same sentences, sooner where there
             are very many; on GPUs it compares in half precision.
 
     Returns:
@@ -90,7 +90,7 @@ def mine_triplets(
     settings = settings or MiningSettings()
     if use_faiss and not find_spec("faiss"):
         raise ValueError(
-            "faiss is not installed: pip install 'simbert-hf[mining]', or drop --use_faiss."
+            "faiss is not installed: pip install 'simbert-hf[index]', or drop --use_faiss."
         )
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
