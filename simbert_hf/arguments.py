@@ -192,11 +192,11 @@ class ObjectiveArguments:
     denoising: bool = field(
         default=False, metadata={"help": "Corrupt half of the sources (RoFormer-Sim)."}
     )
-    teacher_name_or_path: str | None = field(
+    teacher_name_or_path: list[str] | None = field(
         default=None,
         metadata={
-            "help": "A sentence-transformers model whose cosines between the batch's sentences are "
-            "kept; the start itself keeps an encoder's general quality on narrow data."
+            "help": "Sentence-transformers models whose mean cosines between the batch's sentences "
+            "are copied; the start itself keeps an encoder's general quality on narrow data."
         },
     )
     distillation_weight: float = field(
@@ -205,12 +205,16 @@ class ObjectiveArguments:
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
-    sentences_file: str | None = field(
+    sentences_file: list[str] | None = field(
         default=None,
-        metadata={"help": "Unpaired sentences, one a line: each pair brings one, for SimCSE."},
+        metadata={"help": "Unpaired sentences, one a line, for SimCSE and the teacher."},
     )
     simcse_weight: float = field(
-        default=1.0, metadata={"help": "Weight of the SimCSE loss, with --sentences_file."}
+        default=1.0,
+        metadata={
+            "help": "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the "
+            "teacher: each pair brings two, in place of one twice."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -220,6 +224,8 @@ class ObjectiveArguments:
         weights += [self.simcse_weight] if self.sentences_file else []
         if min(weights) < 0 or sum(weights) == 0:
             raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+        if self.sentences_file and not (self.simcse_weight or self.teacher_name_or_path):
+            raise ValueError("--sentences_file with --simcse_weight 0 needs a teacher.")
 
 
 @dataclass

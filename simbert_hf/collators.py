@@ -190,11 +190,13 @@ class PairCollator:
         max_chars: Cut sentences at punctuation to this many characters first; None does not.
         mlm: Mask words of every source; the LM head restores them (an MLM loss on the source
             beside the seq2seq loss on the target).
-        texts: Put the source sentences into the batch, for a teacher to embed.
+        texts: Put every row's sentence into the batch, for a teacher to compare.
         denoising: Corrupt words of half of the sources, without a loss of their own
             (RoFormer-Sim); the target stays clean.
-        sentences: Unpaired ones for SimCSE beside SimBERT: each pair's seed draws one, which
-            stands twice, alone and clean, in adjacent rows below the pairs'.
+        sentences: Unpaired ones: each pair's seed draws two rows of them, alone and clean, below
+            the pairs' rows.
+        twice: Both are the same sentence, for SimCSE beside SimBERT; otherwise two different ones,
+            for a teacher to compare.
     """
 
     rows: RowBuilder
@@ -204,6 +206,7 @@ class PairCollator:
     denoising: bool = False
     texts: bool = False
     sentences: Sequence[str] = ()
+    twice: bool = True
 
     def __post_init__(self) -> None:
         if self.mlm or self.denoising:
@@ -217,8 +220,8 @@ class PairCollator:
 
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L), B = 4P with
-            ``sentences``; ``groups`` and ``sentence_groups``, of the pairs' rows and of those
-            below: (2P,) each;
+            ``sentences``; ``groups`` of the pairs' rows and, where sentences stand ``twice``,
+            ``sentence_groups`` of those below: (2P,) each;
             ``target_positions``, ``target_labels``: (N,), where in the flattened B * L positions
             a target token is predicted, and which; with ``mlm``, ``mlm_positions`` and
             ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings.
@@ -234,25 +237,28 @@ class PairCollator:
             share = 1.0 if self.mlm else 0.5
             corrupted, chosen = self.corruption.sources(self.rows, texts, sources, seeds, share)
         drawn = self._draw_sentences(pairs)
-        alone = self.rows.sources([self._cut(self.sentences[i]) for i in drawn], self.max_length)
+        unpaired = [self._cut(self.sentences[i]) for i in drawn]
+        alone = self.rows.sources(unpaired, self.max_length)
         batch: dict[str, Any] = self.rows.pad(corrupted + alone, targets + [[] for _ in alone])
         batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
-        if drawn:
+        if drawn and self.twice:
             batch["sentence_groups"] = torch.tensor(drawn)
         batch |= target_labels(batch)
         if self.mlm:
             batch |= mlm_labels(sources, chosen, width=batch["input_ids"].shape[1])
         if self.texts:
-            batch["texts"] = texts
+            batch["texts"] = texts + unpaired
         return batch
 
     def _cut(self, text: str) -> str:
         return cut_at_punctuation(text, self.max_chars)
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
-        """Choose an unpaired sentence a pair, each index twice; none where there are none."""
+        """Choose two unpaired sentences a pair, the same or neighbours; none where there are none."""
         n = len(self.sentences)
-        return [pair["seed"] % n for pair in pairs for _ in (0, 1)] if n else []
+        if n and self.twice:
+            return [pair["seed"] % n for pair in pairs for _ in (0, 1)]
+        return [(2 * pair["seed"] + side) % n for pair in pairs for side in (0, 1)] if n else []
 
 
 @dataclass

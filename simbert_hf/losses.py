@@ -242,19 +242,19 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
-    """Mean squared difference of two models' cosines between all different rows (RoFormer-Sim).
+    """Mean squared difference of cosines to a teacher's, over all different rows (RoFormer-Sim).
 
     Args:
         vectors: The student's sentence vectors, of any length. Shape: (B, D).
-        teacher: The teacher's, of any length and dimension. Shape: (B, E).
+        teacher: The similarities wanted. Shape: (B, B).
 
     Returns:
-        A scalar, 0 where the cosines agree.
+        A scalar, 0 where they agree.
 
     Example:
-        >>> distillation_loss(torch.eye(3), torch.ones(3, 2))
+        >>> distillation_loss(torch.eye(3), torch.ones(3, 3))
         tensor(1.)
     """
-    ours, theirs = cosines(vectors, vectors), cosines(teacher, teacher)
+    ours = cosines(vectors, vectors)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    return F.mse_loss(ours[others], theirs[others].to(ours.dtype))
+    return F.mse_loss(ours[others], teacher[others].to(ours.dtype))

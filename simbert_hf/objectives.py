@@ -55,8 +55,8 @@ class SimBertObjective:
         mlm_weight: Weight of the MLM loss on the source, where the collator masks it.
         mask_false_negatives: Leave other rows of a row's group out of its softmax.
         gather: Contrast against the rows of every process, not of this one alone.
-        teacher: Embeds the batch's source sentences; the cosines of its vectors are kept (RoFormer-
-            Sim's second stage). None for no teacher.
+        teacher: Gives the similarities (B, B) of the batch's sentences, which the model's cosines
+            are drawn to (RoFormer-Sim's second stage). None for no teacher.
         distillation_weight: Weight of the distillation loss.
         simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
         simcse_scale: Its inverse temperature.
@@ -101,7 +101,7 @@ class SimBertObjective:
             total = total + self.mlm_weight * mlm
         if self.teacher is not None:
             wanted = self.teacher(batch["texts"]).to(total.device)
-            distillation = distillation_loss(paired, wanted)
+            distillation = distillation_loss(vectors, wanted)
             total = total + self.distillation_weight * distillation
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from torch import Tensor
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from simbert_hf.arguments import (
@@ -20,7 +17,6 @@ from simbert_hf.arguments import (
     SimCseArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.collators import Augmentation
 from simbert_hf.data import (
     DataError,
@@ -41,6 +37,7 @@ from simbert_hf.readers import normalize
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
 from simbert_hf.synonyms import nearest_words
+from simbert_hf.teachers import Teacher
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
 logger = logging.getLogger(__name__)
@@ -359,22 +356,24 @@ def check_files(files: Sequence[str]) -> None:
 
 
 def load_teacher(
-    name_or_path: str | None, args: SimilarityTrainingArguments
-) -> Callable[[Sequence[str]], Tensor] | None:
-    """Load a frozen sentence-transformers model as a function of texts; None for no name."""
-    if name_or_path is None:
+    names: Sequence[str] | None,
+    sentences: Sequence[str],
+    data: TrainingData,
+    args: SimilarityTrainingArguments,
+) -> Teacher | None:
+    """Load the frozen models that teach similarities; None for no names.
+
+    Several are put on one scale by a thousand of the unpaired sentences or, where there are none,
+    of the training pairs' sources.
+    """
+    if not names:
         return None
-    with quiet_transformers():
-        teacher = SentenceTransformer(name_or_path, device=str(args.device))
-
-    def embed(texts: Sequence[str]) -> Tensor:
-        with torch.autocast(args.device.type, torch.bfloat16, enabled=args.bf16):
-            vectors: Tensor = teacher.encode(
-                list(texts), batch_size=256, convert_to_tensor=True, show_progress_bar=False
-            )
-        return vectors.clone()  # encode() makes inference tensors, which autograd refuses
-
-    return embed
+    strangers = sentences[:: max(1, len(sentences) // 1000)][:1000]
+    if not strangers and len(names) > 1:
+        if not isinstance(data.train, PairDataset):
+            raise ValueError("Several teachers and --streaming need a --sentences_file.")
+        strangers = [data.train[i]["source"] for i in range(min(1000, len(data.train)))]
+    return Teacher.load(names, strangers, args.device, args.bf16)
 
 
 def run(trainer: SimilarityTrainer) -> None:

@@ -1,0 +1,81 @@
+"""Frozen models whose similarities are kept, or copied, while training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.losses import cosines
+
+Encode = Callable[[Sequence[str]], Tensor]
+
+
+class Teacher:
+    """The similarities of one frozen model, or the mean of several on a common scale.
+
+    Models differ in how alike they find strangers (for E5 a cosine of 0.8, for MiniLM 0.05). So
+    that no one outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m), m being the
+    model's mean over ``strangers``: equal sentences keep 1, strangers are 0 on average. A single
+    model's cosines stay as they are.
+
+    Args:
+        models: Each embeds texts as vectors (B, D) of any length.
+        strangers: Sentences that have nothing to do with each other; a thousand will do. Needed for
+            several models.
+
+    Raises:
+        ValueError: If several models have fewer than two strangers to be compared on.
+
+    Example:
+        >>> one, other = torch.eye(3), torch.tensor([[1.0, 0], [0.6, 0.8], [0.6, -0.8]])
+        >>> teacher = Teacher([lambda texts: one, lambda texts: other], ["a", "b", "c"])
+        >>> round(teacher.models[1][1], 4), teacher(["a", "b", "c"])[0]  # of .6, .6 and -.28
+        (0.3067, tensor([1.0000, 0.2115, 0.2115]))
+    """
+
+    def __init__(self, models: Sequence[Encode], strangers: Sequence[str] = ()) -> None:
+        if len(models) > 1 and len(strangers) < 2:
+            raise ValueError("Several teachers need sentences to put their cosines on one scale.")
+        means = [mean_cosine(model(strangers)) if len(models) > 1 else 0.0 for model in models]
+        self.models = list(zip(models, means, strict=True))
+
+    @torch.no_grad()
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Return the similarity of each two of B texts. Shape: (B, B)."""
+        scaled = []
+        for model, mean in self.models:
+            vectors = model(texts)
+            scaled.append(1 - (1 - cosines(vectors, vectors)) / (1 - mean))
+        return torch.stack(scaled).mean(0)
+
+    @classmethod
+    def load(
+        cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
+    ) -> Teacher:
+        """Load sentence-transformers models, by directory or Hub id, onto a device."""
+        with quiet_transformers():
+            models = [SentenceTransformer(name, device=str(device)) for name in names]
+        return cls([encoder(model, bf16) for model in models], strangers)
+
+
+def encoder(model: SentenceTransformer, bf16: bool) -> Encode:
+    """Make a function of texts of a model, in bfloat16 where training is."""
+
+    def encode(texts: Sequence[str]) -> Tensor:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+            vectors = model.encode(
+                list(texts), batch_size=256, convert_to_tensor=True, show_progress_bar=False
+            )
+        return vectors.float()
+
+    return encode
+
+
+def mean_cosine(vectors: Tensor) -> float:
+    """Return the mean cosine of all different rows. Shape: (B, D)."""
+    similarity, n = cosines(vectors, vectors), len(vectors)
+    return float((similarity.sum() - similarity.diagonal().sum()) / (n * (n - 1)))
