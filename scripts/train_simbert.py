@@ -36,9 +36,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     data = load_training_data(data_args, args)
     has_fresh_head = not model.has_lm_head
     model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
-    unpaired = [
-        text for file in objective_args.sentences_file or () for text in load_sentences(file)
-    ]
+    unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]
     objective = SimBertObjective(
         scale=objective_args.scale,
         seq2seq_weight=objective_args.seq2seq_weight,

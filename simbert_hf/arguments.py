@@ -192,8 +192,8 @@ class ObjectiveArguments:
     denoising: bool = field(
         default=False, metadata={"help": "Corrupt half of the sources (RoFormer-Sim)."}
     )
-    teacher_name_or_path: list[str] | None = field(
-        default=None,
+    teacher_name_or_path: list[str] = field(
+        default_factory=list,
         metadata={
             "help": "Sentence-transformers models whose mean cosines between the batch's sentences "
             "are copied; the start itself keeps an encoder's general quality on narrow data."
@@ -205,8 +205,8 @@ class ObjectiveArguments:
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
-    sentences_file: list[str] | None = field(
-        default=None,
+    sentences_file: list[str] = field(
+        default_factory=list,
         metadata={"help": "Unpaired sentences, one a line, for SimCSE and the teacher."},
     )
     simcse_weight: float = field(

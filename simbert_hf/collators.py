@@ -254,7 +254,7 @@ class PairCollator:
         return cut_at_punctuation(text, self.max_chars)
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
-        """Choose two unpaired sentences a pair, the same or neighbours; none where there are none."""
+        """Choose two sentences a pair, the same or neighbours; none where there are none."""
         n = len(self.sentences)
         if n and self.twice:
             return [pair["seed"] % n for pair in pairs for _ in (0, 1)]

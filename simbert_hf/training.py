@@ -356,7 +356,7 @@ def check_files(files: Sequence[str]) -> None:
 
 
 def load_teacher(
-    names: Sequence[str] | None,
+    names: Sequence[str],
     sentences: Sequence[str],
     data: TrainingData,
     args: SimilarityTrainingArguments,

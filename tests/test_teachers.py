@@ -1,0 +1,70 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from simbert_hf.collators import PairCollator
+from simbert_hf.losses import distillation_loss
+from simbert_hf.objectives import SimBertObjective
+from simbert_hf.teachers import Teacher
+from tests.test_objectives import PAIRS, SENTENCES
+from tests.tiny import tiny_simbert
+
+TEXTS = [f"text {i}" for i in range(6)]
+
+
+def embedder(seed: int, shift: float):
+    """A model whose vectors share a direction, so that strangers are alike."""
+    table = np.random.default_rng(seed).normal(size=(len(TEXTS), 5)) + shift
+    return lambda texts: torch.tensor(table[[TEXTS.index(text) for text in texts]])
+
+
+def naive_cosines(vectors: torch.Tensor) -> np.ndarray:
+    rows = vectors.numpy() / np.linalg.norm(vectors.numpy(), axis=1, keepdims=True)
+    return rows @ rows.T
+
+
+def test_one_teacher_gives_its_own_cosines() -> None:
+    model = embedder(0, shift=3.0)
+    assert np.allclose(Teacher([model])(TEXTS), naive_cosines(model(TEXTS)))
+
+
+def test_several_teachers_are_averaged_where_strangers_are_0_and_equals_1() -> None:
+    models = [embedder(0, shift=0.1), embedder(1, shift=3.0)]
+    found = Teacher(models, TEXTS)(TEXTS).numpy()
+    others = ~np.eye(len(TEXTS), dtype=bool)
+    parts = []
+    for model in models:
+        cosines = naive_cosines(model(TEXTS))
+        low = cosines[others].mean()
+        parts.append((cosines - low) / (1 - low))
+    assert abs(naive_cosines(models[1](TEXTS))[others].mean()) > 0.5  # far from 0 before
+    assert np.allclose(found, np.mean(parts, axis=0))
+    assert found[others].mean() == pytest.approx(0, abs=1e-12)
+    assert np.allclose(found.diagonal(), 1)
+
+
+def test_several_teachers_need_strangers() -> None:
+    with pytest.raises(ValueError, match="need sentences"):
+        Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])
+
+
+def test_unpaired_sentences_stand_once_for_a_teacher_and_are_taught() -> None:
+    model = tiny_simbert()
+    twice = PairCollator(model.rows, max_length=20, texts=True, sentences=SENTENCES)
+    once = dataclasses.replace(twice, twice=False)
+    batch, paired = once(PAIRS), twice(PAIRS)
+    n = 2 * len(PAIRS)
+    assert batch["texts"][:n] == paired["texts"][:n]
+    drawn = batch["texts"][n:]
+    assert len(drawn) == n and set(drawn) <= set(SENTENCES)
+    assert all(first != second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
+    assert paired["texts"][n::2] == paired["texts"][n + 1 :: 2]
+    assert "sentence_groups" in paired and "sentence_groups" not in batch
+    wanted = torch.rand(2 * n, 2 * n)
+    parts = SimBertObjective(teacher=lambda texts: wanted)(model, batch)
+    vectors = torch.as_tensor(model.encode(batch["texts"]))
+    expected = distillation_loss(vectors, wanted).item()
+    assert parts.simcse is None
+    assert parts.distillation.item() == pytest.approx(expected, abs=1e-5)
