@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
+
+DEFAULT_MODEL = str(Path(__file__).parent / "models" / "simbert-minilm-en")
+"""Directory of the English model that the package brings along, in half precision."""
 
 _LAZY = {
     "CharGru": "simbert_hf.gru",
@@ -16,6 +20,7 @@ _LAZY = {
     "gen_synonyms": "simbert_hf.generation",
 }
 __all__ = [
+    "DEFAULT_MODEL",
     "CharGru",
     "SentenceEncoder",
     "SimBert",

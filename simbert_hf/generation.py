@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
@@ -57,7 +58,7 @@ def gen_synonyms(
     n: int = 100,
     k: int = 20,
     *,
-    model: SimBert | str | os.PathLike[str],
+    model: SimBert | str | os.PathLike[str] = DEFAULT_MODEL,
     strategy: str = "sample",
     top_k: int | None = 5,
     top_p: float | None = None,
@@ -77,7 +78,8 @@ def gen_synonyms(
         text: One text, or several.
         n: Sentences to write for each text.
         k: Paraphrases to return for each text, at most.
-        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept.
+        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept; the
+            package's English model if not given.
         strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
             different sentences: stochastic beam search) or ``beam`` (the n likeliest).
         top_k: Draw from this many likeliest tokens; None from all. ``beam`` draws nothing and

@@ -1,0 +1,184 @@
+"""Train, measure and pack a released model: stages that a stopped command does not do again.
+
+python scripts/release.py english --data DIR --starts MiniLM=DIR_OR_ID L3=DIR_OR_ID me5=DIR_OR_ID \
+    [--judge outputs/judge] [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
+
+The sentences, pairs and test sets that the table below names lie anywhere below DIR. Flags behind
+-- go to every training stage. Checkpoints are resumed from, and what was measured is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from simbert_hf import SimBert
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A training run: a recipe, its length, and the files and teachers that it is given."""
+
+    recipe: str
+    steps: int
+    teachers: tuple[str, ...]
+    train: tuple[str, ...]
+    sentences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Release:
+    """How a model is made from a start, on which file it is watched, and what is measured."""
+
+    start: str
+    stages: tuple[Stage, ...]
+    sts_dev: str
+    measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name, file
+    judged: tuple[str, ...]
+
+
+TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
+EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
+RELEASES = {
+    "english": Release(
+        "MiniLM",
+        (
+            Stage("minilm_tatoeba", 1043, ("MiniLM",), (TATOEBA,)),
+            Stage(
+                "english",
+                1400,
+                ("MiniLM", "L3", "me5"),
+                (TATOEBA, QUESTIONS),
+                (EN.format("wiki"), EN.format("tatoeba")),
+            ),
+        ),
+        "stsb-en-dev.csv",
+        (
+            ("sts", "STS-B", "stsb-en-test.csv"),
+            *(("sts", f"STS{year}", f"20{year}-*.tsv") for year in (13, 14, 15, 16)),
+            ("retrieval", "Banking77", "banking77/test.csv"),
+        ),
+        (TATOEBA, QUESTIONS),
+    ),
+    "chinese": Release(
+        "me5",
+        (
+            Stage(
+                "chinese",
+                6000,
+                ("me5",),
+                ("data_similarity.json", "zh_synonyms.jsonl", TATOEBA, QUESTIONS),
+                (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("wiki")),
+            ),
+        ),
+        "stsb-zh-dev.csv",
+        (
+            ("sts", "STS-B zh", "stsb-zh-test.csv"),
+            ("sts", "LCQMC", "LCQMC-test.txt"),
+            ("sts", "BQ", "BQ_corpus-test.csv"),
+            ("sts", "PAWS-X", "PAWS-X-test_2k.tsv"),
+            ("sts", "STS-B en", "stsb-en-test.csv"),
+        ),
+        ("data_similarity.json", "zh_synonyms.jsonl"),
+    ),
+}
+
+
+def find(data: Path, pattern: str) -> list[str]:
+    """Find files below the data folder, or below the shipped data."""
+    found = sorted(str(path) for root in (data, HERE / "data") for path in root.rglob(pattern))
+    if not found:
+        sys.exit(f"There is no {pattern} below {data}.")
+    return found
+
+
+def run(script: str, *flags: str) -> None:
+    """Run one of the scripts; end with its error where it fails."""
+    print("+", script, *flags, flush=True)
+    code = subprocess.run([sys.executable, HERE / script, *flags], check=False).returncode
+    if code:
+        sys.exit(f"{script} ended with {code}; this command goes on where it stopped.")
+
+
+def train(release: Release, args: argparse.Namespace, starts: dict[str, str]) -> Path:
+    """Train every stage that has not ended; return the last one's folder."""
+    path = starts[release.start]
+    for number, stage in enumerate(release.stages):
+        out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
+        if not (out / "all_results.json").exists():
+            given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
+            flags = [f"--model_name_or_path={path}", f"--output_dir={out}", "--train_file", *given]
+            flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
+            if stage.sentences:
+                flags += ["--sentences_file", *(find(args.data, f)[0] for f in stage.sentences)]
+            flags += [
+                f"--max_steps={stage.steps}",
+                f"--sts_file={find(args.data, release.sts_dev)[0]}",
+            ]
+            flags += ["--resume_from_checkpoint=true", *args.flags]
+            run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
+        path = str(out)
+    return Path(path)
+
+
+def measure(
+    release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str]
+) -> None:
+    """Write the tables of embeddings and, with a judge, of paraphrases beside the model."""
+    out = args.output_dir / f"{args.name}-evaluation"
+    if not (out / "results.json").exists():
+        flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
+        for flag in ("sts", "retrieval"):
+            files = [
+                (n, f)
+                for kind, n, p in release.measured
+                if kind == flag
+                for f in find(args.data, p)
+            ]
+            flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
+        run("evaluate.py", *flags, f"--output_dir={out}")
+    if args.judge and not (out / "paraphrases.json").exists():
+        files = [find(args.data, pattern)[0] for pattern in release.judged]
+        run("evaluate_paraphrases.py", f"--judge={args.judge}", "--models", str(model), "--groups",
+            *files, "--held_out=500", "--limit=200", f"--output_dir={out}")  # fmt: skip
+
+
+def pack(model: Path, target: Path) -> None:
+    """Write a model in half precision; every loader reads it in float32."""
+    packed = SimBert.from_pretrained(model).to(torch.float16)
+    packed.save_pretrained(target)
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    print(f"{target}: {size / 1e6:.1f} MB")
+
+
+def main() -> None:
+    """Do what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    add = parser.add_argument
+    add("name", choices=sorted(RELEASES))
+    add("--data", type=Path, required=True, help="where the files lie")
+    add("--starts", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
+    add("--output_dir", type=Path, default=Path("outputs/release"))
+    add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
+    add("--pack", type=Path, help="where the model goes in half precision")
+    add("flags", nargs="*", help="behind --: more flags of the training runs")
+    args = parser.parse_args()
+    release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
+    wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
+    if missing := sorted(wanted - set(starts)):
+        parser.error(f"--starts lacks {', '.join(missing)}")
+    model = train(release, args, starts)
+    measure(release, model, args, starts)
+    if args.pack:
+        pack(model, args.pack)
+
+
+if __name__ == "__main__":
+    main()
