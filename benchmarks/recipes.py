@@ -1,7 +1,7 @@
 """SimCSE's recipes from several starts, over seeds: train, measure, one table.
 
 python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
-    [--scratch L3] [--seeds 0 1 2] [--output outputs/recipes]
+    [--scratch L3] [--adapted L3] [--seeds 0 1 2] [--output outputs/recipes]
 
 The files that the tables below name lie anywhere below DIR: Wikipedia sentences, one a line; STS-B
 (for Chinese, its translation) as CSV without header; SemEval's STS13 to STS16 test files; LCQMC, BQ
@@ -10,6 +10,7 @@ and PAWS-X; Chinese pairs as {"text", "synonyms"} lines. The English pairs are t
 What has been trained or measured is not done again, so that a stopped command goes on where it was.
 `--scratch L3` adds a start that has seen no contrastive training: the shape and vocabulary of L3,
 weights drawn anew, MLM on the sentences; `scratch-cls` is the same with [CLS] as the vector.
+`--adapted L3` adds one whose contrastive training MLM has undone in part, in both forms.
 """
 
 from __future__ import annotations
@@ -109,17 +110,32 @@ def train(output: Path, *flags: str) -> Path:
     return output
 
 
-def train_from_scratch(like: str, sentences: Path, steps: int, output: Path) -> Path:
-    """Train a model of a start's shape and tokenizer by MLM alone."""
-    random = output.with_name(f"{output.name}-random")
+def drawn_anew(like: str, output: Path) -> str:
+    """Save a model of a start's shape and tokenizer whose weights are random."""
     if not output.exists():
         torch.manual_seed(0)
         start = SimBert.from_pretrained(like)
         model = SimBert(start.config)
         model.tokenizer, model.has_lm_head = start.tokenizer, True
-        model.save_pretrained(random)
-    given = f"--model_name_or_path={random}", f"--train_file={sentences}", f"--max_steps={steps}"
-    return train(output, *MLM, *given)
+        model.save_pretrained(output)
+    return str(output)
+
+
+def mlm_starts(args: argparse.Namespace, starts: dict[str, str], sentences: Path) -> dict[str, str]:
+    """Train by MLM alone, from random weights or from a start's; each with mean and [CLS]."""
+    found = {}
+    for name, like in (("scratch", args.scratch), ("adapted", args.adapted)):
+        if like is None:
+            continue
+        path = args.output / f"{name}-{args.language}-{args.scratch_steps}"
+        start = starts[like]
+        if name == "scratch":
+            start = drawn_anew(start, path.with_name(f"{path.name}-random"))
+        given = f"--train_file={sentences}", f"--max_steps={args.scratch_steps}"
+        train(path, *MLM, f"--model_name_or_path={start}", *given)
+        found[name], found[f"{name}-cls"] = str(path), f"{path}-cls"
+        SimBert.from_pretrained(path, pooling="cls").save_pretrained(found[f"{name}-cls"])
+    return found
 
 
 def whitened(start: str, sentences: Path, output: Path) -> Path:
@@ -135,12 +151,7 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
     """Train what is missing; yield start, recipe, a name and the path of every model."""
     lang, starts = args.language, dict(item.split("=", 1) for item in args.start)
     sentences = find(args.data, SENTENCES[lang])[0]
-    if args.scratch:
-        path = args.output / f"scratch-{lang}-{args.scratch_steps}"
-        train_from_scratch(starts[args.scratch], sentences, args.scratch_steps, path)
-        starts["scratch"] = str(path)
-        starts["scratch-cls"] = f"{path}-cls"
-        SimBert.from_pretrained(path, pooling="cls").save_pretrained(starts["scratch-cls"])
+    starts |= mlm_starts(args, starts, sentences)
     for name, start in starts.items():
         yield name, "(start)", f"{name}-{lang}", Path(start)
         path = args.output / f"{name}-{lang}-whitened"
@@ -209,6 +220,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--start", action="append", required=True, metavar="NAME=PATH")
     parser.add_argument("--scratch", metavar="NAME", help="The start whose shape is drawn anew.")
+    parser.add_argument("--adapted", metavar="NAME", help="The start that goes on by MLM alone.")
     parser.add_argument("--scratch_steps", type=int, default=3000)
     parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
     parser.add_argument("--recipes", nargs="+", default=["cosent", "pairs", "unsup"])

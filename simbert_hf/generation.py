@@ -78,8 +78,8 @@ def gen_synonyms(
         text: One text, or several.
         n: Sentences to write for each text.
         k: Paraphrases to return for each text, at most.
-        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept; the
-            package's English model if not given.
+        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
+            default the package's English model.
         strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
             different sentences: stochastic beam search) or ``beam`` (the n likeliest).
         top_k: Draw from this many likeliest tokens; None from all. ``beam`` draws nothing and

@@ -58,10 +58,12 @@ def test_unpaired_sentences_stand_once_for_a_teacher_and_are_taught() -> None:
     n = 2 * len(PAIRS)
     assert batch["texts"][:n] == paired["texts"][:n]
     drawn = batch["texts"][n:]
-    assert len(drawn) == n and set(drawn) <= set(SENTENCES)
+    assert len(drawn) == n
+    assert set(drawn) <= set(SENTENCES)
     assert all(first != second for first, second in zip(drawn[::2], drawn[1::2], strict=True))
     assert paired["texts"][n::2] == paired["texts"][n + 1 :: 2]
-    assert "sentence_groups" in paired and "sentence_groups" not in batch
+    assert "sentence_groups" in paired
+    assert "sentence_groups" not in batch
     wanted = torch.rand(2 * n, 2 * n)
     parts = SimBertObjective(teacher=lambda texts: wanted)(model, batch)
     vectors = torch.as_tensor(model.encode(batch["texts"]))
