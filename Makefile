@@ -29,7 +29,7 @@ demo: $(STAMP) ## Run the demo, offline
 	$(BIN)/python scripts/demo.py
 
 test: $(STAMP) ## Run the default tests and all doctests
-	$(BIN)/python -m pytest -m "not slow and not gpu and not multiproc"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow and not gpu and not multiproc"
 
 # pytest exits with 5 when it selects nothing, which is no failure here.
 test-slow: $(STAMP) ## Run the slow and the multi-process tests
