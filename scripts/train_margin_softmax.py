@@ -24,23 +24,25 @@ from simbert_hf.margin.training import (
     MARGIN_PRESETS,
     MarginArguments,
     load_class_data,
-    load_margin_encoder,
     make_margin_objective,
     n_classes,
 )
+from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import run, set_up_logging
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
-    types = (ModelArguments, DataArguments, MarginArguments, SimilarityTrainingArguments)
-    model_args, data_args, margin_args, args = parse_arguments(types, argv, MARGIN_PRESETS)
+    types = (ModelArguments, EncoderArguments, DataArguments, MarginArguments)
+    model_args, encoder_args, data_args, margin_args, args = parse_arguments(
+        (*types, SimilarityTrainingArguments), argv, MARGIN_PRESETS
+    )
     set_up_logging(args)
     set_seed(args.seed)
     train, evaluator = load_class_data(data_args, args)
     texts = train.columns["source"]
-    model = load_margin_encoder(model_args, margin_args, data_args.max_length, texts)
+    model = load_vector_encoder(model_args, encoder_args, data_args.max_length, texts)
     objective, callbacks = make_margin_objective(model, n_classes(train), margin_args, args)
     trainer = SimilarityTrainer(
         model=model,

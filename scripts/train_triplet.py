@@ -21,25 +21,29 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
+from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_start, run, set_up_logging
+from simbert_hf.training import run, set_up_logging
 from simbert_hf.triplet.training import (
     TRIPLET_PRESETS,
     TripletArguments,
     load_triplet_data,
     make_collator,
+    training_texts,
 )
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
-    types = (ModelArguments, DataArguments, TripletArguments, SimilarityTrainingArguments)
-    model_args, data_args, triplet_args, args = parse_arguments(types, argv, TRIPLET_PRESETS)
+    types = (ModelArguments, EncoderArguments, DataArguments, TripletArguments)
+    model_args, encoder_args, data_args, triplet_args, args = parse_arguments(
+        (*types, SimilarityTrainingArguments), argv, TRIPLET_PRESETS
+    )
     set_up_logging(args)
     set_seed(args.seed)
     train, evaluator = load_triplet_data(triplet_args, data_args, args)
-    model = load_start(model_args, data_args.max_length)
-    model.freeze_idle()
+    texts = training_texts(train)
+    model = load_vector_encoder(model_args, encoder_args, data_args.max_length, texts)
     trainer = SimilarityTrainer(
         model=model,
         args=args,

@@ -13,12 +13,12 @@ from scripts.train_margin_softmax import main
 from simbert_hf import SimBert
 from simbert_hf.arguments import (
     DataArguments,
-    ModelArguments,
     SimilarityTrainingArguments,
     parse_arguments,
 )
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
+from simbert_hf.starts import EncoderArguments
 from simbert_hf.trainer import SimilarityTrainer
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES
@@ -153,9 +153,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_the_articles_preset() -> None:
-    types = (ModelArguments, DataArguments, MarginArguments, SimilarityTrainingArguments)
-    _, data, margin, args = parse_arguments(types, ["--preset=original"], MARGIN_PRESETS)
-    assert (margin.encoder, margin.gru_size, margin.min_count, margin.mask_padding) == (
+    types = (EncoderArguments, DataArguments, MarginArguments, SimilarityTrainingArguments)
+    start, data, margin, args = parse_arguments(types, ["--preset=original"], MARGIN_PRESETS)
+    assert (start.encoder, start.gru_size, start.min_count, start.mask_padding) == (
         "gru", 128, 5, False
     )  # fmt: skip
     assert (margin.softmax().kind, margin.scale, margin.softmax().margin) == ("am", 30.0, 0.35)

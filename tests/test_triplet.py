@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from scripts.train_triplet import main
 from simbert_hf import SimBert
 from simbert_hf.evaluation import CollapseMeter, StsEvaluator
+from simbert_hf.gru import CharGru
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from tests.naive import naive_topk_accuracy
@@ -142,6 +143,24 @@ def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplo
     assert held_out.isdisjoint(text for column in columns.values() for text in column)
     losses = [line["loss"] for line in lines_with("loss", trainer)]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+
+
+def test_a_gru_learns_by_triplets_of_its_own_and_by_given_ones(
+    start: Path, intents: Path, triplets: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    gru = ("--preset=gru", "--min_count=1", "--gru_size=16", "--model_name_or_path=")
+    more = (*gru, "--loss=softmax", "--validation_groups=2", "--max_steps=40")
+    trainer = main(flags(start, intents, out, *more, "--learning_rate=2e-2"))
+    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
+    assert set(CharGru.from_pretrained(out).tokenizer.get_vocab()) == {"[PAD]", "[UNK]"} | {
+        letter for texts in trainer.train_dataset.groups["texts"] for text in texts
+        for letter in text
+    }  # fmt: skip
+    given = ("--encoder=gru", f"--model_name_or_path={out}", "--examples=triplets")
+    again = main(flags(start, triplets, tmp_path / "again", *given, "--max_steps=1"))
+    assert again.model.config.hidden_size == 16
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(

@@ -1,23 +1,16 @@
-"""What ``train_margin_softmax.py`` needs beside ``training.py``: arguments, encoder, classes."""
+"""What ``train_margin_softmax.py`` needs beside ``training.py``: arguments, data, objective."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    Presets,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, Presets, SimilarityTrainingArguments
 from simbert_hf.data import FixedPairs
 from simbert_hf.embedding import Embedder
-from simbert_hf.gru import CharGru
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
 from simbert_hf.margin.classes import (
     MarginObjective,
@@ -26,24 +19,15 @@ from simbert_hf.margin.classes import (
     labelled_sentences,
 )
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
-from simbert_hf.training import (
-    check_measured,
-    check_start,
-    hold_out,
-    load_start,
-    load_sts,
-    read_groups,
-)
+from simbert_hf.starts import GRU_PRESET
+from simbert_hf.training import check_measured, hold_out, load_sts, read_groups
 
 logger = logging.getLogger(__name__)
-
-ENCODERS = ("bert", "gru")
-GRU = (5, 128, True)  # defaults of --min_count, --gru_size and --mask_padding
 
 # ``original`` is the article's program, https://github.com/bojone/margin-softmax; its AM-Softmax
 # wants 25 epochs, the other losses 20.
 _MODERN: dict[str, Any] = {"metric_for_best_model": "eval_top1"}
-_GRU = _MODERN | {"encoder": "gru", "learning_rate": 1e-3, "per_device_train_batch_size": 100}
+_GRU = _MODERN | GRU_PRESET
 MARGIN_PRESETS: Presets = {
     "modern": _MODERN,
     "gru": _GRU | {"num_train_epochs": 20},
@@ -64,16 +48,8 @@ MARGIN_PRESETS: Presets = {
 
 @dataclass
 class MarginArguments:
-    """Margin softmax: the encoder, the loss and its classes."""
+    """Margin softmax: the loss and its classes."""
 
-    encoder: str = field(
-        default="bert",
-        metadata={
-            "help": "bert (or its like), from --model_name_or_path; or gru over characters, a new "
-            "one unless --model_name_or_path names one.",
-            "choices": ENCODERS,
-        },
-    )
     loss: str = field(default="am", metadata={"help": "The softmax.", "choices": KINDS})
     scale: float = field(default=30.0, metadata={"help": "Inverse temperature of the cosines."})
     margin: float | None = field(
@@ -94,13 +70,6 @@ class MarginArguments:
         default=0.0,
         metadata={"help": "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."},
     )
-    min_count: int = field(default=GRU[0], metadata={"help": "GRU: rarer characters are unknown."})
-    gru_size: int = field(
-        default=GRU[1], metadata={"help": "GRU: dimension of embedding and state."}
-    )
-    mask_padding: bool = field(
-        default=GRU[2], metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
-    )
 
     def __post_init__(self) -> None:
         if self.sub_centres < 1 or (self.sub_centres > 1 and self.loss == "softmax"):
@@ -113,13 +82,6 @@ class MarginArguments:
             raise ValueError(
                 f"--center_weight {self.center_weight}: give at least 0, and 0 with "
                 "--sampled_classes."
-            )
-        if self.min_count < 1 or self.gru_size < 1:
-            raise ValueError("--min_count and --gru_size must be at least 1.")
-        if self.encoder == "bert" and (self.min_count, self.gru_size, self.mask_padding) != GRU:
-            raise ValueError(
-                "--min_count, --gru_size and --mask_padding shape a GRU; give them with --encoder "
-                "gru."
             )
         self.softmax()
 
@@ -162,39 +124,6 @@ def load_class_data(
 def n_classes(train: FixedPairs) -> int:
     """Count the classes of labelled sentences."""
     return int(max(train.columns["label"])) + 1
-
-
-def load_margin_encoder(
-    model_args: ModelArguments, margin_args: MarginArguments, max_length: int, texts: Sequence[str]
-) -> Embedder:
-    """Load the start of a run, or make a GRU with the characters of its texts.
-
-    Raises:
-        OSError: If there is no such checkpoint.
-        ValueError: If arguments do not go together, or the model has too few positions.
-    """
-    if margin_args.encoder == "bert":
-        encoder = load_start(model_args, max_length)
-        encoder.freeze_idle()
-        return encoder
-    if model_args.pooling or model_args.hidden_dropout or model_args.attention_dropout:
-        raise ValueError("--pooling and the dropouts are BERT's; drop them with --encoder gru.")
-    if model_args.model_name_or_path:
-        options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
-        known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
-        check_start(known, model_args, max_length, sentences=1)
-        return known
-    size = margin_args.gru_size
-    gru = CharGru.for_texts(
-        texts,
-        min_count=margin_args.min_count,
-        embedding_size=size,
-        hidden_size=size,
-        max_length=max_length,
-        mask_padding=margin_args.mask_padding,
-    )
-    logger.info("the GRU knows %s characters", f"{gru.config.vocab_size - 2:,}")
-    return gru
 
 
 def make_margin_objective(

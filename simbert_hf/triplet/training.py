@@ -21,6 +21,7 @@ from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.margin.classes import RetrievalEvaluator
 from simbert_hf.readers import normalize
 from simbert_hf.rows import Rows
+from simbert_hf.starts import GRU_PRESET
 from simbert_hf.training import hold_out, load_sts, read_columns, read_groups
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
@@ -30,8 +31,10 @@ logger = logging.getLogger(__name__)
 
 Evaluator = StsEvaluator | RetrievalEvaluator
 
+_MODERN: dict[str, Any] = {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"}
 TRIPLET_PRESETS: Presets = {
-    "modern": {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"},
+    "modern": _MODERN,
+    "gru": _MODERN | GRU_PRESET | {"num_train_epochs": 20},
 }
 # Vectors of an encoder are not of length 1: their squared distances are larger than cosines'.
 MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
@@ -183,3 +186,10 @@ def make_collator(
     """Make what turns examples into batches."""
     kind = SimCseCollator if triplet_args.examples == "triplets" else MemberCollator
     return kind(rows, max_length=data_args.max_length, max_chars=data_args.max_chars)
+
+
+def training_texts(train: MemberDataset | FixedPairs) -> list[str]:
+    """Return all sentences that are trained on."""
+    if isinstance(train, FixedPairs):
+        return [text for column in train.columns.values() for text in column]
+    return [text for texts in train.groups["texts"] for text in texts]
