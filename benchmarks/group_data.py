@@ -1,0 +1,180 @@
+"""Public groups of sentences for ``benchmarks.groups``: what is trained, and what is measured.
+
+Every set becomes a folder with ``train.tsv`` and what its measure reads, once a seed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from simbert_hf.atomic import put_in_place
+from simbert_hf.data import load_groups, split_groups
+from simbert_hf.evaluation import CollapseMeter, load_retrieval_task, topk_accuracy
+
+Groups = list[list[str]]
+
+HELD_OUT = 5  # one group of so many
+RECALL = 0.95  # share of the questions in scope that an FAQ is to answer
+
+
+def find(data: Path, name: str) -> Path:
+    """Find a file by the end of its path anywhere below a folder."""
+    for path in sorted(data.rglob(Path(name).name)):
+        if path.as_posix().endswith(f"/{name}"):
+            return path
+    sys.exit(f"There is no {name} below {data}.")
+
+
+def clinc150(data: Path) -> dict[str, list[list[str]]]:
+    """Read CLINC150: split -> (text, intent) rows."""
+    splits: dict[str, list[list[str]]] = json.loads(find(data, "data_full.json").read_text("utf-8"))
+    return splits
+
+
+def by_class(rows: Iterable[Sequence[str]]) -> Groups:
+    """Put the texts of one class together."""
+    classes: dict[str, list[str]] = {}
+    for text, label in rows:
+        classes.setdefault(label, []).append(text)
+    return list(classes.values())
+
+
+def intents(data: Path) -> Groups:
+    """The training sentences of CLINC150's 150 intents and Banking77's 77."""
+    with find(data, "banking77/train.csv").open(encoding="utf-8", newline="") as file:
+        _, *banking = csv.reader(file)
+    return by_class(clinc150(data)["train"]) + by_class(banking)
+
+
+def components(path: Path, least: int) -> Groups:
+    """What pairs connect, where these are at least so many sentences."""
+    found: dict[int, dict[str, None]] = {}
+    for row in load_groups(path)[0]:
+        found.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
+    return [list(texts) for texts in found.values() if len(texts) >= least]
+
+
+def qqp(data: Path, folder: Path) -> Groups:
+    """Quora's duplicate questions: three or more that are duplicates directly or over others."""
+    pairs = folder / "pairs.jsonl"
+    with pairs.open("w", encoding="utf-8") as file:
+        for part in ("train", "test"):
+            sides = [find(data, f"qqp_pos50k/{part}{i}.txt") for i in ("", "_2")]
+            texts = (path.read_text("utf-8").splitlines() for path in sides)
+            for first, second in zip(*texts, strict=True):
+                file.write(json.dumps({"sentence1": first, "sentence2": second}) + "\n")
+    return components(pairs, 3)
+
+
+def write_groups(path: Path, groups: Groups) -> None:
+    """Write groups as ``number TAB sentence``."""
+    lines = [f"{i}\t{' '.join(t.split())}\n" for i, texts in enumerate(groups) for t in texts]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def write_split(folder: Path, groups: Groups, seed: int) -> None:
+    """Hold out a fifth of the groups, no sentence on both sides."""
+    write_groups(folder / "all.tsv", groups)
+    rows, _ = load_groups(folder / "all.tsv", cache_dir=folder / "cache")
+    for name, part in zip(
+        ("train", "held_out"), split_groups(rows, len(rows) // HELD_OUT, seed), strict=True
+    ):
+        write_groups(folder / f"{name}.tsv", part["texts"][:])
+    shutil.rmtree(folder / "cache")
+
+
+def make_intents(data: Path, folder: Path, seed: int) -> None:
+    """Split by intent."""
+    write_split(folder, intents(data), seed)
+
+
+def make_qqp(data: Path, folder: Path, seed: int) -> None:
+    """Split by component."""
+    write_split(folder, qqp(data, folder), seed)
+
+
+def make_zh(data: Path, folder: Path, seed: int) -> None:
+    """Split Chinese pairs by component."""
+    write_split(folder, components(find(data, "data_similarity.json"), 2), seed)
+
+
+def make_faq(data: Path, folder: Path, seed: int) -> None:
+    """An FAQ of CLINC150's training sentences, all trained; its test queries, also out of scope."""
+    splits = clinc150(data)
+    write_groups(folder / "train.tsv", by_class(splits["train"]))
+    rows = {name: splits[name] for name in ("train", "test", "oos_test")}
+    (folder / "faq.json").write_text(json.dumps(rows), encoding="utf-8")
+
+
+def find_group_mates(model: Any, folder: Path) -> dict[str, float]:
+    """Let each held-out sentence rank all the others: top-1/5/10, and the vectors' spread."""
+    task = load_retrieval_task(None, folder / "held_out.tsv")
+    vectors = model.encode(task.sentences)
+    return topk_accuracy(vectors, task.groups) | CollapseMeter()(vectors)
+
+
+def answer(model: Any, folder: Path) -> dict[str, float]:
+    """Answer by the nearest sentence of the FAQ; its cosine tells what is out of scope.
+
+    Returns:
+        ``top1``: share of the queries in scope with the right intent; ``auroc`` of the best cosine,
+        in scope against out of scope; ``fpr95``: share of the queries out of scope that get an
+        answer at the threshold where 95 % of those in scope do.
+    """
+    rows = json.loads((folder / "faq.json").read_text("utf-8"))
+    texts = {name: model.encode([text for text, _ in split]) for name, split in rows.items()}
+    known, asked = (np.array([label for _, label in rows[name]]) for name in ("train", "test"))
+    scores = texts["test"] @ texts["train"].T
+    inside, outside = scores.max(axis=1), (texts["oos_test"] @ texts["train"].T).max(axis=1)
+    is_inside = np.repeat([True, False], [len(inside), len(outside)])
+    return {
+        "top1": float((known[scores.argmax(axis=1)] == asked).mean()),
+        "auroc": float(roc_auc_score(is_inside, np.concatenate([inside, outside]))),
+        "fpr95": float((outside >= np.quantile(inside, 1 - RECALL)).mean()),
+    }
+
+
+@dataclass(frozen=True)
+class GroupData:
+    """A set of groups.
+
+    Attributes:
+        make: ``(data, folder, seed)`` writes ``train.tsv`` and what is measured on.
+        measure: ``(model, folder)`` gives named figures.
+        figures: Those in the table.
+        chinese: Whether a BERT for Chinese is needed.
+    """
+
+    make: Callable[[Path, Path, int], None]
+    measure: Callable[[Any, Path], dict[str, float]]
+    figures: tuple[str, ...] = ("top1", "top5", "top10", "mean_cosine", "effective_rank")
+    chinese: bool = False
+
+
+DATASETS = {
+    "intents": GroupData(make_intents, find_group_mates),
+    "qqp": GroupData(make_qqp, find_group_mates),
+    "zh": GroupData(make_zh, find_group_mates, chinese=True),
+    "faq": GroupData(make_faq, answer, ("top1", "auroc", "fpr95")),
+}
+
+
+def prepare(name: str, data: Path, folder: Path, seed: int) -> Path:
+    """Make a data set's folder, which appears when it is whole."""
+    if not folder.exists():
+        part = folder.with_name(f"{folder.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        DATASETS[name].make(data, part, seed)
+        put_in_place(part, folder)
+    return folder

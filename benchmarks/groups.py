@@ -1,0 +1,276 @@
+"""The articles' table: losses on groups of sentences, measured on groups never seen in training.
+
+python -m benchmarks.groups --data DIR --bert L3=PATH [--bert_zh me5=PATH] [--bf16]
+    [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2]
+    [--output outputs/groups] [--show]
+
+Sets, from files anywhere below DIR: ``intents`` (CLINC150 and Banking77, split by intent), ``qqp``
+(Quora duplicates, connected ones of three questions or more), ``zh`` (data_similarity.json,
+connected pairs): a fifth of the groups is held out, another one for each seed, and each of their
+sentences ranks all the others. ``faq``: a practitioner has the FAQ's own sentences to train on, so
+all intents of CLINC150's training split are trained; its test queries look for them, and the best
+cosine tells the 1,000 queries out of scope.
+
+Every loss has the same start, steps, learning rate and rows a step: sentences for the margin
+softmaxes, half as many pairs, a third as many triplets. ``simbert`` is SimBERT's objective without
+its seq2seq part; of the GRU the same loss on single sentences. ``mined``: nearest strangers by the
+start. What has been measured is not done again: a stopped command goes on where it was; ``--show``
+only prints what there is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from benchmarks.group_data import DATASETS, prepare
+from scripts import train_margin_softmax, train_simbert, train_triplet
+from simbert_hf.atomic import put_in_place
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.data import load_groups
+from simbert_hf.evaluation.report import layout
+from simbert_hf.gru import CharGru
+from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.training import load_encoder
+
+ROWS = 96  # sentences a step
+LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
+MINING = MiningSettings(range_min=3, members=32)  # the nearest strangers may mean the same
+LOG = "training.log"
+START, BASE = "start", "softmax"
+SCALE = {"top1": 100, "top5": 100, "top10": 100, "auroc": 100, "fpr95": 100}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a loss is trained.
+
+    Attributes:
+        script: Its ``main``.
+        flags: What it is given.
+        rows: Sentences of each of its examples.
+    """
+
+    script: Callable[[Sequence[str]], Any]
+    flags: tuple[str, ...]
+    rows: int
+
+
+def _margin(*flags: str) -> Recipe:
+    return Recipe(train_margin_softmax.main, flags, 1)
+
+
+def _pairs(*flags: str) -> Recipe:
+    return Recipe(train_triplet.main, flags, 2)
+
+
+RECIPES = {
+    BASE: _margin("--loss=softmax"),
+    "am": _margin("--loss=am"),
+    "simpler_a": _margin("--loss=simpler_a"),
+    "arc": _margin("--loss=arc"),
+    "center": _margin("--loss=softmax", "--center_weight=0.01"),
+    "sdml": _pairs("--loss=sdml"),
+    "in_batch": _pairs("--loss=softmax"),
+    "random": _pairs("--negatives=random"),
+    "hard": _pairs("--negatives=hard"),
+    "mined": Recipe(train_triplet.main, ("--examples=triplets",), 3),
+    "simbert": Recipe(train_simbert.main, ("--seq2seq_weight=0",), 2),
+}
+GRU_SIMBERT = _pairs("--loss=softmax", "--scale=30")
+COMMON = (
+    "--validation_groups=0", "--eval_strategy=no", "--save_strategy=no", "--logging_strategy=no",
+    "--report_to=none", "--disable_tqdm=true", "--head_learning_rate=1e-2",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement: a loss (or the start) over a data set, by an encoder, with a seed."""
+
+    dataset: str
+    encoder: str
+    loss: str
+    steps: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.dataset}-{self.encoder}-{self.loss}-{self.steps}-{self.seed}"
+
+
+def cells(args: argparse.Namespace) -> Iterator[Cell]:
+    """Yield what is to be measured, one seed of everything first."""
+    for seed, dataset, encoder in product(args.seeds, args.datasets, args.encoders):
+        if encoder == "bert" and not berts(args)[dataset]:
+            continue
+        for loss in (START, *args.losses):
+            steps = 0 if loss == START else getattr(args, f"{encoder}_steps")
+            yield Cell(dataset, encoder, loss, steps, seed)
+
+
+def berts(args: argparse.Namespace) -> dict[str, str | None]:
+    """The BERT of each data set, if there is one."""
+    return {name: args.bert_zh if data.chinese else args.bert for name, data in DATASETS.items()}
+
+
+def start_of(cell: Cell, folder: Path, args: argparse.Namespace) -> Path:
+    """Name the encoder that every loss starts from; a GRU is made."""
+    if cell.encoder == "bert":
+        return Path(berts(args)[cell.dataset])
+    made = folder / "gru"
+    if not made.exists():
+        torch.manual_seed(cell.seed)
+        groups, _ = load_groups(folder / "train.tsv")
+        texts = [text for texts in groups["texts"] for text in texts]
+        with TemporaryDirectory(dir=folder) as scratch:
+            CharGru.for_texts(texts, max_length=LENGTHS["gru"]).save_pretrained(f"{scratch}/gru")
+            put_in_place(Path(scratch, "gru"), made)
+    return made
+
+
+def load(cell: Cell, path: Path) -> Any:
+    """Load an encoder."""
+    return CharGru.from_pretrained(path) if cell.encoder == "gru" else load_encoder(str(path))
+
+
+def mined(cell: Cell, start: Path, folder: Path) -> Path:
+    """Mine triplets with the start."""
+    path = folder / f"mined-{cell.encoder}.csv"
+    if not path.exists():
+        groups, _ = load_groups(folder / "train.tsv")
+        with quiet_transformers():
+            model = (
+                load(cell, start).sentence_transformer()
+                if cell.encoder == "gru"
+                else SentenceTransformer(str(start))
+            )
+        triplets = mine_triplets(groups, model, MINING, seed=cell.seed)
+        write_triplets(folder / "part.csv", triplets)
+        put_in_place(folder / "part.csv", path)
+    return path
+
+
+def train(cell: Cell, start: Path, folder: Path, out: Path, args: argparse.Namespace) -> None:
+    """Run the loss's script."""
+    recipe = RECIPES[cell.loss]
+    flags = [*recipe.flags, *COMMON]
+    if cell.encoder == "gru":
+        recipe = GRU_SIMBERT if cell.loss == "simbert" else recipe
+        flags = [*recipe.flags, *COMMON, "--encoder=gru"]
+    elif args.bf16:
+        flags.append("--bf16=true")
+    file = mined(cell, start, folder) if cell.loss == "mined" else folder / "train.tsv"
+    flags += [
+        f"--model_name_or_path={start}", f"--train_file={file}", f"--output_dir={out}",
+        f"--max_length={LENGTHS[cell.encoder]}", f"--max_steps={cell.steps}",
+        f"--learning_rate={getattr(args, f'{cell.encoder}_learning_rate')}",
+        f"--per_device_train_batch_size={ROWS // recipe.rows}", f"--seed={cell.seed}",
+    ]  # fmt: skip
+    recipe.script(flags)
+
+
+def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
+    """Return a cell's figures, made and kept if there are none; its model is not kept."""
+    kept: Path = args.output / "cells" / f"{cell.name}.json"
+    if not kept.exists():
+        print(f"measuring {cell.name}", flush=True)
+        with (args.output / LOG).open("a") as file, redirect_stdout(file), redirect_stderr(file):
+            figures = train_and_measure(cell, args)
+        part = args.output / "part.json"
+        part.write_text(json.dumps(figures, indent=1) + "\n")
+        put_in_place(part, kept)
+    found: dict[str, float] = json.loads(kept.read_text())
+    return found
+
+
+def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
+    """Train a cell's encoder, unless it is the start, and measure it."""
+    place = args.output / "data" / f"{cell.dataset}-{cell.seed}"
+    folder = prepare(cell.dataset, args.data, place, cell.seed)
+    path = start_of(cell, folder, args)
+    with TemporaryDirectory(dir=args.output) as out:
+        if cell.loss != START:
+            train(cell, path, folder, Path(out), args)
+            path = Path(out)
+        return DATASETS[cell.dataset].measure(load(cell, path), folder)
+
+
+def spread(values: Sequence[float], scale: float = 1) -> str:
+    """Show the mean over seeds, and their standard deviation."""
+    digits = 1 if scale > 1 else 2
+    mean = f"{scale * statistics.fmean(values):.{digits}f}"
+    return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def table(found: Mapping[Cell, dict[str, float]], dataset: str, encoder: str) -> str:
+    """Lay out one data set and encoder: shares times 100, top-1 also less softmax's, by seed."""
+    figures = DATASETS[dataset].figures
+    by_loss: dict[str, dict[int, dict[str, float]]] = {}
+    for cell, values in found.items():
+        if (cell.dataset, cell.encoder) == (dataset, encoder):
+            by_loss.setdefault(cell.loss, {})[cell.seed] = values
+    rows, base = [], by_loss.get(BASE, {})
+    for loss, seeds in by_loss.items():
+        ahead = [
+            values["top1"] - base[seed]["top1"] for seed, values in seeds.items() if seed in base
+        ]
+        cols = [
+            spread([seed[name] for seed in seeds.values()], SCALE.get(name, 1)) for name in figures
+        ]
+        rows.append([loss, str(len(seeds)), *cols, spread(ahead, 100) if ahead else ""])
+    return layout(["loss", "seeds", *figures, f"top1 - {BASE}"], rows)
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--bert", help="A start for English; none trains the GRU alone.")
+    parser.add_argument("--bert_zh", help="The same for Chinese.")
+    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=[*DATASETS])
+    parser.add_argument("--encoders", nargs="+", choices=LENGTHS, default=[*LENGTHS])
+    parser.add_argument("--losses", nargs="+", choices=RECIPES, default=[*RECIPES])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--gru_steps", type=int, default=400)
+    parser.add_argument("--bert_steps", type=int, default=100)
+    parser.add_argument("--gru_learning_rate", type=float, default=2e-3)
+    parser.add_argument("--bert_learning_rate", type=float, default=1e-4)
+    parser.add_argument("--bf16", action="store_true", help="Train BERT in bfloat16.")
+    parser.add_argument("--show", action="store_true", help="Print what has been measured.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/groups"))
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure what is missing; print the tables and keep all figures."""
+    args = parse()
+    (args.output / "cells").mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(filename=args.output / LOG, format="%(message)s")
+    wanted = list(cells(args))
+    if args.show:
+        wanted = [cell for cell in wanted if (args.output / "cells" / f"{cell.name}.json").exists()]
+    found = {cell: measure(cell, args) for cell in wanted}
+    for dataset, encoder in dict.fromkeys((cell.dataset, cell.encoder) for cell in found):
+        print(f"\n{dataset}, {encoder}\n\n{table(found, dataset, encoder)}")
+    results = [vars(cell) | values for cell, values in found.items()]
+    (args.output / "groups.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
