@@ -14,7 +14,7 @@ cosine tells the 1,000 queries out of scope.
 Every loss has the same start, steps, learning rate and rows a step: sentences for the margin
 softmaxes, half as many pairs, a third as many triplets. ``simbert`` is SimBERT's objective without
 its seq2seq part; of the GRU the same loss on single sentences. ``mined``: nearest strangers by the
-start. What has been measured is not done again: a stopped command goes on where it was; ``--show``
+start; ``remined``: by the start, and again halfway. What has been measured is not done again: a stopped command goes on where it was; ``--show``
 only prints what there is.
 """
 
@@ -87,6 +87,7 @@ RECIPES = {
     "random": _pairs("--negatives=random"),
     "hard": _pairs("--negatives=hard"),
     "mined": Recipe(train_triplet.main, ("--examples=triplets",), 3),
+    "remined": Recipe(train_triplet.main, ("--remine_steps={half}", "--range_min=3"), 3),
     "simbert": Recipe(train_simbert.main, ("--seq2seq_weight=0",), 2),
 }
 GRU_SIMBERT = _pairs("--loss=softmax", "--scale=30")
@@ -167,10 +168,11 @@ def mined(cell: Cell, start: Path, folder: Path) -> Path:
 def train(cell: Cell, start: Path, folder: Path, out: Path, args: argparse.Namespace) -> None:
     """Run the loss's script."""
     recipe = RECIPES[cell.loss]
-    flags = [*recipe.flags, *COMMON]
+    if cell.encoder == "gru" and cell.loss == "simbert":
+        recipe = GRU_SIMBERT
+    flags = [flag.format(half=max(1, cell.steps // 2)) for flag in (*recipe.flags, *COMMON)]
     if cell.encoder == "gru":
-        recipe = GRU_SIMBERT if cell.loss == "simbert" else recipe
-        flags = [*recipe.flags, *COMMON, "--encoder=gru"]
+        flags.append("--encoder=gru")
     elif args.bf16:
         flags.append("--bf16=true")
     file = mined(cell, start, folder) if cell.loss == "mined" else folder / "train.tsv"
@@ -247,9 +249,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--encoders", nargs="+", choices=LENGTHS, default=[*LENGTHS])
     parser.add_argument("--losses", nargs="+", choices=RECIPES, default=[*RECIPES])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--gru_steps", type=int, default=400)
-    parser.add_argument("--bert_steps", type=int, default=100)
-    parser.add_argument("--gru_learning_rate", type=float, default=2e-3)
+    parser.add_argument("--gru_steps", type=int, default=300)
+    parser.add_argument("--bert_steps", type=int, default=50)
+    parser.add_argument("--gru_learning_rate", type=float, default=3e-3)
     parser.add_argument("--bert_learning_rate", type=float, default=1e-4)
     parser.add_argument("--bf16", action="store_true", help="Train BERT in bfloat16.")
     parser.add_argument("--show", action="store_true", help="Print what has been measured.")

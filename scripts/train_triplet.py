@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         train_dataset=train,
         eval_dataset=evaluator and (),  # Trainer asks for one; the evaluator has its own
         data_collator=make_collator(triplet_args, data_args, model.rows),
+        callbacks=triplet_args.callbacks(train),
     )
     run(trainer)
     return trainer

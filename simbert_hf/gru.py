@@ -8,12 +8,11 @@ from typing import Any, Self
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import InputModule
-from sentence_transformers.sentence_transformer.modules import Normalize
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
+from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.modeling import SimBertOutput
 from simbert_hf.rows import RowBuilder
@@ -214,44 +213,5 @@ class CharGru(Embedder):
         return SimBertOutput(self.finish_vectors(vectors), last_hidden_state=states)
 
     def sentence_transformer(self) -> SentenceTransformer:
-        """Return a SentenceTransformer around this model (the same weights, not a copy).
-
-        It cannot be saved and loaded as such: sentence-transformers refuses foreign modules.
-        """
-        modules: list[nn.Module] = [CharGruModule(self), Normalize()]
-        return SentenceTransformer(modules=modules, device=str(self.device))
-
-
-class CharGruModule(InputModule):
-    """A :class:`CharGru` as the first module of a SentenceTransformer.
-
-    Args:
-        model: The encoder.
-    """
-
-    def __init__(self, model: CharGru) -> None:
-        super().__init__()
-        self.model = model
-        self.max_seq_length = model.max_length
-
-    def preprocess(
-        self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
-    ) -> dict[str, Tensor | Any]:
-        """Turn texts into padded rows."""
-        texts = [(prompt or "") + text for text in inputs]
-        rows = self.model.rows
-        batch: dict[str, Tensor | Any] = dict(rows.pad(rows.sources(texts, self.max_seq_length)))
-        return batch
-
-    def forward(self, features: dict[str, Tensor | Any], **_: Any) -> dict[str, Tensor | Any]:
-        """Add the sentence vectors."""
-        vectors = self.model(features["input_ids"], features["attention_mask"]).sentence_embedding
-        return features | {"sentence_embedding": vectors}
-
-    def get_embedding_dimension(self) -> int:
-        """Dimension of a sentence vector."""
-        return self.model.dimension
-
-    def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write the encoder, to be loaded with :meth:`CharGru.from_pretrained`."""
-        self.model.save_pretrained(output_path)
+        """Return a SentenceTransformer around this model, which other tools take."""
+        return as_sentence_transformer(self)

@@ -34,6 +34,15 @@ SCRATCH = "_saving"  # a name that uploads to the Hub leave out
 class CheckpointPart(TrainerCallback):
     """A callback with a state of its own, which becomes a part of each checkpoint."""
 
+    @staticmethod
+    def resumed_from(args: Any, state: Any) -> Path | None:
+        """Name the checkpoint that a beginning run goes on from; None for a new run."""
+        if not state.global_step:
+            return None
+        given = Path(str(args.resume_from_checkpoint))
+        ours = Path(str(args.output_dir), f"checkpoint-{state.global_step}")
+        return given if given.is_dir() else ours
+
     def save(self, directory: Path) -> None:
         """Write this process's part into a checkpoint that is not in its place yet."""
         raise NotImplementedError

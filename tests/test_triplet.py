@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 
 from scripts.train_triplet import main
 from simbert_hf import SimBert
 from simbert_hf.evaluation import CollapseMeter, StsEvaluator
 from simbert_hf.gru import CharGru
+from simbert_hf.mining import MiningSettings, mine_triplets
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
+from simbert_hf.triplets import Triplet
 from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, StopAt, tiny_simbert
 
@@ -163,12 +166,37 @@ def test_a_gru_learns_by_triplets_of_its_own_and_by_given_ones(
     assert again.model.config.hidden_size == 16
 
 
+def test_the_model_that_trains_mines_anew(start: Path, intents: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    more = ("--remine_steps=4", "--range_min=1", "--validation_groups=0", "--learning_rate=3e-2")
+    train = main(flags(start, intents, out, *more)).train_dataset  # mines at 0 and at 4 of 8 steps
+
+    def mined_by(model: Path) -> list[Triplet]:
+        settings = MiningSettings(range_min=1)
+        return mine_triplets(train.groups, SentenceTransformer(str(model)), settings, seed=43)
+
+    assert train.mined == mined_by(out / "checkpoint-4")
+    assert train.mined != mined_by(start)
+    rows = train.__getitems__(range(len(train)))
+    drawn = [Triplet(row["source"], row["target"], row["negative"]) for row in rows]
+    assert len(drawn) == 4 * 6
+    assert len(set(drawn)) == len(drawn)
+    assert set(drawn) <= set(train.mined)
+
+
+@pytest.mark.parametrize(
+    "more", [("--negatives=random", "--sentences_per_group=4"), ("--remine_steps=3",)]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(
-    start: Path, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: tuple[str, ...],
+    start: Path,
+    intents: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def run(out: Path, *flag: str) -> dict[str, torch.Tensor]:
-        options = ("--negatives=random", "--sentences_per_group=4", "--validation_groups=0")
-        options += ("--per_device_train_batch_size=3", "--max_steps=9", "--eval_strategy=no", *flag)
+        options = (*more, "--validation_groups=0", "--per_device_train_batch_size=3")
+        options += ("--max_steps=9", "--eval_strategy=no", *flag)
         main(flags(start, intents, out, *options))
         return load_file(out / "model.safetensors")
 
@@ -179,7 +207,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         patch.setattr(
             SimilarityTrainer,
             "__init__",
-            lambda self, **kw: build(self, callbacks=[StopAt(7)], **kw),
+            lambda self, callbacks, **kw: build(self, callbacks=[*callbacks, StopAt(7)], **kw),
         )
         with pytest.raises(KeyboardInterrupt):
             run(out)
@@ -197,6 +225,13 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
         (["--loss=softmax", "--negatives=all"], "--negatives all mines batches of groups"),
         (["--examples=triplets", "--negatives=hard"], "--negatives hard mines batches of groups"),
+        (["--remine_steps=0"], "--remine_steps 0 must be at least 1"),
+        (["--range_min=2"], "--range_min 2 needs --remine_steps"),
+        (["--remine_steps=2", "--loss=sdml"], "mines groups for --loss triplet or unanchored"),
+        (
+            ["--remine_steps=2", "--dataloader_persistent_workers", "--dataloader_num_workers=1"],
+            "drop --dataloader_persistent_workers",
+        ),
         (["--examples=triplets", "--validation_groups=2"], "give --validation_file"),
         (["--examples=triplets"], "hold no triplets"),
         (["--streaming=true"], "drop --streaming"),

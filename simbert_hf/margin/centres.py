@@ -221,10 +221,8 @@ class CentreCallback(CheckpointPart):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Restore the centres of the checkpoint that the run goes on from."""
-        if state.global_step:
-            given = Path(str(args.resume_from_checkpoint))
-            ours = Path(str(args.output_dir), f"checkpoint-{state.global_step}")
-            self.centres.load(given if given.is_dir() else ours)
+        if (checkpoint := self.resumed_from(args, state)) is not None:
+            self.centres.load(checkpoint)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Update the centres after the model."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from datasets import Dataset
+from transformers import TrainerCallback
 
 from simbert_hf.arguments import (
     DataArguments,
@@ -19,6 +20,7 @@ from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.margin.classes import RetrievalEvaluator
+from simbert_hf.mining import MiningSettings
 from simbert_hf.readers import normalize
 from simbert_hf.rows import Rows
 from simbert_hf.starts import GRU_PRESET
@@ -26,10 +28,12 @@ from simbert_hf.training import hold_out, load_sts, read_columns, read_groups
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
+from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 
 logger = logging.getLogger(__name__)
 
 Evaluator = StsEvaluator | RetrievalEvaluator
+Train = MemberDataset | FixedPairs | RenewedTriplets
 
 _MODERN: dict[str, Any] = {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"}
 TRIPLET_PRESETS: Presets = {
@@ -86,6 +90,16 @@ class TripletArguments:
             "with classes, 4 or more mine better."
         },
     )
+    remine_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "In place of the batch's negatives take hard ones, mined by the model among "
+            "all training groups at the beginning and again every so many steps."
+        },
+    )
+    range_min: int = field(
+        default=0, metadata={"help": "With --remine_steps: nearest strangers skipped."}
+    )
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -99,12 +113,37 @@ class TripletArguments:
             raise ValueError(f"--smoothing {self.smoothing} is out of range: give 0 to below 1.")
         if self.sentences_per_group < 2:
             raise ValueError(f"--sentences_per_group {self.sentences_per_group}: give at least 2.")
+        self._check_mining()
         pairwise = self.loss in ("sdml", "softmax") or self.examples == "triplets"
+        pairwise |= self.remine_steps is not None
         if pairwise and self.sentences_per_group != 2:
             raise ValueError(
                 f"--sentences_per_group {self.sentences_per_group}: --loss {self.loss} on "
                 f"{self.examples} takes pairs; drop it."
             )
+
+    def _check_mining(self) -> None:
+        if self.remine_steps is None:
+            if self.range_min:
+                raise ValueError(f"--range_min {self.range_min} needs --remine_steps.")
+            return
+        if self.remine_steps < 1 or self.range_min < 0:
+            raise ValueError(
+                f"--remine_steps {self.remine_steps} must be at least 1 and --range_min "
+                f"{self.range_min} at least 0."
+            )
+        if self.negatives or self.examples != "groups" or self.loss in ("sdml", "softmax"):
+            raise ValueError(
+                "--remine_steps mines groups for --loss triplet or unanchored: drop --negatives, "
+                "--examples, or choose one of these."
+            )
+
+    def callbacks(self, train: Train) -> list[TrainerCallback]:
+        """Make what renews the triplets, where they are renewed."""
+        if not isinstance(train, RenewedTriplets):
+            return []
+        assert self.remine_steps is not None
+        return [Renewal(train, self.remine_steps, MiningSettings(range_min=self.range_min))]
 
     def objective(self) -> TripletObjective:
         """Build the objective that the arguments name."""
@@ -123,7 +162,7 @@ class TripletArguments:
 
 def load_triplet_data(
     triplet_args: TripletArguments, data_args: DataArguments, args: SimilarityTrainingArguments
-) -> tuple[MemberDataset | FixedPairs, Evaluator | None]:
+) -> tuple[Train, Evaluator | None]:
     """Read groups or triplets, and what is measured on: groups held out, or scored pairs.
 
     Raises:
@@ -135,7 +174,7 @@ def load_triplet_data(
             "Triplets are drawn from data read whole, and nothing is written: drop --streaming and "
             "--sample_sentences."
         )
-    train: MemberDataset | FixedPairs
+    train: Train
     if triplet_args.examples == "triplets":
         train, held_out = load_given_triplets(data_args, args)
     else:
@@ -143,7 +182,7 @@ def load_triplet_data(
         groups, held_out = hold_out(groups, data_args, args)
         if len(set(groups["group"])) < 2:
             raise DataError("All sentences are of one group: there are no negatives among them.")
-        train = MemberDataset(groups, triplet_args.sentences_per_group, args.order_seed)
+        train = examples_of(groups, triplet_args, args)
     sts = load_sts(data_args)
     if held_out is not None:
         return train, RetrievalEvaluator(held_out, sts)
@@ -152,6 +191,25 @@ def load_triplet_data(
     logger.info("No groups are held out, so nothing is measured while training.")
     args.eval_strategy, args.load_best_model_at_end = "no", False
     return train, None
+
+
+def examples_of(
+    groups: Dataset, triplet_args: TripletArguments, args: SimilarityTrainingArguments
+) -> MemberDataset | RenewedTriplets:
+    """Make parts of groups, or triplets that are mined anew.
+
+    Raises:
+        ValueError: If worker processes would outlive their triplets.
+    """
+    if triplet_args.remine_steps is None:
+        return MemberDataset(groups, triplet_args.sentences_per_group, args.order_seed)
+    if args.dataloader_persistent_workers:
+        raise ValueError(
+            "Persistent workers keep the first triplets: drop --dataloader_persistent_workers with "
+            "--remine_steps."
+        )
+    step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    return RenewedTriplets(groups, triplet_args.remine_steps * step, args.order_seed)
 
 
 def load_given_triplets(
@@ -184,11 +242,12 @@ def make_collator(
     triplet_args: TripletArguments, data_args: DataArguments, rows: Rows
 ) -> Callable[[Sequence[Any]], Any]:
     """Make what turns examples into batches."""
-    kind = SimCseCollator if triplet_args.examples == "triplets" else MemberCollator
+    given = triplet_args.examples == "triplets" or triplet_args.remine_steps is not None
+    kind = SimCseCollator if given else MemberCollator
     return kind(rows, max_length=data_args.max_length, max_chars=data_args.max_chars)
 
 
-def training_texts(train: MemberDataset | FixedPairs) -> list[str]:
+def training_texts(train: Train) -> list[str]:
     """Return all sentences that are trained on."""
     if isinstance(train, FixedPairs):
         return [text for column in train.columns.values() for text in column]

@@ -1,0 +1,129 @@
+"""Triplets whose negatives the model that trains mines anew, every so many steps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import torch.distributed as dist
+
+from simbert_hf.bridge import as_sentence_transformer
+from simbert_hf.data import FixedPairs, load_triplets
+from simbert_hf.distributed import is_distributed
+from simbert_hf.embedding import evaluating
+from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.sampling import EpochDataset, Ints, Pair
+from simbert_hf.trainer import CheckpointPart
+from simbert_hf.triplets import Triplet
+
+logger = logging.getLogger(__name__)
+
+MINED = "mined.csv"  # in a checkpoint
+
+
+class RenewedTriplets(EpochDataset[Pair]):
+    """Triplets of groups; an epoch is what is trained between two minings.
+
+    Args:
+        groups: A data set of groups.
+        size: Triplets of an epoch, drawn from the mined ones.
+        seed: Of the draws.
+
+    Example:
+        >>> from simbert_hf.triplets import Triplet
+        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [0]})
+        >>> renewed = RenewedTriplets(groups, size=3)
+        >>> renewed.renew([Triplet("Hi", "Hello", "Bye")])
+        >>> len(renewed), renewed[2]["negative"]
+        (3, 'Bye')
+    """
+
+    def __init__(self, groups: datasets.Dataset, size: int, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.groups = groups
+        self.size = size
+        self.mined: Sequence[Triplet] = ()
+        self._drawn = FixedPairs({"source": (), "target": (), "negative": ()})
+
+    def renew(self, mined: Sequence[Triplet]) -> None:
+        """Draw this epoch's triplets from newly mined ones, each once before any twice."""
+        self.mined = mined
+        rng = np.random.default_rng([self.seed, self.epoch])
+        rounds = -(-self.size // len(mined))
+        order = np.concatenate([rng.permutation(len(mined)) for _ in range(rounds)])[: self.size]
+        columns = zip(*(mined[i] for i in order), strict=True)
+        names = ("source", "target", "negative")
+        self._drawn = FixedPairs(dict(zip(names, columns, strict=True)), self.seed)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Pair:
+        return self._drawn[index]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Return several triplets; a DataLoader calls this."""
+        return self._drawn.__getitems__(indices)
+
+    def lengths(self, rows: Ints) -> Ints:
+        """Count the characters of these triplets: (N,)."""
+        return self._drawn.lengths(rows)
+
+
+class Renewal(CheckpointPart):
+    """Mines before each epoch; within one, a resumed run has the triplets of its checkpoint.
+
+    Args:
+        triplets: What is renewed.
+        steps: Of an epoch.
+        settings: What is a hard negative.
+    """
+
+    def __init__(self, triplets: RenewedTriplets, steps: int, settings: MiningSettings) -> None:
+        self.triplets = triplets
+        self.steps = steps
+        self.settings = settings
+        self.checkpoint: Path | None = None
+        self.is_local_main = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Remember the checkpoint that the run goes on from."""
+        self.checkpoint = self.resumed_from(args, state)
+        self.is_local_main = args.local_process_index == 0
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Renew the triplets."""
+        epoch, done = divmod(state.global_step, self.steps)
+        self.triplets.set_epoch(epoch)
+        if done and self.checkpoint is not None:
+            self.triplets.renew(load_triplets(self.checkpoint / MINED))
+        else:
+            self.triplets.renew(self._mine(kwargs["model"]))
+
+    def _mine(self, model: Any) -> list[Triplet]:
+        """Mine by the main process, for all."""
+        found: list[Any] = [None]
+        if not is_distributed() or dist.get_rank() == 0:
+            with evaluating(model):
+                found = [
+                    mine_triplets(
+                        self.triplets.groups,
+                        as_sentence_transformer(model),
+                        self.settings,
+                        seed=self.triplets.seed + self.triplets.epoch,
+                    )
+                ]
+            logger.info("mined %s triplets", f"{len(found[0]):,}")
+        if is_distributed():
+            dist.broadcast_object_list(found, src=0)
+        mined: list[Triplet] = found[0]
+        return mined
+
+    def save(self, directory: Path) -> None:
+        """Write the triplets into a checkpoint."""
+        if self.is_local_main:
+            write_triplets(directory / MINED, self.triplets.mined)
