@@ -14,8 +14,8 @@ cosine tells the 1,000 queries out of scope.
 Every loss has the same start, steps, learning rate and rows a step: sentences for the margin
 softmaxes, half as many pairs, a third as many triplets. ``simbert`` is SimBERT's objective without
 its seq2seq part; of the GRU the same loss on single sentences. ``mined``: nearest strangers by the
-start; ``remined``: by the start, and again halfway. What has been measured is not done again: a stopped command goes on where it was; ``--show``
-only prints what there is.
+start; ``remined``: by the start, and again halfway. What has been measured is not done again: a
+stopped command goes on where it was; ``--show`` only prints what there is.
 """
 
 from __future__ import annotations
@@ -33,16 +33,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
 
 from benchmarks.group_data import DATASETS, prepare
 from scripts import train_margin_softmax, train_simbert, train_triplet
 from simbert_hf.atomic import put_in_place
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.starts import load_sentence_transformer
 from simbert_hf.training import load_encoder
 
 ROWS = 96  # sentences a step
@@ -153,12 +152,7 @@ def mined(cell: Cell, start: Path, folder: Path) -> Path:
     path = folder / f"mined-{cell.encoder}.csv"
     if not path.exists():
         groups, _ = load_groups(folder / "train.tsv")
-        with quiet_transformers():
-            model = (
-                load(cell, start).sentence_transformer()
-                if cell.encoder == "gru"
-                else SentenceTransformer(str(start))
-            )
+        model = load_sentence_transformer(str(start))
         triplets = mine_triplets(groups, model, MINING, seed=cell.seed)
         write_triplets(folder / "part.csv", triplets)
         put_in_place(folder / "part.csv", path)

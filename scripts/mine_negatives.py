@@ -1,4 +1,4 @@
-"""Mine hard negatives with any model that SentenceTransformer loads.
+"""Mine hard negatives with any model that SentenceTransformer loads, a character GRU, or BM25.
 
 python scripts/mine_negatives.py --model_name_or_path DIR_OR_ID --train_file groups.tsv \
     --output_file mined.csv --range_min 5 --relative_margin 0.05
@@ -13,17 +13,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from sentence_transformers import SentenceTransformer
-
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import load_groups
-from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
+from simbert_hf.starts import load_sentence_transformer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model_name_or_path", required=True)
+    miner = parser.add_mutually_exclusive_group(required=True)
+    miner.add_argument("--model_name_or_path", help="What embeds the sentences.")
+    miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")
     parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
     parser.add_argument("--output_file", required=True, help="A .csv file.")
     parser.add_argument("--negatives", type=int, default=1, help="Negatives an anchor, at most.")
@@ -48,16 +48,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = MiningSettings(**{name: getattr(args, name) for name in names})
     groups, report = load_groups(args.train_file)
     print(report)
-    with quiet_transformers():
-        model = SentenceTransformer(args.model_name_or_path)
-    triplets = mine_triplets(
-        groups,
-        model,
-        settings,
-        seed=args.seed,
-        batch_size=args.batch_size,
-        use_faiss=args.use_faiss,
-    )
+    if args.bm25:
+        triplets = mine_by_words(groups, settings, seed=args.seed)
+    else:
+        triplets = mine_triplets(
+            groups,
+            load_sentence_transformer(args.model_name_or_path),
+            settings,
+            seed=args.seed,
+            batch_size=args.batch_size,
+            use_faiss=args.use_faiss,
+        )
     write_triplets(args.output_file, triplets)
     print(f"{args.output_file}: {len(triplets):,} triplets.")
 

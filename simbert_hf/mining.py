@@ -1,4 +1,4 @@
-"""Hard negatives for any sentence-transformers model: groups -> triplets."""
+"""Hard negatives by any sentence-transformers model, or by BM25: groups -> triplets."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from simbert_hf.data import DataError
 from simbert_hf.triplets import Triplet
 
 SCORES = 2**25  # scores held at a time, at most
+HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
+WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # for BM25: Chinese characters, words of other scripts
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,6 @@ def mine_triplets(
         )
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
-    if len(members) < 2:
-        raise DataError("All sentences are of one group: there are no negatives among them.")
     # Of its candidates the library leaves out an anchor's positives, so it is one of its own.
     pairs = [
         {"anchor": anchor, "positive": positive}
@@ -119,11 +119,69 @@ def mine_triplets(
     return _one_positive_each(found, rng)
 
 
+def mine_by_words(
+    groups: datasets.Dataset, settings: MiningSettings | None = None, *, seed: int = 0
+) -> list[Triplet]:
+    """Find every sentence's likest sentences of other groups by their words alone (BM25).
+
+    Args:
+        groups: A data set of groups.
+        settings: What is near enough, without the margins, which are cosines'.
+        seed: As of :func:`mine_triplets`.
+
+    Returns:
+        As :func:`mine_triplets`; a sentence without a word in common is no negative.
+
+    Raises:
+        DataError: If there is no negative at all.
+        ValueError: If bm25s is not installed, or a margin is given.
+
+    Example:
+        >>> texts = [["open the door", "the door, please"], ["shut the door", "close it"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1]})
+        >>> mine_by_words(groups)[0]
+        Triplet(anchor='open the door', positive='the door, please', negative='shut the door')
+    """
+    settings = settings or MiningSettings()
+    if settings.relative_margin is not None or settings.absolute_margin is not None:
+        raise ValueError("BM25 gives no cosines: drop --relative_margin and --absolute_margin.")
+    if not find_spec("bm25s"):
+        raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
+    import bm25s
+
+    rng = np.random.default_rng(seed)
+    members = _draw_members(groups, settings.members, rng)
+    texts = [text for group in members for text in group]
+    owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
+    tokens = bm25s.tokenize(texts, token_pattern=WORDS, stopwords=[], show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokens, show_progress=False)
+    last = settings.range_max or settings.range_min + settings.negatives
+    depth = min(len(texts), last + max(map(len, members)))
+    nearest, scores = index.retrieve(tokens, k=depth, show_progress=False)
+    rows = []
+    for i, anchor in enumerate(texts):
+        strangers = nearest[i][(owner[nearest[i]] != owner[i]) & (scores[i] > 0)]
+        chosen = strangers[settings.range_min : last][: settings.negatives]
+        rows += [
+            {"anchor": anchor, "positive": positive, "negative": texts[j]}
+            for j in chosen
+            for positive in members[owner[i]]
+        ]
+    return _one_positive_each(rows, rng)
+
+
 def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator) -> list[list[str]]:
-    """Put rows of one group together, each sentence once, and draw from those that are large."""
+    """Put rows of one group together, each sentence once, and draw from those that are large.
+
+    Raises:
+        DataError: If there is one group only.
+    """
     by_group: dict[int, dict[str, None]] = {}
     for row in groups:
         by_group.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
+    if len(by_group) < 2:
+        raise DataError("All sentences are of one group: there are no negatives among them.")
     return [
         list(texts) if len(texts) <= most else rng.choice(list(texts), most, replace=False).tolist()
         for texts in by_group.values()

@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
+from transformers import PretrainedConfig
+
 from simbert_hf.arguments import ModelArguments
+from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.embedding import Embedder
-from simbert_hf.gru import CharGru
+from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.training import check_start, load_start
 
 logger = logging.getLogger(__name__)
@@ -92,3 +96,16 @@ def load_vector_encoder(
     )
     logger.info("the GRU knows %s characters", f"{gru.config.vocab_size - 2:,}")
     return gru
+
+
+def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
+    """Load what sentence-transformers loads, or a :class:`CharGru`.
+
+    Raises:
+        OSError: If there is no such checkpoint.
+    """
+    kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+    if kind == CharGruConfig.model_type:
+        return CharGru.from_pretrained(name_or_path).sentence_transformer()
+    with quiet_transformers():
+        return SentenceTransformer(name_or_path)

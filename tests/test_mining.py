@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.mine_negatives import main
 from simbert_hf.data import DataError, load_groups, load_triplets
-from simbert_hf.mining import MiningSettings, mine_triplets
+from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets
 from tests.tiny import WORDS, tiny_simbert
 
 NOUNS = ["cat", "dog", "mat", "time", "password"]
@@ -64,6 +64,39 @@ def test_negatives_are_the_nearest_strangers_in_range(encoder, groups, skipped, 
     assert mine_triplets(groups, model, settings, use_faiss=True) == triplets
 
 
+def bm25(query: str, text: str, corpus: list[str]) -> float:
+    """Lucene's BM25, written out: k1 1.5, b 0.75."""
+    mean, total = np.mean([len(each.split()) for each in corpus]), 0.0
+    for word in set(query.split()):
+        holding = sum(word in each.split() for each in corpus)
+        count = text.split().count(word)
+        weight = np.log(1 + (len(corpus) - holding + 0.5) / (holding + 0.5))
+        total += weight * count / (count + 1.5 * (0.25 + 0.75 * len(text.split()) / mean))
+    return total
+
+
+def test_words_alone_find_the_likest_strangers(groups) -> None:
+    triplets = mine_by_words(groups, MiningSettings(negatives=2, range_min=1))
+    group = {text: number for texts, number in zip(TEXTS, NUMBERS, strict=True) for text in texts}
+    assert len(triplets) > 20
+    for row in triplets:
+        assert group[row.positive] == group[row.anchor] != group[row.negative]
+        strangers = [text for text in group if group[text] != group[row.anchor]]
+        scores = [bm25(row.anchor, text, [*group]) for text in strangers]
+        own = bm25(row.anchor, row.negative, [*group])
+        assert sorted(scores)[-3] - 1e-6 <= own <= sorted(scores)[-2] + 1e-6
+        assert own > 0
+
+
+def test_of_chinese_the_characters_are_compared() -> None:
+    texts = [["怎么重置密码", "密码忘了"], ["今天天气很好", "天气不错"], ["重置手机", "手机坏了"]]
+    groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1, 2]})
+    mined = {row.anchor: row.negative for row in mine_by_words(groups)}
+    assert mined["怎么重置密码"] == "重置手机"
+    assert mined["密码忘了"] == "手机坏了"
+    assert "今天天气很好" not in mined  # no character in common with any stranger
+
+
 def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:
     model = SentenceTransformer(str(encoder), device="cpu")
     triplets = mine_triplets(groups, model, MiningSettings(members=2))
@@ -81,6 +114,8 @@ def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> N
     groups, _ = load_groups(data)
     assert load_triplets(out) == mine_triplets(groups, model, MiningSettings(range_min=1))
     assert "22 triplets" in capsys.readouterr().out
+    main(["--bm25", *flags[1:], f"--output_file={out}"])
+    assert load_triplets(out) == mine_by_words(groups, MiningSettings(range_min=1))
     with pytest.raises(ValueError, match=r"mined\.tsv: the triplets are a \.csv file"):
         main([*flags, "--output_file=mined.tsv"])
 
@@ -91,7 +126,11 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         mine_triplets(groups, model, MiningSettings(absolute_margin=2.0))
     with pytest.raises(DataError, match="All sentences are of one group"):
         mine_triplets(groups.select([0, 5]), model)
+    with pytest.raises(ValueError, match="BM25 gives no cosines"):
+        mine_by_words(groups, MiningSettings(absolute_margin=0.1))
     monkeypatch.setattr("simbert_hf.mining.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="bm25s is not installed"):
+        mine_by_words(groups)
     with pytest.raises(ValueError, match="faiss is not installed"):
         mine_triplets(groups, model, use_faiss=True)
 
