@@ -83,6 +83,7 @@ RECIPES = {
     "center": _margin("--loss=softmax", "--center_weight=0.01"),
     "sdml": _pairs("--loss=sdml"),
     "in_batch": _pairs("--loss=softmax"),
+    "siamese": _pairs("--loss=siamese"),
     "random": _pairs("--negatives=random"),
     "hard": _pairs("--negatives=hard"),
     "mined": Recipe(train_triplet.main, ("--examples=triplets",), 3),

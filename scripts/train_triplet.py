@@ -24,6 +24,7 @@ from simbert_hf.arguments import (
 from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import run, set_up_logging
+from simbert_hf.triplet.objective import CLASSIFIER, add_pair_classifier
 from simbert_hf.triplet.training import (
     TRIPLET_PRESETS,
     TripletArguments,
@@ -44,11 +45,14 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     train, evaluator = load_triplet_data(triplet_args, data_args, args)
     texts = training_texts(train)
     model = load_vector_encoder(model_args, encoder_args, data_args.max_length, texts)
+    if triplet_args.loss == "siamese":
+        add_pair_classifier(model)
     trainer = SimilarityTrainer(
         model=model,
         args=args,
         objective=triplet_args.objective(),
         evaluator=evaluator,
+        fresh_head=CLASSIFIER,
         train_dataset=train,
         eval_dataset=evaluator and (),  # Trainer asks for one; the evaluator has its own
         data_collator=make_collator(triplet_args, data_args, model.rows),

@@ -147,7 +147,7 @@ def mine_by_words(
         raise ValueError("BM25 gives no cosines: drop --relative_margin and --absolute_margin.")
     if not find_spec("bm25s"):
         raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
-    import bm25s
+    import bm25s  # type: ignore[import-untyped]
 
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)

@@ -388,7 +388,7 @@ def run(trainer: SimilarityTrainer) -> None:
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
-    for name in ("training_head", "class_centres"):  # checkpoints keep them
+    for name in ("training_head", "class_centres", "pair_classifier"):  # checkpoints keep them
         setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
     trainer.save_model()
     trainer.save_state()

@@ -109,6 +109,7 @@ def test_a_batch_holds_its_parts_side_by_side() -> None:
         ("--negatives=all", "--sentences_per_group=4"),
         ("--loss=unanchored", "--sentences_per_group=4", "--learning_rate=1e-3"),
         ("--loss=sdml",),
+        ("--loss=siamese", "--sentences_per_group=4", "--head_learning_rate=1e-2"),
     ],
 )
 def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path) -> None:
@@ -117,8 +118,10 @@ def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path)
     trainer = main(flags(start, intents, out, *more))
     losses = [line["loss"] for line in lines_with("loss", trainer)]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
-    name = "accuracy" if "--loss=sdml" in more else "active"
+    name = "accuracy" if more[0] in ("--loss=sdml", "--loss=siamese") else "active"
     assert all(0 <= line[name] <= 1 for line in lines_with("loss", trainer))
+
+    assert not any("classifier" in name for name in load_file(out / "model.safetensors"))
 
     held_out = trainer.evaluator.groups
     texts = [text for row in held_out for text in row["texts"]]

@@ -9,10 +9,11 @@ from simbert_hf.triplet.losses import (
     mine_triplets,
     mined_triplet_loss,
     sdml_loss,
+    siamese_loss,
     triplet_loss,
     unanchored_loss,
 )
-from simbert_hf.triplet.objective import TripletObjective
+from simbert_hf.triplet.objective import TripletObjective, siamese_rows
 from tests.naive import naive_distance, naive_sdml_loss, naive_triplet_loss, naive_triplets
 
 GROUPS = [3, 3, 3, 8, 8, 5, 5, 1]  # the last stands alone
@@ -178,3 +179,34 @@ def test_the_objective_on_given_triplets() -> None:
     scores = cosine(rows[0][:, None], torch.cat(rows[1:])[None], dim=-1) * 2
     expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
     assert softmax.total.item() == pytest.approx(expected.item())
+
+
+def test_the_siamese_classifier_is_the_naive_one() -> None:
+    (ours, theirs), weight = drawn(6), torch.randn(15, dtype=torch.float64)
+    classifier = torch.nn.Linear(15, 1, bias=False, dtype=torch.float64)
+    classifier.weight.data = weight[None]
+    found = siamese_loss(ours[:2], ours[2:4], ours[4:], classifier)
+    found.loss.backward()
+    terms, right = [], 0
+    for i, (other, same) in enumerate([(2, 1), (3, 1), (4, 0), (5, 0)]):
+        u, v = theirs[i % 2], theirs[other]
+        score = sum(weight[j] * x for j, x in enumerate([*u, *v, *(u - v).abs()]))
+        right += (score > 0) == same
+        terms.append(torch.log1p(torch.exp(-score if same else score)))
+    (sum(terms) / 4).backward()
+    assert found.loss.item() == pytest.approx((sum(terms) / 4).item())
+    assert found.accuracy == right / 4
+    assert_same_gradient(ours, theirs)
+
+
+def test_siamese_negatives_are_of_other_groups_or_given() -> None:
+    rows, groups = torch.arange(8.0)[:, None], torch.tensor(GROUPS)
+    anchors, positives, negatives = (
+        groups[part[:, 0].long()] for part in siamese_rows(rows, groups, None)
+    )
+    assert len(anchors) == 10  # ordered pairs within the groups
+    assert (anchors == positives).all()
+    assert (anchors != negatives).all()
+    assert [part[:, 0].tolist() for part in siamese_rows(rows[:4], groups, rows[4:6])] == [
+        [0, 2], [1, 3], [4, 5]
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simbert_hf.losses import InBatchLoss, at_least_float32, cosines
@@ -238,6 +238,35 @@ def unanchored_loss(
     near, far = found[same & once], found[~same & once]
     hardest = far.detach().argsort()[: len(near)]
     return margin_loss(near[:, None], far[hardest], margin)
+
+
+def siamese_loss(
+    anchors: Tensor, positives: Tensor, negatives: Tensor, classifier: nn.Module
+) -> InBatchLoss:
+    """Tell pairs that mean the same (1) from others (0) by a classifier over ``[u, v, |u - v|]``.
+
+    Args:
+        anchors: Sentence vectors. Shape: (T, D).
+        positives: Their paraphrases. Shape: (T, D).
+        negatives: Other sentences. Shape: (T, D).
+        classifier: (2T, 3D) -> (2T, 1), the logit of "the same".
+
+    Returns:
+        Mean binary cross-entropy, and the share of the 2T pairs told right.
+
+    Example:
+        >>> rows = torch.eye(3)
+        >>> zero = torch.nn.Linear(9, 1).requires_grad_(False)
+        >>> _ = zero.weight.zero_(), zero.bias.zero_()
+        >>> siamese_loss(rows, rows, rows.roll(1, 0), zero).loss.exp()
+        tensor(2.)
+    """
+    first, second = anchors.repeat(2, 1), torch.cat([positives, negatives])
+    scored = classifier(torch.cat([first, second, (first - second).abs()], dim=1))
+    logits = at_least_float32(scored)[:, 0]
+    same = torch.arange(len(logits), device=logits.device) < len(anchors)
+    loss = F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype))
+    return InBatchLoss(loss, ((logits > 0) == same).float().mean())
 
 
 def sdml_loss(

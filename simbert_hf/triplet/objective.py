@@ -10,19 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from simbert_hf.embedding import Embedder
 from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss
 from simbert_hf.objectives import model_inputs
 from simbert_hf.triplet.losses import (
     Distance,
     Mining,
     TripletLoss,
+    mine_triplets,
     mined_triplet_loss,
     sdml_loss,
+    siamese_loss,
     triplet_loss,
     unanchored_loss,
 )
 
-Kind = Literal["triplet", "unanchored", "sdml", "softmax"]
+Kind = Literal["triplet", "unanchored", "sdml", "softmax", "siamese"]
+CLASSIFIER = "pair_classifier"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class TripletParts:
     Attributes:
         total: To be minimised.
         active: Share of triplets that the margin does not separate yet; None for a softmax.
-        accuracy: Share of sentences whose positive is the nearest candidate; None for triplets.
+        accuracy: Share of sentences whose positive is the nearest candidate (``siamese``: of pairs
+            told right); None for triplets.
     """
 
     total: Tensor
@@ -49,9 +54,10 @@ class TripletObjective:
 
     Attributes:
         loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch whoever's they
-            are; ``sdml``; or ``softmax``, SimCSE's and SimBERT's in-batch loss.
+            are; ``sdml``; ``softmax``, SimCSE's and SimBERT's in-batch loss; or ``siamese``, a
+            classifier of pairs, which :func:`add_pair_classifier` puts into the model.
         mining: How ``triplet`` finds its negatives in the batch.
-        distance: Of all but ``softmax``.
+        distance: Of all but ``softmax`` and ``siamese``.
         margin: Of ``triplet`` and ``unanchored``, in units of the distance.
         scale: Inverse temperature of ``softmax``.
         smoothing: Of the labels of ``sdml``.
@@ -82,6 +88,10 @@ class TripletObjective:
         if self.loss in ("sdml", "softmax"):
             picked = self._softmax(vectors, groups, negatives)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
+        if self.loss == "siamese":
+            classifier = getattr(getattr(model, "module", model), CLASSIFIER)
+            told = siamese_loss(*siamese_rows(vectors, groups, negatives), classifier)
+            return TripletParts(told.loss, accuracy=told.accuracy)
         found = self._triplets(vectors, groups, negatives)
         return TripletParts(found.loss, active=found.active)
 
@@ -113,3 +123,20 @@ class TripletObjective:
         if negatives is not None:
             return one_way_loss(anchors, positives, negatives, scale=self.scale)
         return pair_loss(vectors, scale=self.scale, groups=groups)
+
+
+def siamese_rows(
+    vectors: Tensor, groups: Tensor, negatives: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pair vectors with positives and given, else random, negatives: three of (T, D)."""
+    if negatives is not None:
+        return vectors[0::2], vectors[1::2], negatives
+    anywhere = vectors.new_zeros(len(vectors), len(vectors))
+    mined = mine_triplets(anywhere, groups, "random")
+    return vectors[mined.anchors], vectors[mined.positives], vectors[mined.negatives]
+
+
+def add_pair_classifier(model: Embedder) -> None:
+    """Put the classifier of ``siamese`` into a model, for as long as it trains."""
+    head = nn.Linear(3 * model.config.hidden_size, 1)
+    setattr(model, CLASSIFIER, head.to(model.device, model.dtype))

@@ -41,6 +41,7 @@ TRIPLET_PRESETS: Presets = {
     "gru": _MODERN | GRU_PRESET | {"num_train_epochs": 20},
 }
 # Vectors of an encoder are not of length 1: their squared distances are larger than cosines'.
+MINABLE = ("triplet", "unanchored")
 MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
 
 
@@ -59,8 +60,8 @@ class TripletArguments:
     loss: str = field(
         default="triplet",
         metadata={
-            "help": "triplet; unanchored (against any hard negative pair of the batch); sdml; or "
-            "softmax over the batch.",
+            "help": "triplet; unanchored (against any hard negative pair of the batch); sdml; "
+            "softmax over the batch; or siamese (pairs classified by [u, v, |u - v|]).",
             "choices": get_args(Kind),
         },
     )
@@ -74,7 +75,7 @@ class TripletArguments:
     distance: str | None = field(
         default=None,
         metadata={
-            "help": "Of all losses but softmax: cosine, for sdml squared, if not given.",
+            "help": "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
             "choices": get_args(Distance),
         },
     )
@@ -132,7 +133,7 @@ class TripletArguments:
                 f"--remine_steps {self.remine_steps} must be at least 1 and --range_min "
                 f"{self.range_min} at least 0."
             )
-        if self.negatives or self.examples != "groups" or self.loss in ("sdml", "softmax"):
+        if self.negatives or self.examples != "groups" or self.loss not in MINABLE:
             raise ValueError(
                 "--remine_steps mines groups for --loss triplet or unanchored: drop --negatives, "
                 "--examples, or choose one of these."

@@ -1,0 +1,83 @@
+"""The benchmark of groups: its FAQ's figures, its splits, and what is not measured again."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import groups as benchmark
+from benchmarks.group_data import answer, qqp, write_split
+from simbert_hf.data import load_groups
+
+ANGLES = {  # of unit vectors in the plane, in degrees
+    "train": [("near", "a"), ("far", "b")],
+    "test": [(f"q{i}", "a" if i < 15 else "b") for i in range(20)],
+    "oos_test": [("odd", "oos"), ("other", "oos")],
+}
+PLACES = {"near": 0, "far": 90, "odd": 200, "other": 8} | {f"q{i}": 2 * i for i in range(20)}
+
+
+class Plane:
+    """Stands for a model."""
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        angles = np.radians([PLACES[text] for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def test_an_faq_answers_by_the_nearest_and_refuses_by_its_cosine(tmp_path: Path) -> None:
+    (tmp_path / "faq.json").write_text(json.dumps(ANGLES))
+    found = answer(Plane(), tmp_path)
+    assert found["top1"] == 0.75  # the last five lie nearer to the wrong sentence
+    # "other", at 8 degrees, beats all but the queries at 0 to 6 and ties with the one at 8.
+    assert found["auroc"] == pytest.approx(1 - (15 + 0.5) / 40)
+    assert found["fpr95"] == 0.5
+
+
+def test_no_sentence_is_on_both_sides(tmp_path: Path) -> None:
+    pairs = tmp_path / "qqp_pos50k"
+    pairs.mkdir()
+    for name, lines in {
+        "train": "a c e g",
+        "train_2": "b d f h",
+        "test": "b d g",
+        "test_2": "B x y",
+    }.items():
+        (pairs / f"{name}.txt").write_text("\n".join(lines.split()))
+    found = qqp(tmp_path, tmp_path)
+    assert sorted(map(sorted, found)) == [["c", "d", "x"], ["g", "h", "y"]]
+    write_split(tmp_path, [[f"{i} {j}" for j in range(4)] for i in range(10)], seed=0)
+    sides = [
+        {text for row in load_groups(tmp_path / f"{name}.tsv")[0] for text in row["texts"]}
+        for name in ("train", "held_out")
+    ]
+    assert [len(side) for side in sides] == [32, 8]
+    assert sides[0].isdisjoint(sides[1])
+
+
+def test_what_was_measured_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+
+    def once(cell: benchmark.Cell, args: Namespace) -> dict[str, float]:
+        done.append(cell)
+        return {"top1": 0.5 + 0.1 * cell.seed + 0.2 * (cell.loss == "am")}
+
+    monkeypatch.setattr(benchmark, "train_and_measure", once)
+    (tmp_path / "cells").mkdir()
+    args = Namespace(output=tmp_path)
+    wanted = [
+        benchmark.Cell("faq", "gru", loss, 9, i) for loss in ("softmax", "am") for i in (0, 1)
+    ]
+    found = {cell: benchmark.measure(cell, args) for cell in wanted}
+    assert {cell: benchmark.measure(cell, args) for cell in wanted} == found
+    assert done == wanted
+    for values in found.values():
+        values |= {"auroc": 1.0, "fpr95": 0.0}
+    row = benchmark.table(found, "faq", "gru").splitlines()[-1]
+    assert [cell.strip() for cell in row.strip("|").split("|")] == [
+        "am", "2", "75.0 ± 7.1", "100.0 ± 0.0", "0.0 ± 0.0", "20.0 ± 0.0"
+    ]  # fmt: skip
