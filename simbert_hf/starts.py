@@ -104,7 +104,10 @@ def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
     Raises:
         OSError: If there is no such checkpoint.
     """
-    kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+    try:
+        kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+    except OSError:  # sentence-transformers may keep it elsewhere
+        kind = None
     if kind == CharGruConfig.model_type:
         return CharGru.from_pretrained(name_or_path).sentence_transformer()
     with quiet_transformers():

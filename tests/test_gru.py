@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from simbert_hf.gru import CharGru, CharGruConfig, char_tokenizer
+from simbert_hf.starts import load_sentence_transformer
 from tests.naive import naive_gru
 from tests.tiny import tiny_simbert
 
@@ -67,7 +68,7 @@ def test_what_is_saved_loads_here_and_in_a_sentence_transformer(
     loaded = CharGru.from_pretrained(tmp_path)
     assert loaded.config.mask_padding == mask_padding
     assert np.array_equal(loaded.encode(TEXTS), expected)
-    transformer = loaded.sentence_transformer()
+    transformer = load_sentence_transformer(str(tmp_path))
     assert np.abs(transformer.encode(TEXTS) - expected).max() < 1e-5
     assert (
         np.abs(transformer.encode(TEXTS[0], prompt="Q") - loaded.encode("Q" + TEXTS[0])).max()
