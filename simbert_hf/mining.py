@@ -15,10 +15,9 @@ from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.data import DataError
 from simbert_hf.triplets import Triplet
+from simbert_hf.words import nearest_by_words
 
 SCORES = 2**25  # scores held at a time, at most
-HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
-WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # for BM25: Chinese characters, words of other scripts
 
 
 @dataclass(frozen=True)
@@ -145,23 +144,16 @@ def mine_by_words(
     settings = settings or MiningSettings()
     if settings.relative_margin is not None or settings.absolute_margin is not None:
         raise ValueError("BM25 gives no cosines: drop --relative_margin and --absolute_margin.")
-    if not find_spec("bm25s"):
-        raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
-    import bm25s  # type: ignore[import-untyped]
-
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
     texts = [text for group in members for text in group]
     owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
-    tokens = bm25s.tokenize(texts, token_pattern=WORDS, stopwords=[], show_progress=False)
-    index = bm25s.BM25()
-    index.index(tokens, show_progress=False)
     last = settings.range_max or settings.range_min + settings.negatives
     depth = min(len(texts), last + max(map(len, members)))
-    nearest, scores = index.retrieve(tokens, k=depth, show_progress=False)
+    nearest = np.concatenate([numbers for numbers, _ in nearest_by_words(texts, depth)])
     rows = []
     for i, anchor in enumerate(texts):
-        strangers = nearest[i][(owner[nearest[i]] != owner[i]) & (scores[i] > 0)]
+        strangers = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
         chosen = strangers[settings.range_min : last][: settings.negatives]
         rows += [
             {"anchor": anchor, "positive": positive, "negative": texts[j]}

@@ -128,7 +128,8 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         mine_triplets(groups.select([0, 5]), model)
     with pytest.raises(ValueError, match="BM25 gives no cosines"):
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
-    monkeypatch.setattr("simbert_hf.mining.find_spec", lambda name: None)
+    for module in ("mining", "words"):
+        monkeypatch.setattr(f"simbert_hf.{module}.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="bm25s is not installed"):
         mine_by_words(groups)
     with pytest.raises(ValueError, match="faiss is not installed"):

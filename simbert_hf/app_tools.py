@@ -1,0 +1,179 @@
+"""What stands behind the page's buttons: limits, an FAQ of one visitor, its precision and its map."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simbert_hf.index import Calibration, Faq, FaqIndex, Rate
+from simbert_hf.modeling import SimBert
+from simbert_hf.textfiles import DataError, shorten
+
+MAX_CHARS = 500  # of a text
+MAX_WRITTEN = 200  # paraphrases before ranking
+MAX_BYTES = 2_000_000  # of an uploaded FAQ
+MAX_ROWS = 2_000
+RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
+
+
+def check_text(text: str) -> str:
+    """Strip a text.
+
+    Raises:
+        ValueError: If nothing is left, or more than ``MAX_CHARS`` characters.
+    """
+    text = text.strip()
+    if not text:
+        raise ValueError("Write a sentence first.")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"The text has {len(text):,} characters; this page takes {MAX_CHARS}.")
+    return text
+
+
+def paraphrase(model: SimBert, text: str, n: int, k: int, diversity: float) -> list[list[Any]]:
+    """Return the k best of n paraphrases: text, score, cosine with the input, log-probability."""
+    n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
+    found = model.gen_synonyms(
+        check_text(text), n, min(k, n), temperature=diversity, seed=0, return_scores=True
+    )
+    return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
+
+
+def compare(model: SimBert, one: str, other: str) -> float:
+    """Return the cosine of two texts' vectors."""
+    vectors = model.encode([check_text(one), check_text(other)])
+    return float(vectors[0] @ vectors[1])
+
+
+@dataclass(frozen=True)
+class Session:
+    """A visitor's FAQ.
+
+    Attributes:
+        index: Its questions.
+        calibration: How each question scores against the others, if it was asked.
+        places: The vectors' two main directions. Shape: (N, 2).
+    """
+
+    index: FaqIndex
+    calibration: Calibration
+    places: NDArray[np.float32]
+
+
+def read_upload(content: bytes) -> list[dict[str, Any]]:
+    r"""Read an uploaded CSV, TSV or JSONL file, which is never written to this machine's disk.
+
+    Raises:
+        DataError: If it is too large, no UTF-8, or of no such form.
+
+    Example:
+        >>> read_upload(b"question,answer\nCan I pay?,Yes.\n")
+        [{'question': 'Can I pay?', 'answer': 'Yes.'}]
+    """
+    if len(content) > MAX_BYTES:
+        raise DataError(f"The file has {len(content):,} bytes; this page takes {MAX_BYTES:,}.")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"The file is no UTF-8 text (byte {error.start}); save it as UTF-8."
+        ) from None
+    rows = _json_rows(text) if text.lstrip().startswith("{") else _table_rows(text)
+    if len(rows) > MAX_ROWS:
+        raise DataError(f"The file has {len(rows):,} rows; this page takes {MAX_ROWS:,}.")
+    return rows
+
+
+def _json_rows(text: str) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                row = None
+            if not isinstance(row, dict):
+                raise DataError(f"Line {number} is no JSON object: {shorten(line)}.")
+            rows.append(row)
+    return rows
+
+
+def _table_rows(text: str) -> list[dict[str, Any]]:
+    header = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",")
+    try:
+        return [{key: value for key, value in row.items() if key} for row in rows]
+    except csv.Error as error:
+        raise DataError(f"The file is no table: {error} in row {rows.line_num}.") from None
+
+
+def open_session(model: SimBert, rows: Sequence[dict[str, Any]]) -> Session:
+    """Index a visitor's FAQ, and measure it on itself.
+
+    Raises:
+        DataError: If a row is unfit.
+    """
+    index = FaqIndex.build(model, rows)
+    vectors = index.store.vectors(np.arange(len(index)))
+    return Session(index, leave_one_out(index.faqs(), vectors), main_directions(vectors))
+
+
+def leave_one_out(faqs: Sequence[Faq], vectors: NDArray[np.float32]) -> Calibration:
+    """Ask each question of the FAQ without it.
+
+    A question is answered rightly if the nearest other one has its answer; one whose answer has no
+    other question should then find none, so it counts as out of scope.
+
+    Args:
+        faqs: The rows.
+        vectors: Of their questions, of length 1. Shape: (N, D).
+
+    Example:
+        >>> faqs = [Faq("a", "1"), Faq("b", "1"), Faq("c", "2")]
+        >>> found = leave_one_out(faqs, np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32))
+        >>> found.kinds.tolist(), found.scores.round(2).tolist()
+        ([0, 0, 2], [0.8, 0.8, 0.6])
+    """
+    names = [faq.group or faq.answer for faq in faqs]
+    _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    nearest = cosines.argmax(axis=1)
+    kinds = np.where(codes[nearest] == codes, RIGHT, WRONG)
+    kinds[sizes[codes] == 1] = OUT
+    scores = cosines.max(axis=1).astype(np.float64)
+    threshold = float(np.median(scores))
+    return Calibration(scores, kinds.astype(np.int8), "precision", 0.9, threshold, None)
+
+
+def main_directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the first two principal components of vectors: (N, D) -> (N, 2)."""
+    centred = vectors - vectors.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    found = (left * sizes)[:, :2]
+    return np.pad(found, ((0, 0), (0, 2 - found.shape[1]))).astype(np.float32)
+
+
+def describe(calibration: Calibration, threshold: float) -> str:
+    """Say what a threshold does to the FAQ's own questions, each asked without itself."""
+    rates = calibration.at(threshold)
+    parts = [
+        f"{_share(rates.answered)} of the questions that another row answers get an answer",
+        f"{_share(rates.precision)} of all answers are right",
+        f"{_share(rates.false_accepts)} of the questions that no other row answers get one",
+    ]
+    known = [part for part in parts if not part.startswith("none")]
+    return f"At {threshold:.2f}, each question asked without itself: " + "; ".join(known) + "."
+
+
+def _share(rate: Rate) -> str:
+    if not rate.count:
+        return "none"
+    return f"{rate.value:.0%} [{rate.low:.0%}, {rate.high:.0%}]"

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from simbert_hf.app_tools import (
+    MAX_CHARS,
+    MAX_ROWS,
+    compare,
+    describe,
+    leave_one_out,
+    main_directions,
+    open_session,
+    paraphrase,
+    read_upload,
+)
+from simbert_hf.index import Faq
+from simbert_hf.textfiles import DataError
+from tests.tiny import tiny_simbert
+
+FAQS = [
+    {"question": "how do i reset my password", "answer": "Press 'forgot'."},
+    {"question": "i forgot my password", "answer": "Press 'forgot'."},
+    {"question": "when does my card come", "answer": "Soon."},
+]
+
+
+def test_what_the_page_shows_is_what_the_model_gives() -> None:
+    model = tiny_simbert()
+    rows = paraphrase(model, "  how do i open it? ", 12, 4, 1.5)
+    found = model.gen_synonyms("how do i open it?", 12, 4, seed=0, temperature=1.5)
+    assert [row[0] for row in rows] == found
+    vectors = model.encode(["one text", "other"])
+    assert compare(model, "one text", "other") == pytest.approx(float(vectors[0] @ vectors[1]))
+
+
+def test_an_faq_is_measured_by_asking_each_question_without_it() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(20, 6)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    answers = [str(i) for i in [0, 0, 0, 1, 1, 2, 3, 3, 4, 5, *[6] * 10]]
+    found = leave_one_out([Faq(f"q{i}", answer) for i, answer in enumerate(answers)], vectors)
+    for i, answer in enumerate(answers):
+        others = [j for j in range(20) if j != i]
+        scores = [float(vectors[i] @ vectors[j]) for j in others]
+        best = others[int(np.argmax(scores))]
+        kind = 2 if answers.count(answer) == 1 else int(answers[best] != answer)
+        assert found.kinds[i] == kind
+        assert found.scores[i] == pytest.approx(max(scores), abs=1e-6)
+    assert "questions that no other row answers" in describe(found, 0.5)
+
+
+def test_the_map_keeps_the_two_widest_directions() -> None:
+    rng = np.random.default_rng(0)
+    vectors = (rng.normal(size=(30, 5)) * [5, 3, 0.1, 0.1, 0.1]).astype(np.float32)
+    places = main_directions(vectors)
+    gaps = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1)
+    assert np.allclose(np.linalg.norm(places[:, None] - places[None], axis=-1), gaps, atol=0.5)
+    assert main_directions(vectors[:1]).shape == (1, 2)
+
+
+def test_an_upload_becomes_an_index() -> None:
+    content = b"\xef\xbb\xbfquestion,answer\r\n" + b"".join(
+        f'{row["question"]},"{row["answer"]}"\r\n'.encode() for row in FAQS
+    )
+    rows = read_upload(content)
+    assert rows == FAQS
+    session = open_session(tiny_simbert(), rows)
+    assert session.index.search("how do i reset my password", k=1)[0].answer == "Press 'forgot'."
+    assert session.places.shape == (3, 2)
+    assert read_upload(b'{"question": "a", "answer": "b"}\n\n') == [
+        {"question": "a", "answer": "b"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"x" * 2_000_001, "2,000,001 bytes"),
+        (b"question,answer\n\xff,b\n", "Byte 16"),
+        (b'{"question": 1}\n[2]\n', "Line 2"),
+        (b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "2,001 rows"),
+    ],
+)
+def test_an_unfit_upload_is_said_so(content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_upload(content)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"question": "a"}], "answer"),
+        ([{"question": "", "answer": "b"}], "empty"),
+        ([{"text": "a", "answer": "b"}], "question"),
+        ([{"question": "a\x00", "answer": "b"}], "control"),
+        ([], "no question"),
+    ],
+)
+def test_an_unfit_faq_is_said_so(rows: list[dict[str, str]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        open_session(tiny_simbert(), rows)
+
+
+def test_texts_are_limited() -> None:
+    model = tiny_simbert()
+    with pytest.raises(ValueError, match="Write a sentence"):
+        compare(model, " ", "a")
+    with pytest.raises(ValueError, match="501 characters"):
+        paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5, 1.0)

@@ -1,0 +1,122 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from scripts.mine_pairs import main
+from simbert_hf.data import load_groups
+from simbert_hf.pair_mining import PairSettings, different, join, mine_groups, mutual_pairs
+from simbert_hf.textfiles import DataError
+from tests.tiny import tiny_simbert
+
+
+def unit(rng: np.random.Generator, count: int, dim: int) -> np.ndarray:
+    vectors = rng.normal(size=(count, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def naive_pairs(vectors: np.ndarray, k: int, lowest: float, highest: float) -> set[tuple[int, int]]:
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -np.inf)
+    near = [set(np.argsort(-row)[:k].tolist()) for row in scores]
+    return {
+        (i, j)
+        for i in range(len(vectors))
+        for j in range(i + 1, len(vectors))
+        if j in near[i] and i in near[j] and lowest <= scores[i, j] <= highest
+    }
+
+
+def test_groups_are_the_components_of_mutual_neighbours() -> None:
+    vectors = unit(np.random.default_rng(0), 60, 4)
+    sentences = [f"sentence {i}" for i in range(60)]
+    settings = PairSettings(neighbours=3, lowest=0.7, highest=0.97, largest=60, words=False)
+    mined = mine_groups(sentences, vectors, settings)
+    pairs = np.array(sorted(naive_pairs(vectors, 3, 0.7, 0.97)))
+    graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(60, 60))
+    labels = connected_components(graph, directed=False)[1]
+    wanted = {frozenset(np.flatnonzero(labels == label).tolist()) for label in set(labels)}
+    found = {frozenset(sentences.index(text) for text in group) for group in mined.groups}
+    assert found == {group for group in wanted if len(group) > 1}
+    assert mined.counts["pairs within the cosines"] == len(pairs)
+
+
+def test_mutual_pairs_do_not_depend_on_the_blocks() -> None:
+    near = np.random.default_rng(1).integers(-1, 30, size=(30, 5))
+    whole = mutual_pairs(iter([near]), 30)
+    parts = mutual_pairs(iter([near[:7], near[7:8], near[8:]]), 30)
+    wanted = {(i, j) for i in range(30) for j in range(i + 1, 30) if j in near[i] and i in near[j]}
+    assert np.array_equal(whole, parts)
+    assert {tuple(pair) for pair in whole.tolist()} == wanted
+    assert wanted
+
+
+def test_a_group_is_never_larger_than_asked_and_takes_the_nearest_pairs_first() -> None:
+    chain = np.array([[1, 2], [0, 1], [2, 3], [4, 5]])
+    assert sorted(map(sorted, join(chain, 6, largest=3))) == [[0, 1, 2], [4, 5]]
+
+
+def test_words_find_what_vectors_do_not() -> None:
+    sentences = ["the zebra eats", "the zebra drinks", "people walk", "people run"]
+    vectors = np.array([[1, 0], [0.85, 0.527], [0.99, 0.141], [0.84, 0.543]], dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = {}
+    for words in (False, True):
+        settings = PairSettings(neighbours=1, lowest=0.8, highest=0.985, words=words)
+        try:
+            found[words] = mine_groups(sentences, vectors, settings).groups
+        except DataError:
+            found[words] = []
+    assert found[False] == []
+    assert sorted(map(sorted, found[True])) == [
+        ["people run", "people walk"],
+        ["the zebra drinks", "the zebra eats"],
+    ]
+
+
+def test_copies_are_not_sentences_of_their_own() -> None:
+    assert different(["Is it?", "is it", "IS  IT!", "is is it", "...", ""]) == [
+        "Is it?",
+        "is is it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"neighbours": 0}, "neighbours 0"),
+        ({"largest": 1}, "largest 1"),
+        ({"lowest": 0.9, "highest": 0.8}, "lowest 0.9"),
+    ],
+)
+def test_bad_settings_are_named(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PairSettings(**options)
+
+
+def test_nothing_to_pair_is_an_error() -> None:
+    with pytest.raises(DataError, match="at least two"):
+        mine_groups(["one"], np.ones((1, 2), dtype=np.float32))
+    with pytest.raises(DataError, match=r"cosine from 0\.8 to 0\.98"):
+        mine_groups(["one", "two"], np.eye(2, dtype=np.float32), PairSettings(words=False))
+
+
+def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "model")
+    texts = [f"how do i {verb} my {thing}?" for verb in ("reset", "open") for thing in ("a", "b")]
+    (tmp_path / "raw.txt").write_text("\n".join([*texts, texts[0].upper()]) + "\n")
+    main(
+        ["--model_name_or_path", str(tmp_path / "model"), "--sentences_file",
+         str(tmp_path / "raw.txt"), "--output_file", str(tmp_path / "out.jsonl"),
+         "--lowest=-1", "--highest=1"]
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    groups, _ = load_groups(tmp_path / "out.jsonl")
+    assert len(groups) == len(rows) > 0
+    assert {text for row in groups["texts"] for text in row} <= set(texts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.jsonl", "raw.txt"]
+    with pytest.raises(ValueError, match=r"a \.jsonl file"):
+        main(["--model_name_or_path=x", "--sentences_file=y", "--output_file=z.txt"])

@@ -1,0 +1,38 @@
+import bm25s
+import numpy as np
+import pytest
+
+from simbert_hf import words
+from simbert_hf.words import WORDS, nearest_by_words
+
+
+def sentences(count: int) -> list[str]:
+    rng = np.random.default_rng(0)
+    vocabulary = np.array([f"w{i}" for i in range(60)])
+    shares = 1 / np.arange(1, 61)
+    return [
+        " ".join(rng.choice(vocabulary, rng.integers(1, 9), p=shares / shares.sum()))
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_scores_are_those_of_bm25s_itself(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = sentences(40)
+    monkeypatch.setattr(words, "BLOCK", 7)
+    numbers, scores = map(np.concatenate, zip(*nearest_by_words(texts, k), strict=True))
+    tokens = bm25s.tokenize(texts, token_pattern=WORDS, stopwords=[], show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokens, show_progress=False)
+    wanted = index.retrieve(tokens, k=k, show_progress=False)[1]
+    assert np.allclose(scores, wanted, atol=1e-5)
+    for text, row, values in zip(texts, numbers, scores, strict=True):
+        whole = index.get_scores(text.split())
+        assert np.allclose(values[row >= 0], whole[row[row >= 0]], atol=1e-5)
+        assert (values[row < 0] == 0).all()
+
+
+def test_common_words_are_left_out_of_large_sets() -> None:
+    texts = ["the cat", "the dog", "the cow", "a cat"]
+    (numbers, _), *_ = nearest_by_words(texts, 3, common=2)
+    assert numbers.tolist() == [[0, 3, -1], [1, -1, -1], [2, -1, -1], [3, 0, -1]]
