@@ -352,6 +352,10 @@ class SimilarityTrainingArguments(TrainingArguments):
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
+    hub_strategy: str = field(
+        default="end",
+        metadata={"help": "Push to the Hub at the end, or at every_save too, with --push_to_hub."},
+    )
     report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
@@ -365,6 +369,11 @@ class SimilarityTrainingArguments(TrainingArguments):
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
+        if self.hub_strategy not in ("end", "every_save"):
+            raise ValueError(
+                f"--hub_strategy {self.hub_strategy} would upload the optimizer's state, a pickle; "
+                "choose end or every_save."
+            )
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
         super().__post_init__()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.hub import Plan, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
 
@@ -91,6 +95,52 @@ class Embedder(PreTrainedModel):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
         with quiet_transformers():
             super().save_pretrained(save_directory, **kwargs)
+
+    def push_to_hub(  # type: ignore[override]
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        commit_message: str = "Upload model",
+        card: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+    ) -> CommitInfo | Plan:
+        """Upload all that ``save_pretrained`` writes, and a model card, in one commit.
+
+        See :func:`simbert_hf.hub.push`, also for the errors. Onnx files and figures of a folder go
+        with ``scripts/push_to_hub.py``.
+
+        Args:
+            repo_id: ``org/name``; a name alone is one of the token's owner.
+            private: Make the repository private; None for the owner's default.
+            revision: Branch, made if need be.
+            token: The stored one if None.
+            commit_message: First line of the commit's message.
+            card: A ``README.md``. None keeps the repository's, or writes a plain one.
+            dry_run: Return the plan, which prints as a list of files and sizes, and upload nothing.
+
+        Returns:
+            The commit.
+        """
+        self.loaded_tokenizer()
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            if card is not None:
+                shutil.copyfile(card, Path(folder, "README.md"))
+            plan = plan_upload(folder)
+            if dry_run:
+                return plan
+            return push(
+                plan,
+                repo_id,
+                private=private,
+                revision=revision,
+                token=token,
+                commit_message=commit_message,
+                keep_card=card is None,
+            )
 
     def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
         """Load the tokenizer that belongs to the weights.

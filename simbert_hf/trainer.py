@@ -12,23 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
+from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.sampling import Examples
 
 logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
-SCRATCH = "_saving"  # a name that uploads to the Hub leave out
+SCRATCH = "_saving"
 
 
 class CheckpointPart(TrainerCallback):
@@ -273,15 +275,15 @@ class SimilarityTrainer(Trainer):
         if self.args.should_save:
             limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
             rotate_checkpoints(str(out), limit, best_model_checkpoint=best, use_mtime=True)
-        if self.args.push_to_hub:
-            super()._push_from_checkpoint(str(out / name))
+        if self.args.push_to_hub and self.args.hub_strategy == HubStrategy.EVERY_SAVE:
+            self._push_checkpoint(out / name)
 
     def _get_output_dir(self, trial: Any) -> str:
         out = super()._get_output_dir(trial)
         return str(Path(out, SCRATCH)) if self._saving else out
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Put off what runs in the background until the checkpoint has its name."""
+        """Do nothing: what Trainer pushes here is a pickle, and the half of a model."""
 
     @contextmanager
     def _scratch_folder(self, out: Path) -> Iterator[Path]:
@@ -325,8 +327,55 @@ class SimilarityTrainer(Trainer):
                 for path in list(scratch.iterdir()):
                     put_in_place(path, out / path.name)
             self.accelerator.wait_for_everyone()
-        if self.args.push_to_hub and not _internal_call:
-            self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """Open the repository before the run, so that a wrong name or token loses no work."""
+        if self.is_world_process_zero():
+            self.hub_model_id = open_repository(  # type: ignore[assignment]
+                self.args.hub_model_id or Path(str(self.args.output_dir)).resolve().name,
+                private=self.args.hub_private_repo if private is None else private,
+                revision=self.args.hub_revision,
+                token=token or self.args.hub_token,
+            )
+
+    def push_to_hub(  # type: ignore[override]
+        self, commit_message: str = "End of training", **kwargs: Any
+    ) -> CommitInfo | None:
+        """Save the model and upload ``args.output_dir`` in one commit, see :mod:`simbert_hf.hub`.
+
+        Args:
+            commit_message: First line of the commit's message.
+            **kwargs: ``private``, ``revision``, ``token``, where other than in ``args``.
+
+        Returns:
+            The commit, in the main process; None in others.
+
+        Raises:
+            OSError: If the Hub does not take it; the saved model is whole.
+        """
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        if self.hub_model_id is None:
+            self.init_hf_repo(kwargs.get("token"), kwargs.get("private"))
+        return self._push(Path(str(self.args.output_dir)), commit_message, **kwargs)
+
+    def _push(self, folder: Path, commit_message: str, **kwargs: Any) -> CommitInfo:
+        args = self.args
+        options = {"private": args.hub_private_repo, "revision": args.hub_revision}
+        options |= {"token": args.hub_token, "commit_message": commit_message}
+        found = push(plan_upload(folder), str(self.hub_model_id), **options | kwargs)
+        logger.info("pushed %s to %s", folder, found.commit_url)
+        return found
+
+    def _push_checkpoint(self, folder: Path) -> None:
+        """Push a checkpoint's model; the run goes on if that fails."""
+        if self.is_world_process_zero():
+            try:
+                self._push(folder, f"Training in progress, step {self.state.global_step}")
+            except OSError as error:
+                logger.warning("%s The run goes on.", error)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None

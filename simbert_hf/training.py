@@ -394,6 +394,8 @@ def run(trainer: SimilarityTrainer) -> None:
     trainer.save_state()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
+    if args.push_to_hub:
+        trainer.push_to_hub()
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

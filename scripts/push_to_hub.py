@@ -1,0 +1,50 @@
+"""Upload a saved model to the Hub: every file that loaders read, and its card, in one commit.
+
+python scripts/push_to_hub.py outputs/mine org/name --dry_run       (lists what would go)
+python scripts/push_to_hub.py outputs/mine org/name --private [--revision v2] [--token ...]
+
+A failed upload publishes nothing; run the same again. `HF_HUB_DISABLE_XET=1` uploads by LFS in
+place of Xet, `HF_ENDPOINT` names another Hub.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from simbert_hf.hub import plan_upload, push
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Plan, print the plan, upload."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("folder", help="what save_pretrained or a training run wrote")
+    parser.add_argument("repo_id", help="org/name; a name alone is one of the token's owner")
+    parser.add_argument("--private", action="store_true", help="make the repository private")
+    parser.add_argument("--revision", help="branch, made if need be; main if not given")
+    parser.add_argument("--token", help="the stored one (`hf auth login`) if not given")
+    parser.add_argument("--commit_message", default="Upload model")
+    parser.add_argument("--dry_run", action="store_true", help="list the files and stop")
+    args = parser.parse_args(argv)
+    plan = plan_upload(args.folder)
+    print(plan)
+    if args.dry_run:
+        return
+    found = push(
+        plan,
+        args.repo_id,
+        private=args.private or None,
+        revision=args.revision,
+        token=args.token,
+        commit_message=args.commit_message,
+    )
+    print(found.commit_url)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,229 @@
+"""Uploads to the Hub: all files of a model in one commit, and no other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import chain
+from pathlib import Path
+
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
+
+from simbert_hf import __version__
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+# Read together by a loader: those of a former model are deleted in the commit that brings others.
+MODEL_FILES = (
+    *WEIGHTS,
+    "model-*.safetensors",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "*.model",  # SentencePiece
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "[0-9]*_*/config.json",
+    "[0-9]*_*/model.safetensors",
+    "onnx/*.onnx",
+    "onnx/*.json",
+)
+SIDE_FILES = ("README.md", "LICENSE*", "NOTICE*", "*.png", "all_results.json", "eval_results.json")
+# Never uploaded (the first are pickles), but deleted where they belong to a former model.
+FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a folder goes to the Hub.
+
+    Attributes:
+        folder: Where the files are.
+        files: Bytes of each file, by its name in the repository.
+        left: Files and folders of the folder that stay behind.
+    """
+
+    folder: Path
+    files: Mapping[str, int]
+    left: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """List the files and their sizes, and what stays behind."""
+        total = sum(self.files.values())
+        lines = [f"{size:>13,}  {name}" for name, size in self.files.items()]
+        lines.append(f"{total:>13,}  bytes in {len(self.files)} files")
+        if self.left:
+            lines.append(f"stays behind: {', '.join(self.left)}")
+        return "\n".join(lines)
+
+
+def plan_upload(folder: str | Path) -> Plan:
+    """Find the files of a saved model: what loaders read, its card, licence, figures and results.
+
+    Checkpoints, logs, data and pickles (``training_args.bin``) stay behind.
+
+    Args:
+        folder: What ``save_pretrained`` or a training run wrote.
+
+    Raises:
+        ValueError: If it holds no model in safetensors, or no tokenizer.
+
+    Example:
+        >>> from simbert_hf import CharGru
+        >>> folder = getfixture("tmp_path")
+        >>> CharGru.for_texts(["a cat sat"], min_count=1).save_pretrained(folder)
+        >>> (folder / "training_args.bin").write_bytes(b"a pickle")
+        8
+        >>> plan = plan_upload(folder)
+        >>> sorted(plan.files), plan.left
+        (['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json'],
+         ['training_args.bin'])
+    """
+    folder = Path(folder)
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("**/*") if p.is_file())
+    chosen = [name for name in names if matches(name, MODEL_FILES + SIDE_FILES)]
+    check_whole(folder, names, chosen)
+    tops = {name.split("/")[0] for name in chosen}
+    split = [(name, *name.partition("/")[:2]) for name in names if name not in chosen]
+    left = dict.fromkeys(name if top in tops else top + slash for name, top, slash in split)
+    sizes = {name: (folder / name).stat().st_size for name in chosen}
+    return Plan(folder, sizes, list(left))
+
+
+def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> None:
+    """Refuse to upload the half of a model.
+
+    Raises:
+        ValueError: If config, tokenizer or weights are missing, or held by a pickle alone.
+    """
+    needed = {name: (name,) for name in ("config.json", "tokenizer_config.json")}
+    for what, any_of in (needed | {"weights in safetensors": WEIGHTS}).items():
+        if not set(any_of) & set(chosen):
+            raise ValueError(
+                f"{folder} holds no {what}; name a folder that save_pretrained or a training run "
+                "wrote."
+            )
+    for name in names:
+        module, _, file = name.rpartition("/")
+        pickled = matches(module, ("[0-9]*_*",)) and file == "pytorch_model.bin"
+        if pickled and f"{module}/model.safetensors" not in chosen:
+            raise ValueError(
+                f"{folder / name} is a pickle, which is not uploaded, and what it holds stands "
+                "nowhere else: load and save the model anew."
+            )
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Tell whether a path fits one of the patterns, in which a star is no slash.
+
+    Example:
+        >>> matches("1_Pooling/config.json", ["[0-9]*_*/config.json"]), matches("a/b.md", ["*.md"])
+        (True, False)
+    """
+    parts = name.split("/")
+    split = (pattern.split("/") for pattern in patterns)
+    return any(
+        len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted)) for wanted in split
+    )
+
+
+def push(
+    plan: Plan,
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    commit_message: str = "Upload model",
+    keep_card: bool = False,
+) -> CommitInfo:
+    """Upload what was planned in one commit, which also deletes files of a former model.
+
+    One commit is whole or not there (``HfApi.upload_folder`` may make several). Large files go
+    before it, through Xet where ``hf_xet`` is installed and ``HF_HUB_DISABLE_XET`` is not set, else
+    through LFS; until the commit nobody sees them. So a failed upload changes nothing that others
+    load, and the same call repeats it; it sends again only what the Hub has not got.
+
+    Args:
+        plan: What goes.
+        repo_id: ``org/name``; a name alone is one of the token's owner. It is made if need be.
+        private: Make it private; None for the owner's default.
+        revision: Branch, made from main if need be; main if None.
+        token: The stored one if None.
+        commit_message: First line of the commit's message.
+        keep_card: Leave a ``README.md`` that stands in the repository as it is.
+
+    Returns:
+        The commit; its ``oid`` can be given as the revision when loading.
+
+    Raises:
+        OSError: If the Hub does not take it; then nothing is published.
+        ValueError: If the name is none, or the repository is public and ``private`` asked for.
+    """
+    api = hub_api(token)
+    repo_id = open_repository(repo_id, private=private, revision=revision, token=token)
+    with explained(repo_id):
+        there = api.list_repo_files(repo_id, revision=revision)
+        stale = [f for f in there if matches(f, MODEL_FILES + FOREIGN) and f not in plan.files]
+        kept = {"README.md"} & set(there) if keep_card else set()
+        deleted = map(CommitOperationDelete, stale)
+        added = (CommitOperationAdd(f, plan.folder / f) for f in plan.files if f not in kept)
+        operations = chain[CommitOperationAdd | CommitOperationDelete](deleted, added)
+        return api.create_commit(
+            repo_id, operations, commit_message=commit_message, revision=revision
+        )
+
+
+def open_repository(
+    repo_id: str, *, private: bool | None, revision: str | None, token: str | bool | None
+) -> str:
+    """Make the repository and the branch, where they are not there.
+
+    Returns:
+        Full name of the repository.
+
+    Raises:
+        OSError: If the Hub refuses.
+        ValueError: If the name is none, or the repository is public and ``private`` asked for.
+    """
+    api = hub_api(token)
+    with explained(repo_id):
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        public = bool(private) and not api.model_info(repo_id).private  # exist_ok changes nothing
+    if public:
+        raise ValueError(
+            f"{repo_id} is there and public, so nothing was uploaded: make it private in its "
+            "settings, name another, or leave out private."
+        )
+    with explained(repo_id):
+        if revision not in (None, "main") and not str(revision).startswith("refs/"):
+            api.create_branch(repo_id, branch=str(revision), exist_ok=True)
+    return repo_id
+
+
+def hub_api(token: str | bool | None) -> HfApi:
+    """Return the Hub's API, with a name to say who calls."""
+    return HfApi(token=token, library_name="simbert_hf", library_version=__version__)
+
+
+@contextmanager
+def explained(repo_id: str) -> Iterator[None]:
+    """Turn what an upload may end with (HTTP, LFS and Xet errors) into one sentence."""
+    try:
+        yield
+    except ValueError:  # a name that is none
+        raise
+    except Exception as error:
+        cause = (isinstance(error, RuntimeError) and error.__cause__) or error  # which file, or why
+        raise OSError(
+            f"Uploading to {repo_id} failed: {' '.join(str(cause).split())}. Nothing was "
+            "published; check name, token and network, and run the same again."
+        ) from error
