@@ -22,7 +22,8 @@ import sys
 from collections.abc import Sequence
 
 from simbert_hf.arguments import parse_arguments
-from simbert_hf.evaluation.report import write_card, write_report
+from simbert_hf.cards import add_results
+from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> Results:
     results = evaluate(args, load_tasks(args))
     print(write_report(results, args.output_dir))
     for name, path in args.model_paths().items() if args.write_card else ():
-        print(f"figures added to {write_card(path, name, results.models[name])}")
+        print(f"figures added to {add_results(path, name, results.models[name])}")
     return results
 
 

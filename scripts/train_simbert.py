@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         eval_dataset=data.validation,
         data_collator=collator,
     )
-    run(trainer)
+    run(trainer, model_args, data_args, objective_args)
     return trainer
 
 

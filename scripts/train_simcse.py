@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
             augmentation=make_augmentation(simcse_args, model),
         ),
     )
-    run(trainer)
+    run(trainer, model_args, data_args, simcse_args)
     return trainer
 
 

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         data_collator=make_collator(triplet_args, data_args, model.rows),
         callbacks=triplet_args.callbacks(train),
     )
-    run(trainer)
+    run(trainer, model_args, data_args, triplet_args)
     return trainer
 
 

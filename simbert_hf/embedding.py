@@ -124,10 +124,14 @@ class Embedder(PreTrainedModel):
         Returns:
             The commit.
         """
+        from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
+
         self.loaded_tokenizer()
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            if card is not None:
+            if card is None:
+                write_card(CardArguments(model=folder, repo_id=repo_id))
+            else:
                 shutil.copyfile(card, Path(folder, "README.md"))
             plan = plan_upload(folder)
             if dry_run:

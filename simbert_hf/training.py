@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from simbert_hf.arguments import (
     SimCseArguments,
     SimilarityTrainingArguments,
 )
+from simbert_hf.cards import CardArguments, record_run, write_card
 from simbert_hf.collators import Augmentation
 from simbert_hf.data import (
     DataError,
@@ -376,8 +378,13 @@ def load_teacher(
     return Teacher.load(names, strangers, args.device, args.bf16)
 
 
-def run(trainer: SimilarityTrainer) -> None:
-    """Train (or go on training), then save the model, the log and the last figures."""
+def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
+    """Train (or go on training), then save the model, the log, the last figures and a card.
+
+    Args:
+        trainer: Knows model, data and its own arguments.
+        *arguments: The run's other arguments, which the card tells.
+    """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     checkpoint: str | None = args.resume_from_checkpoint
     if checkpoint is not None and checkpoint.lower() == "false":
@@ -394,6 +401,13 @@ def run(trainer: SimilarityTrainer) -> None:
     trainer.save_state()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
+    if trainer.is_world_process_zero():
+        rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
+        record_run(out, Path(sys.argv[0]).name, rows, [*arguments, args])
+        try:
+            write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
+        except ValueError as error:  # a card of somebody's own
+            logger.info("%s", error)
     if args.push_to_hub:
         trainer.push_to_hub()
 

@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from scripts.evaluate import main
+from simbert_hf.cards import add_results
 from simbert_hf.evaluation import Bootstrap, load_pair_task, load_retrieval_task
-from simbert_hf.evaluation.report import write_card
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
 from tests.tiny import WORDS, tiny_simbert
@@ -147,7 +147,7 @@ def test_a_card_keeps_what_it_says_otherwise(tmp_path: Path) -> None:
     )
     (task,) = load_sts_tasks([("STS-B", write_scored(tmp_path))])
     found = task.measure(lambda texts: np.eye(8)[[len(text) for text in texts]], Bootstrap(0))
-    write_card(tmp_path, "new name", {"STS-B": found})
+    add_results(tmp_path, "new name", {"STS-B": found})
     card = ModelCard.load(path)
     assert card.text == "\n\n# A model\n\nText.\n".removeprefix("\n")
     assert (card.data.license, card.data.tags, card.data.model_name) == ("mit", ["x"], "old name")

@@ -51,7 +51,9 @@ def test_a_model_goes_whole_in_one_commit(hub: Hub, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     wanted = {p.relative_to(tmp_path).as_posix(): p for p in tmp_path.rglob("*") if p.is_file()}
     assert "2_Dense/model.safetensors" in wanted
-    assert hub.files(NAME) == {name: path.read_bytes() for name, path in wanted.items()}
+    there = hub.files(NAME)
+    assert f'SimBert.from_pretrained("{NAME}")' in there.pop("README.md").decode()
+    assert there == {name: path.read_bytes() for name, path in wanted.items()}
     assert hub.repositories[NAME].branches["main"][1:] == [found.oid]
     assert hub.messages == ["A first one"]
     model.push_to_hub(NAME, token=TOKEN)  # nothing has changed
@@ -76,13 +78,14 @@ def test_a_dry_run_lists_and_sends_nothing(
 ) -> None:
     model = tiny_simbert()
     plan = model.push_to_hub(NAME, dry_run=True)
-    assert set(plan.files) == MODEL
+    assert set(plan.files) == MODEL | {"README.md"}
     model.save_pretrained(tmp_path)
-    assert plan.files == {name: (tmp_path / name).stat().st_size for name in MODEL}
+    sizes = {name: (tmp_path / name).stat().st_size for name in MODEL}
+    assert plan.files == sizes | {"README.md": plan.files["README.md"]}
     push_script([str(tmp_path), NAME, "--dry_run"])
     listed = capsys.readouterr().out
     assert f"{plan.files['model.safetensors']:,}  model.safetensors" in listed
-    assert f"{sum(plan.files.values()):,}  bytes in 10 files" in listed
+    assert f"{sum(sizes.values()):,}  bytes in 10 files" in listed
     assert hub.requests == []
 
 
@@ -218,7 +221,11 @@ def test_a_run_pushes_whole_models(
     assert there["model.safetensors"] == (tmp_path / "out" / "model.safetensors").read_bytes()
     assert hub.repositories[NAME].private
     steps = ["Training in progress, step 2", "Training in progress, step 4"]
-    assert hub.messages == (steps if strategy == "every_save" else ["End of training"])
+    assert hub.messages[:-1] == (steps if strategy == "every_save" else [])
+    assert hub.messages[-1] == "End of training"
+    card = there["README.md"].decode()
+    assert "8 examples of groups.jsonl" in card
+    assert TOKEN not in card
     for commit in hub.repositories[NAME].branches["main"][1:]:
         assert hub.repositories[NAME].commits[commit].keys() >= MODEL
 

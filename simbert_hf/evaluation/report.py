@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard
+from huggingface_hub import EvalResult
 
 from simbert_hf.evaluation.bootstrap import LEVEL, compare
 from simbert_hf.evaluation.plots import plot_curves, plot_geometry, plot_histograms
@@ -208,30 +207,3 @@ def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
                 )
             )
     return found
-
-
-def write_card(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResult]) -> Path:
-    """Put a model's results into its ``README.md``; others that stand there stay.
-
-    Args:
-        model_dir: Directory of the model.
-        model: Names it, in a card that does not.
-        tasks: Its results by test set.
-
-    Returns:
-        Path of the card.
-    """
-    path = Path(model_dir, "README.md")
-    card = ModelCard.load(path) if path.exists() else ModelCard(f"---\n---\n\n# {model}\n")
-    new = card_results(tasks)
-    measured = {_identity(result) for result in new}
-    data: Any = card.data  # a ModelCardData, typed as its parent
-    kept = [old for old in data.eval_results or [] if _identity(old) not in measured]
-    data.eval_results = kept + new
-    data.model_name = data.model_name or model
-    card.save(path)
-    return path
-
-
-def _identity(result: EvalResult) -> tuple[object, ...]:
-    return *result.unique_identifier, result.metric_type

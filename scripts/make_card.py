@@ -1,0 +1,34 @@
+"""Write a model's card from its run's own files and the JSON of its evaluations.
+
+python scripts/make_card.py --model outputs/mine --language en --license apache-2.0 \
+    --base_model org/start --evaluation outputs/evaluation/results.json \
+    --paraphrases outputs/paraphrases/paraphrases.json --output model_cards/mine/README.md
+(or: python scripts/make_card.py model_cards/mine/card.yaml)
+
+Every training run writes a plain card into its directory; this one tells more. `--template` takes
+a Jinja template of your own (the package's is simbert_hf/card_template.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from simbert_hf.arguments import parse_arguments
+from simbert_hf.cards import CardArguments, write_card
+
+
+def main(argv: Sequence[str] | None = None) -> Path:
+    """Write the card; return its path."""
+    (args,) = parse_arguments((CardArguments,), argv, presets={})
+    path = write_card(args)
+    print(path)
+    return path
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,0 +1,379 @@
+"""Model cards from what a run left behind: its arguments, its log, its evaluations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from safetensors import safe_open
+
+from simbert_hf.evaluation.bootstrap import Figure
+from simbert_hf.evaluation.report import TITLES, UNSCALED, card_results, layout, title
+from simbert_hf.evaluation.results import TaskResult
+from simbert_hf.textfiles import DataError
+
+TEMPLATE = Path(__file__).with_name("card_template.md")
+MARK = "<!-- Written by simbert_hf."
+RUN = "run.json"
+# Of a run's arguments: secrets, places of this machine, and what follows from the others.
+UNTOLD = frozenset(
+    "token hub_token hub_model_id hub_private_repo hub_revision hub_strategy push_to_hub "
+    "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
+    "use_cpu load_best_model_at_end greater_is_better local_rank".split()
+)
+SHOWN = 3  # samples of either kind
+SIMBERT = """\
+@misc{simbert,
+  title = {{SimBERT}: Integrating Retrieval and Generation into {BERT}},
+  author = {Su, Jianlin},
+  year = {2020},
+  url = {https://github.com/ZhuiyiTechnology/simbert}
+}"""
+
+
+@dataclass
+class CardArguments:
+    """What a card says. What the run itself knows need not be given."""
+
+    model: str = field(default="", metadata={"help": "Directory of the model."})
+    output: str = field(default="", metadata={"help": "Card to write; the model's README.md."})
+    repo_id: str = field(default="", metadata={"help": "Id to load by; the directory's name."})
+    language: list[str] = field(default_factory=list, metadata={"help": "ISO codes: en zh."})
+    license: str = field(default="", metadata={"help": "The Hub's name of it: apache-2.0."})
+    base_model: str = field(default="", metadata={"help": "Hub id of the start."})
+    datasets: list[str] = field(default_factory=list, metadata={"help": "Hub ids of the data."})
+    data: str = field(default="", metadata={"help": "On the data: what, whose, which licences."})
+    limits: str = field(default="", metadata={"help": "What it cannot do, in Markdown."})
+    citation: str = field(default=SIMBERT, metadata={"help": "BibTeX."})
+    evaluation: str = field(default="", metadata={"help": "results.json of scripts/evaluate.py."})
+    paraphrases: str = field(
+        default="", metadata={"help": "paraphrases.json of scripts/evaluate_paraphrases.py."}
+    )
+    row: str = field(default="", metadata={"help": "Name of the model there; the directory's."})
+    template: str = field(default=str(TEMPLATE), metadata={"help": "A Jinja template."})
+
+
+def write_card(args: CardArguments) -> Path:
+    """Write a card, unless somebody's own stands in its place.
+
+    Returns:
+        Its path.
+
+    Raises:
+        DataError: If a JSON file cannot be read, or knows no such model.
+        ValueError: If the directory holds no model, or a card stands there that is not generated.
+    """
+    path = Path(args.output or Path(args.model, "README.md"))
+    if path.exists() and MARK not in path.read_text(encoding="utf-8"):
+        raise ValueError(f"{path} is a card of somebody's own; move it, or give another output.")
+    card = make_card(args)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    card.save(path)
+    return path
+
+
+def make_card(args: CardArguments) -> ModelCard:
+    """Make a model card; arguments and errors as of :func:`write_card`.
+
+    Example:
+        >>> from simbert_hf import CharGru
+        >>> folder = getfixture("tmp_path")
+        >>> CharGru.for_texts(["a cat sat"], min_count=1).save_pretrained(folder)
+        >>> card = make_card(CardArguments(model=str(folder), language=["en"], license="mit"))
+        >>> card.data.license, card.data.pipeline_tag, "CharGru.from_pretrained" in card.text
+        ('mit', 'sentence-similarity', True)
+    """
+    folder = Path(args.model)
+    if not (folder / "config.json").exists():
+        raise ValueError(f"{args.model!r} is no directory of a model; give --model.")
+    name = args.row or Path(args.repo_id or folder.absolute()).name
+    content = describe_model(folder) | describe_run(folder)
+    results: list[EvalResult] = []
+    samples: list[dict[str, Any]] = []
+    if args.evaluation:
+        report = read_json(Path(args.evaluation))
+        content["evaluation"] = evaluation_table(report, name)
+        results = card_results(read_tasks(find(report["models"], name, args.evaluation)))
+    if args.paraphrases:
+        report = read_json(Path(args.paraphrases))
+        content["paraphrases"] = paraphrase_table(report)
+        content["samples"] = judged_samples(report, name)
+        samples = report["samples"]
+    page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
+    data = ModelCardData(
+        language=args.language or None,
+        license=args.license or None,
+        base_model=args.base_model or None,
+        datasets=args.datasets or None,
+        library_name="simbert_hf" if content["gru"] else "sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=tags(content),
+        model_name=name,
+        eval_results=results or None,
+        **page,
+    )
+    given = {"limits": args.limits, "citation": args.citation}
+    given |= {"data": args.data} if args.data else {}
+    repo_id = args.repo_id or name
+    example = samples[0]["text"].replace('"', "'") if samples else "how can i reset my password?"
+    card: ModelCard = ModelCard.from_template(
+        data,
+        template_path=args.template,
+        **(content | given | {"name": name, "repo_id": repo_id, "example": example}),
+    )
+    return card
+
+
+def tags(content: Mapping[str, Any]) -> list[str]:
+    """Name what the model is for, as the Hub's search does."""
+    found = ["sentence-similarity", "feature-extraction", "simbert"]
+    return [*found, "paraphrase-generation"] if content["writes"] else found
+
+
+def widget(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Examples for the model's page: a sentence, its paraphrases, and sentences of others."""
+    found = []
+    for sample, other in zip(samples[:SHOWN], [*samples[1:], samples[0]], strict=False):
+        sentences = [*sample["references"][:2], other["text"]]
+        found.append({"source_sentence": sample["text"], "sentences": sentences})
+    return found
+
+
+def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResult]) -> Path:
+    """Put a model's results into the metadata of its ``README.md``; others there stay.
+
+    Args:
+        model_dir: Directory of the model; one of this package without a card gets one.
+        model: Names it, in a card that does not.
+        tasks: Its results by test set.
+
+    Returns:
+        Path of the card.
+    """
+    path, config = Path(model_dir, "README.md"), Path(model_dir, "config.json")
+    if path.exists():
+        card = ModelCard.load(path)
+    elif config.exists() and "sentence_pooling" in read_json(config):
+        card = make_card(CardArguments(model=str(model_dir), row=model))
+    else:
+        card = ModelCard(f"---\n---\n\n# {model}\n")
+    new = card_results(tasks)
+    measured = {_identity(result) for result in new}
+    data: Any = card.data  # a ModelCardData, typed as its parent
+    kept = [old for old in data.eval_results or [] if _identity(old) not in measured]
+    data.eval_results = kept + new
+    data.model_name = data.model_name or model
+    card.save(path)
+    return path
+
+
+def _identity(result: EvalResult) -> tuple[object, ...]:
+    return *result.unique_identifier, result.metric_type
+
+
+# What the directory knows -----------------------------------------------------------------------
+
+
+def describe_model(folder: Path) -> dict[str, Any]:
+    """Say what kind of model a directory holds, and how large it is."""
+    config = read_json(folder / "config.json")
+    weights = [safe_open(path, "pt") for path in sorted(folder.glob("model*.safetensors"))]
+    shapes = {name: w.get_slice(name).get_shape() for w in weights for name in w.keys()}  # noqa: SIM118
+    parameters = sum(product(shape) for shape in shapes.values())
+    dimension = config.get("whitening_dim") or config.get("hidden_size")
+    kind = config.get("model_type", "unknown")
+    facts = {
+        "architecture": f"{kind}, {config.get('num_hidden_layers', 1)} layers",
+        "parameters": f"{parameters / 1e6:.1f} M",
+        "vector": f"{dimension} dimensions, pooling {config.get('sentence_pooling', 'its own')}",
+        "longest text": f"{longest(folder, config)} tokens",
+    }
+    return {
+        "facts": facts,
+        "dimension": dimension,
+        "gru": kind == "char_gru",
+        "bert": kind == "bert",
+        "writes": "cls.predictions.transform.dense.weight" in shapes,
+    }
+
+
+def longest(folder: Path, config: Mapping[str, Any]) -> int | str:
+    """Find the longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
+    path = folder / "tokenizer_config.json"
+    limits = [config.get("max_length"), config.get("max_position_embeddings")]
+    limits += [read_json(path).get("model_max_length")] if path.exists() else []
+    return min([limit for limit in limits if limit and limit > 0], default="unknown")
+
+
+def product(shape: Sequence[int]) -> int:
+    """Count the entries of a tensor."""
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[Any]) -> None:
+    """Write ``run.json``: those of a run's arguments that are not the defaults, and its size.
+
+    Args:
+        folder: The run's output directory.
+        script: Which one it was.
+        rows: Examples it trained on; None where that is not known.
+        arguments: Dataclasses of flags.
+    """
+    told: dict[str, Any] = {}
+    for dataclass_ in arguments:
+        for each in fields(dataclass_):
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            value = getattr(dataclass_, each.name)
+            plain = isinstance(value, str | int | float | bool | list)
+            if plain and value != default and each.name not in UNTOLD:
+                told[each.name] = str(value) if isinstance(value, str) else value
+    content = {"script": script, "rows": rows, "arguments": told}
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    (folder / RUN).write_text(text + "\n", encoding="utf-8")
+
+
+def describe_run(folder: Path) -> dict[str, Any]:
+    """Say how a run trained and what it measured, from its files; {} where there are none."""
+    found: dict[str, Any] = {}
+    if (folder / RUN).exists():
+        run = read_json(folder / RUN)
+        arguments = {name: shortened(value) for name, value in run["arguments"].items()}
+        found["command"] = yaml.safe_dump(arguments, allow_unicode=True, sort_keys=False).strip()
+        found["script"] = run["script"]
+        size = "Examples" if run["rows"] is None else f"{run['rows']:,} examples"
+        found["data"] = f"{size} of {', '.join(arguments.get('train_file', ['data']))}."
+    if (folder / "trainer_state.json").exists():
+        state = read_json(folder / "trainer_state.json")
+        found["training"] = f"It made {state['global_step']:,} steps ({state['epoch']:.3g} epochs)."
+        found["held_out"] = held_out_table(state["log_history"])
+    if (folder / "paraphrases.md").exists():
+        text = (folder / "paraphrases.md").read_text(encoding="utf-8")
+        found["samples"] = text.rpartition("## ")[2].partition("\n")[2].strip()
+    return found
+
+
+def shortened(value: Any) -> Any:
+    """Leave the folders of local files out: they say nothing to others."""
+    if isinstance(value, list):
+        return [shortened(item) for item in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def held_out_table(log: Sequence[Mapping[str, Any]]) -> str:
+    """Lay out the first and the last evaluation of a training log; empty without any."""
+    measured = [line for line in log if any(name.startswith("eval_") for name in line)]
+    chosen = [measured[0], measured[-1]] if len(measured) > 1 else measured
+    if not chosen:
+        return ""
+    names = [name for name in chosen[-1] if name.startswith("eval_")]
+    header = ["figure", *(f"step {line['step']:,}" for line in chosen)]
+    rows = [
+        [name.removeprefix("eval_"), *(f"{line.get(name, float('nan')):.4g}" for line in chosen)]
+        for name in names
+    ]
+    return layout(header, rows)
+
+
+# What evaluations found -------------------------------------------------------------------------
+
+
+def evaluation_table(report: Mapping[str, Any], name: str) -> str:
+    """Lay out the figures of ``results.json``, this model's first, with intervals."""
+    models = {name: find(report["models"], name, "the evaluation"), **report["models"]}
+    rows = []
+    for test_set, task in models[name].items():
+        for metric, figure in task["figures"].items():
+            shown = [of[test_set]["figures"][metric] for of in models.values()]
+            cells = [figure_cell(metric, figure) for figure in shown]
+            label = title(test_set, TaskResult(task["kind"], task["size"], {}, lacks=task["lacks"]))
+            rows.append([label, f"{task['size']:,}", TITLES[metric], *cells])
+    note = "All figures but alignment and uniformity are times 100; brackets: 95 % intervals of "
+    note += f"{report['settings']['bootstrap']} bootstrap resamples."
+    return f"{layout(['test set', 'n', 'figure', *models], rows)}\n\n{note}"
+
+
+def figure_cell(metric: str, figure: Mapping[str, Any]) -> str:
+    """Write a figure and its interval.
+
+    Example:
+        >>> figure_cell("spearman", {"value": 0.8203, "interval": [0.8, 0.84]})
+        '82.03 [80.0, 84.0]'
+    """
+    if metric in UNSCALED:
+        return f"{figure['value']:.3f}"
+    text = f"{100 * figure['value']:.2f}"
+    if figure["interval"] is None:
+        return text
+    low, high = figure["interval"]
+    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
+    """Turn a model's part of ``results.json`` into results without resamples."""
+    return {
+        name: TaskResult(
+            task["kind"],
+            task["size"],
+            {metric: Figure(figure["value"]) for metric, figure in task["figures"].items()},
+            lacks=task["lacks"],
+        )
+        for name, task in tasks.items()
+    }
+
+
+def paraphrase_table(report: Mapping[str, Any]) -> str:
+    """Lay out the figures of ``paraphrases.json``, controls included."""
+    from simbert_hf.judging.report import LEGEND, markdown_table  # needs the extra `eval`
+
+    table = markdown_table(report["rows"], report["settings"]["k"])
+    return f"{table}\n\nSources: {report['sources']}. {LEGEND.strip()}"
+
+
+def judged_samples(report: Mapping[str, Any], name: str) -> str:
+    """Show best paraphrases that the judge accepts, and some that it refuses, as they come."""
+    from simbert_hf.judging.report import cell, escape
+
+    threshold = report["judge"]["threshold"]
+    kinds: dict[bool, list[str]] = {True: [], False: []}
+    for sample in report["samples"]:
+        for text, score in find(sample["paraphrases"], name, "the paraphrases")[:1]:
+            line = f"- {escape(sample['text'])} -> {escape(text)} ({cell(score, '.2f')})"
+            kinds[score >= threshold].append(line)
+    good, bad = (lines[:SHOWN] for lines in (kinds[True], kinds[False]))
+    head = f"The first best paraphrases that the judge accepts (from {threshold:.2f} on):"
+    tail = "and the first that it refuses:" if bad else "It refuses none of the best."
+    return "\n".join([head, "", *good, "", tail, "", *bad]).strip()
+
+
+def find(content: Mapping[str, Any], name: str, where: str) -> Any:
+    """Return an entry.
+
+    Raises:
+        DataError: If there is none.
+    """
+    if name not in content:
+        raise DataError(f"{where} knows no {name!r}; give --row one of {', '.join(content)}.")
+    return content[name]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        DataError: If there is none.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds no JSON object.")
+    return content

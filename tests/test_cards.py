@@ -1,0 +1,176 @@
+"""Cards say what the JSON files say, and the code in them runs."""
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from huggingface_hub import ModelCard
+
+from scripts.make_card import main
+from scripts.train_simcse import main as train
+from simbert_hf import CharGru
+from simbert_hf.cards import CardArguments, make_card, write_card
+from simbert_hf.data import DataError
+from tests.tiny import WORDS, tiny_simbert
+
+EVALUATION = {
+    "settings": {"bootstrap": 1000},
+    "models": {
+        name: {
+            "STS-B": {
+                "kind": "sts",
+                "size": 1379,
+                "lacks": [],
+                "facts": {},
+                "figures": {"spearman": {"value": value, "interval": [value - 0.02, value + 0.01]}},
+            },
+            "mine": {
+                "kind": "pairs",
+                "size": 20,
+                "lacks": ["half"],
+                "facts": {},
+                "figures": {"uniformity": {"value": -2.5, "interval": None}},
+            },
+        }
+        for name, value in (("start", 0.8), ("tiny", 0.845678))
+    },
+}
+SHARE = {"share": 0.5, "low": 0.25, "high": 0.75}
+PARAPHRASES = {
+    "settings": {"k": 5},
+    "sources": "4 held-out groups",
+    "judge": {"threshold": 0.6},
+    "rows": [{"name": "tiny", "accepted_1": SHARE, "bleu": 12.34}, {"name": "people"}],
+    "samples": [
+        {
+            "text": f"question {i}",
+            "references": [f"reference {i}"],
+            "paraphrases": {"tiny": [[f"best {i}", score], ["second", 0.99]], "people": []},
+        }
+        for i, score in enumerate([0.9, 0.1, 0.7, 0.6, 0.95])
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_simbert("linear_pooler").save_pretrained(folder)
+    return folder
+
+
+def code(card: ModelCard) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+
+
+def test_the_card_s_code_runs_and_agrees(model: Path) -> None:
+    card = make_card(CardArguments(model=str(model), repo_id=str(model)))
+    spaces = []
+    for block in code(card):
+        spaces.append({})
+        exec(block, spaces[-1])
+    tool, ours, _ = spaces
+    sentences = ["one sentence", "another"]
+    np.testing.assert_allclose(tool["vectors"], ours["model"].encode(sentences), atol=1e-5)
+    assert f"(2, {tool['vectors'].shape[1]})" in card.text
+    assert tool["similarities"].shape == (2, 2)
+
+
+def test_other_models_get_code_of_their_own(tmp_path: Path) -> None:
+    CharGru.for_texts(WORDS, min_count=1).save_pretrained(tmp_path / "gru")
+    card = make_card(CardArguments(model=str(tmp_path / "gru"), repo_id=str(tmp_path / "gru")))
+    (block,) = code(card)
+    exec(block, {})
+    assert card.data.library_name == "simbert_hf"
+    encoder = tiny_simbert()
+    encoder.has_lm_head = False
+    encoder.save_pretrained(tmp_path / "encoder")
+    card = make_card(CardArguments(model=str(tmp_path / "encoder")))
+    assert "gen_synonyms" not in card.text
+    assert "paraphrase-generation" not in card.data.tags
+
+
+def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
+    for name, content in (("results", EVALUATION), ("paraphrases", PARAPHRASES)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    settings = tmp_path / "card.yaml"
+    settings.write_text(
+        f"model: {model}\noutput: {tmp_path}/cards/README.md\nevaluation: {tmp_path}/results.json\n"
+        f"paraphrases: {tmp_path}/paraphrases.json\nlanguage: [en, zh]\nlicense: mit\n"
+        "repo_id: someone/tiny\nbase_model: someone/start\ndata: Open data.\nlimits: Few.\n"
+    )
+    card = ModelCard.load(main([str(settings)]))
+    data = card.data
+    assert (data.language, data.license, data.base_model) == (["en", "zh"], "mit", "someone/start")
+    assert (data.pipeline_tag, data.library_name) == (
+        "sentence-similarity",
+        "sentence-transformers",
+    )
+    (result,) = data.eval_results  # uniformity is no metric of the Hub's
+    assert (result.dataset_name, result.metric_value) == ("STS-B", 0.8457)
+    first = {"source_sentence": "question 0", "sentences": ["reference 0", "question 1"]}
+    assert data.to_dict()["widget"][0] == first
+    rows = [re.split(r"\s*\|\s*", line.strip("| ")) for line in card.text.splitlines()]
+    assert ["test set", "n", "figure", "tiny", "start"] in rows
+    assert ["STS-B", "1,379", "Spearman", "84.57 [82.6, 85.6]", "80.00 [78.0, 81.0]"] in rows
+    assert ["mine without half", "20", "uniformity", "-2.500", "-2.500"] in rows
+    (row,) = (row for row in rows if row[0] == "tiny")
+    assert [*row[1:3], row[7]] == ["", ".50 [.25, .75]", "12.3"]
+    samples = card.text.partition("## Samples")[2].partition("## Limits")[0].strip().split("\n\n")
+    assert samples[1].splitlines() == [
+        "- question 0 -> best 0 (.90)",
+        "- question 2 -> best 2 (.70)",
+        "- question 3 -> best 3 (.60)",
+    ]
+    assert samples[3] == "- question 1 -> best 1 (.10)"
+    assert "Open data." in card.text
+    assert "Few." in card.text
+
+
+@pytest.mark.slow
+def test_a_run_writes_a_card_and_keeps_a_person_s(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    (tmp_path / "sentences.txt").write_text("\n".join(f"{a} cat ran" for a in WORDS[:8]))
+    (tmp_path / "sts.tsv").write_text(
+        "".join(f"{i}\t{a} cat\t{a} dog\n" for i, a in enumerate(WORDS[:6]))
+    )
+    out = tmp_path / "out"
+    flags = [
+        f"--model_name_or_path={tmp_path / 'start'}", f"--train_file={tmp_path / 'sentences.txt'}",
+        f"--sts_file={tmp_path / 'sts.tsv'}", f"--output_dir={out}", "--max_steps=2",
+        "--per_device_train_batch_size=4", "--use_cpu", "--report_to=none", "--disable_tqdm=true",
+        "--max_length=24", "--save_strategy=no", "--eval_strategy=steps", "--eval_steps=1",
+        "--token=hf_secret", "--scale=25",
+    ]  # fmt: skip
+    train(flags)
+    text = (out / "README.md").read_text()
+    assert "8 examples of sentences.txt." in text
+    assert "scale: 25.0" in text
+    assert "It made 2 steps" in text
+    found = json.loads((out / "eval_results.json").read_text())["eval_sts_spearman"]
+    (row,) = (line for line in text.splitlines() if line.startswith("| sts_spearman"))
+    assert row.split("|")[3].strip() == f"{found:.4g}"
+    assert "hf_secret" not in (out / "run.json").read_text() + text
+    assert str(tmp_path) not in text
+    (out / "README.md").write_text("Mine.")
+    with caplog.at_level(logging.INFO, "simbert_hf"):
+        train(flags)
+    assert (out / "README.md").read_text() == "Mine."
+    assert "somebody's own" in caplog.text
+
+
+def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
+    report = tmp_path / "results.json"
+    report.write_text(json.dumps(EVALUATION))
+    with pytest.raises(ValueError, match="give --model"):
+        write_card(CardArguments(model=str(tmp_path)))
+    with pytest.raises(DataError, match=r"knows no 'other'; give --row one of start, tiny"):
+        make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
+    report.write_text("{")
+    with pytest.raises(DataError, match=r"results\.json cannot be read as JSON"):
+        make_card(CardArguments(model=str(model), evaluation=str(report)))
