@@ -1,0 +1,95 @@
+"""Encoders side by side: PyTorch, ONNX and ONNX with 8-bit weights; speed and Spearman.
+
+    python -m benchmarks.onnx --model DIR --sts stsb-test.csv --output onnx.json
+
+The directory holds the graphs of scripts/export_onnx.py. All three encode the same sentences in one
+process, tokenization included, turn by turn; the best of some rounds counts, so that what else runs
+on the machine hits all alike. Prints a Markdown table; the JSON file holds the same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from scipy.stats import spearmanr
+
+from benchmarks.generate import markdown
+from simbert_hf import SimBert
+from simbert_hf.data import load_scored_pairs
+from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
+
+Encode = Callable[..., np.ndarray]
+
+
+def best_times(encoders: dict[str, Encode], texts: list[str], rounds: int) -> dict[str, float]:
+    """Time each encoder in turn; return each one's best round in seconds."""
+    times: dict[str, list[float]] = {name: [] for name in encoders}
+    for _ in range(rounds):
+        for name, encode in encoders.items():
+            start = time.perf_counter()
+            encode(texts)
+            times[name].append(time.perf_counter() - start)
+    return {name: min(spent) for name, spent in times.items()}
+
+
+def spearman(encode: Encode, pairs: list[Any]) -> float:
+    """Correlate cosines with scores."""
+    first, second, scores = zip(*pairs, strict=True)
+    cosines = (encode(first) * encode(second)).sum(axis=1)
+    return float(spearmanr(cosines, scores).statistic)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True, help="directory with ONNX graphs")
+    parser.add_argument("--sts", required=True, help="scored pairs")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--timed", type=int, default=512, help="sentences that are timed")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    encoders: dict[str, Encode] = {
+        "PyTorch": SimBert.from_pretrained(args.model).eval().encode,
+        "ONNX": OnnxSimBert(args.model, ENCODER, args.threads).encode,
+        "ONNX, 8-bit": OnnxSimBert(args.model, QUANTIZED, args.threads).encode,
+    }
+    pairs = load_scored_pairs(args.sts)
+    texts = [pair[0] for pair in pairs[: args.timed]]
+    times = best_times(encoders, texts, args.rounds)
+    files = ["model.safetensors", f"{FOLDER}/{ENCODER}", f"{FOLDER}/{QUANTIZED}"]
+    rows = [
+        {
+            "encoder": name,
+            "MB": (args.model / file).stat().st_size / 1e6,
+            "sentences_per_second": len(texts) / times[name],
+            "times_pytorch": times["PyTorch"] / times[name],
+            "spearman": spearman(encode, pairs),
+        }
+        for (name, encode), file in zip(encoders.items(), files, strict=True)
+    ]
+    where = {
+        "model": args.model.name,
+        "machine": platform.machine(),
+        "threads": args.threads,
+        "torch": torch.__version__,
+        "onnxruntime": onnxruntime.__version__,
+    }
+    print(f"{where}\n\n{markdown(rows)}")
+    if args.output:
+        report = {"environment": where, "encoders": rows}
+        args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Write a model as ONNX beside its weights, and check what was written against PyTorch.
+
+python scripts/export_onnx.py --model_name_or_path DIR_OR_ID [--output_dir out]
+
+Writes onnx/model.onnx (encoder, with pooling and normalisation), onnx/model_qint8.onnx (8-bit) and
+onnx/decoder.onnx (writes paraphrases, with a cache) into the directory, or with config, tokenizer
+and weights into another. Run them with simbert_hf.onnx_export.OnnxSimBert, or see docs/serving.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simbert_hf import SimBert
+from simbert_hf.generation import write
+from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
+from simbert_hf.search import SearchSettings
+
+TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Export, compare, print sizes and differences."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--model_name_or_path", required=True)
+    parser.add_argument("--output_dir", help="the model's own directory if not given")
+    args = parser.parse_args(argv)
+    model = SimBert.from_pretrained(args.model_name_or_path).eval()
+    folder = Path(args.output_dir or args.model_name_or_path)
+    if args.output_dir:
+        model.save_pretrained(folder)
+    elif not folder.is_dir():
+        raise ValueError(f"{folder} is no directory; give --output_dir for a model of the Hub.")
+    for path in export(model, folder):
+        print(f"{path.stat().st_size:>13,}  {path}")
+    wanted = model.encode(TEXTS)
+    exact = np.abs(OnnxSimBert(folder).encode(TEXTS) - wanted).max()
+    cosines = (OnnxSimBert(folder, QUANTIZED).encode(TEXTS) * wanted).sum(axis=1)
+    print(
+        f"vectors: {exact:.1e} from PyTorch's; 8-bit ones have cosine {cosines.min():.4f} or more"
+    )
+    if exact > 1e-4:
+        raise ValueError("The graph's vectors are not PyTorch's; try other versions of torch.")
+    if model.has_lm_head:
+        greedy = SearchSettings(n=1, strategy="beam")
+        same = [d.text for row in write(model, TEXTS, greedy) for d in row] == [
+            d.text for row in OnnxSimBert(folder).write(TEXTS, greedy) for d in row
+        ]
+        print(f"greedy paraphrases: {'the same' if same else 'NOT the same'} as PyTorch's")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError, ImportError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

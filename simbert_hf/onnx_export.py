@@ -1,0 +1,326 @@
+"""SimBert as ONNX graphs, and onnxruntime to run them.
+
+``onnx/model.onnx`` encodes: ``input_ids, attention_mask, token_type_ids`` (B, L), int64, give
+``last_hidden_state`` (B, L, D), which sentence-transformers' ``backend="onnx"`` pools itself, and
+``sentence_embedding`` (B, D), pooled, whitened and of length 1. ``onnx/model_qint8.onnx`` is the
+same with 8-bit weights. ``onnx/decoder.onnx`` writes: see :class:`DecoderGraph`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from transformers import AutoTokenizer, DynamicCache
+
+from simbert_hf.atomic import put_in_place
+from simbert_hf.embedding import evaluating, sentence_limit
+from simbert_hf.generation import Draft, banned_tokens, distinct, read
+from simbert_hf.modeling import SimBert, SimBertConfig
+from simbert_hf.pooling import normalize
+from simbert_hf.rows import RowBuilder, check_texts
+from simbert_hf.search import SearchSettings, search
+from simbert_hf.text import decode
+
+FOLDER = "onnx"
+ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
+OPSET = 18
+CACHED = ("keys", "values")
+MISSING = "ONNX needs the extra `onnx`: pip install 'simbert_hf[onnx]'."
+
+
+class EncoderGraph(nn.Module):
+    """Source rows -> last hidden states and unit vectors."""
+
+    def __init__(self, model: SimBert) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Encode rows of shape (B, L); return (B, L, D) and (B, D)."""
+        output = self.model(input_ids, attention_mask, token_type_ids)
+        return output.last_hidden_state, normalize(output.sentence_embedding)
+
+
+class DecoderGraph(nn.Module):
+    """Tokens and a cache -> logits of each row's next token, and the grown cache.
+
+    One graph reads the sources (nothing cached, whole rows, padded on the right) and continues them
+    (one token a row): in both cases every new token sees all that is real, so the prefix mask is a
+    mask of padding.
+    """
+
+    def __init__(self, model: SimBert) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        token_type_ids: Tensor,
+        position_ids: Tensor,
+        past_keys: Tensor,
+        past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Feed L new tokens to each of R rows, of which P are cached in N layers of H heads.
+
+        Args:
+            input_ids: New tokens. Shape: (R, L).
+            attention_mask: 1 for tokens, 0 for padding. Shape: (R, P + L).
+            token_type_ids: 0 for the source, 1 for what is written. Shape: (R, L).
+            position_ids: Shape: (R, L).
+            past_keys: Shape: (N, R, H, P, D / H).
+            past_values: The same.
+
+        Returns:
+            Logits of the token after each row's last real one, (R, V), and the cache, P + L long.
+        """
+        cache = DynamicCache()
+        for layer in range(past_keys.shape[0]):
+            cache.update(past_keys[layer], past_values[layer], layer)
+        new = input_ids.shape[1]
+        padding = (1 - attention_mask.to(past_keys.dtype)) * torch.finfo(past_keys.dtype).min
+        output = self.model(
+            input_ids,
+            attention_mask=padding[:, None, None, :].expand(-1, 1, new, -1),
+            token_type_ids=token_type_ids,
+            position_ids=position_ids,
+            past_key_values=cache,
+        )
+        last = attention_mask[:, -new:].sum(dim=1) - 1
+        rows = torch.arange(input_ids.shape[0], device=input_ids.device)
+        logits = self.model.cls(output.last_hidden_state[rows, last])
+        layers: Any = cache.layers
+        keys, values = (torch.stack([getattr(each, n) for each in layers]) for n in CACHED)
+        return logits, keys, values
+
+
+def export(model: SimBert, folder: str | Path) -> list[Path]:
+    """Write a model's graphs into ``folder/onnx``: both encoders, and the decoder if it can write.
+
+    Args:
+        model: With a tokenizer.
+        folder: A directory that ``save_pretrained`` wrote, which holds config and tokenizer.
+
+    Returns:
+        The files.
+
+    Raises:
+        ImportError: If the extra ``onnx`` is not installed.
+        TypeError: If the model is no ``SimBert``.
+    """
+    if not isinstance(model, SimBert):
+        raise TypeError(f"Only a SimBert can be exported, not a {type(model).__name__}.")
+    config, out = model.config, Path(folder, FOLDER)
+    out.mkdir(parents=True, exist_ok=True)
+    ids = torch.ones(2, 3, dtype=torch.long)
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    made = [out / ENCODER]
+    with evaluating(model), torch.no_grad():
+        graph = EncoderGraph(model)
+        outputs = ["last_hidden_state", "sentence_embedding"]
+        write_graph(graph, (ids, ids, ids), names, outputs, made[0])
+        if model.has_lm_head:
+            heads = config.num_attention_heads
+            shape = (config.num_hidden_layers, 2, heads, 5, config.hidden_size // heads)
+            past = torch.zeros(shape)
+            given = (ids, torch.ones(2, 8, dtype=torch.long), ids, ids, past, past)
+            names = [*names, "position_ids", "past_keys", "past_values"]
+            made.append(out / DECODER)
+            write_graph(DecoderGraph(model), given, names, ["logits", "keys", "values"], made[1])
+    quantize(out / ENCODER, out / QUANTIZED)
+    return [*made, out / QUANTIZED]
+
+
+def write_graph(
+    graph: nn.Module, given: tuple[Tensor, ...], names: list[str], outputs: list[str], path: Path
+) -> None:
+    """Export a module by torch.onnx; sizes but those of layers and heads may vary."""
+    shapes = [{1: Dim.AUTO, 3: Dim.AUTO} if t.dim() > 2 else {0: Dim.AUTO, 1: Dim.AUTO}
+              for t in given]  # fmt: skip
+    temporary = path.with_suffix(".tmp")
+    with quiet_export():
+        try:
+            program = torch.onnx.export(
+                graph.eval(),
+                tuple(tensor.clone() for tensor in given),  # equal tensors become one input
+                dynamo=True,
+                dynamic_shapes=shapes,
+                input_names=names,
+                output_names=outputs,
+                opset_version=OPSET,
+                verbose=False,
+            )
+        except ImportError as error:
+            raise ImportError(MISSING) from error
+        assert program is not None
+        program.save(temporary, external_data=False)
+    put_in_place(temporary, path)
+
+
+@contextmanager
+def quiet_export() -> Iterator[None]:
+    """Hide what torch.onnx and onnxruntime say of their own insides."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "root")]
+    levels = [each.level for each in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for each in loggers:
+            each.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for each, level in zip(loggers, levels, strict=True):
+                each.setLevel(level)
+
+
+def quantize(path: Path, out: Path) -> None:
+    """Write a graph with 8-bit weights; activations are quantized as they come."""
+    try:
+        from onnxruntime.quantization import (  # type: ignore[import-untyped]
+            QuantType,
+            quantize_dynamic,
+        )
+    except ImportError as error:
+        raise ImportError(MISSING) from error
+    temporary = out.with_suffix(".tmp")
+    with quiet_export():
+        quantize_dynamic(path, temporary, weight_type=QuantType.QInt8)
+    put_in_place(temporary, out)
+
+
+class OnnxSimBert:
+    """A model run by onnxruntime: the vectors and the paraphrases of the ``SimBert`` it was.
+
+    Args:
+        folder: What ``save_pretrained`` and :func:`export` wrote.
+        encoder: Which encoder: ``model.onnx``, or ``model_qint8.onnx``.
+        threads: Of one operation; onnxruntime's choice if None.
+
+    Raises:
+        ImportError: If the extra ``onnx`` is not installed.
+        OSError: If there is no such graph.
+    """
+
+    def __init__(
+        self, folder: str | Path, encoder: str = ENCODER, threads: int | None = None
+    ) -> None:
+        self.folder = Path(folder)
+        self.threads = threads
+        self.config = SimBertConfig.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))
+        self.rows = RowBuilder(tokenizer)
+        self.max_length = min(tokenizer.model_max_length, self.config.max_position_embeddings)
+        self.session = self.open(encoder)
+
+    def open(self, name: str) -> Any:
+        """Load a graph.
+
+        Raises:
+            ImportError: If the extra ``onnx`` is not installed.
+            OSError: If there is none.
+        """
+        try:
+            import onnxruntime  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise ImportError(MISSING) from error
+        path = self.folder / FOLDER / name
+        if not path.exists():
+            raise OSError(f"There is no {path}; make it with scripts/export_onnx.py.")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads or 0
+        providers = ["CPUExecutionProvider"]
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+
+    def encode(self, texts: str | Sequence[str], *, batch_size: int = 64) -> np.ndarray:
+        """Embed sentences; as ``SimBert.encode``, of length 1."""
+        batch = check_texts(texts)
+        rows = self.rows.sources(batch, self.max_length)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        found: dict[int, np.ndarray] = {}
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            inputs = {k: v.numpy() for k, v in self.rows.pad([rows[i] for i in chosen]).items()}
+            found |= zip(chosen, self.session.run(["sentence_embedding"], inputs)[0], strict=True)
+        if isinstance(texts, str):
+            return found[0]
+        return np.stack([found[i] for i in range(len(rows))])
+
+    def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
+        """Write different sentences for each text, as :func:`simbert_hf.generation.write` does.
+
+        ``SearchSettings(n=1, strategy="beam")`` is greedy.
+        """
+        limit = min(self.max_length, self.config.max_position_embeddings - settings.max_new_tokens)
+        rows = self.rows.sources(texts, limit)
+        as_model: Any = SimpleNamespace(rows=self.rows, config=self.config, device="cpu")
+        decoder = OnnxDecoder(self, rows, settings.max_new_tokens, banned_tokens(as_model))
+        found = search(decoder, settings, self.rows.sep_id)
+        drafts: list[list[Draft]] = [[] for _ in rows]
+        for at, draft in zip(found.source.tolist(), read(as_model, found), strict=True):
+            drafts[at].append(draft)
+        inputs = decode(self.rows.tokenizer, rows)
+        return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+
+
+class OnnxDecoder:
+    """What :class:`simbert_hf.decoder.BertDecoder` is to the search, by onnxruntime.
+
+    Args:
+        model: Opens the graph.
+        sources: ``[CLS] text [SEP]`` rows, S of them.
+        max_new_tokens: How many tokens will be fed at most.
+        banned: Ids never to be written. Shape: (N,).
+    """
+
+    def __init__(
+        self, model: OnnxSimBert, sources: list[list[int]], max_new_tokens: int, banned: Tensor
+    ) -> None:
+        self.session = model.open(DECODER)
+        self.sources = len(sources)
+        self.banned = banned
+        self.sep_id = model.rows.sep_id
+        self.inputs = {name: value.numpy() for name, value in model.rows.pad(sources).items()}
+        real = self.inputs["attention_mask"]
+        self.lengths, self.width = real.sum(axis=1), real.shape[1]
+        self.mask = np.pad(real, ((0, 0), (0, max_new_tokens)), constant_values=1)
+        config = model.config
+        heads = config.num_attention_heads
+        shape = (config.num_hidden_layers, self.sources, heads, 0, config.hidden_size // heads)
+        self.keys = self.values = np.zeros(shape, dtype=np.float32)
+
+    def start(self) -> Tensor:
+        """Encode the sources; return the logits of each one's first new token, (S, V)."""
+        positions = np.broadcast_to(np.arange(self.width), self.inputs["input_ids"].shape)
+        logits = self._run(**self.inputs, position_ids=np.ascontiguousarray(positions))
+        logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
+        return logits
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes; see ``BertDecoder.step``."""
+        self.keys, self.values = self.keys[:, parents.numpy()], self.values[:, parents.numpy()]
+        cached, chosen = self.keys.shape[3], sources.numpy()
+        return self._run(
+            input_ids=tokens[:, None].numpy(),
+            attention_mask=self.mask[chosen, : cached + 1],
+            token_type_ids=np.ones((len(chosen), 1), dtype=np.int64),
+            position_ids=(self.lengths[chosen] + cached - self.width)[:, None],
+        )
+
+    def _run(self, **inputs: np.ndarray) -> Tensor:
+        cache = {"past_keys": self.keys, "past_values": self.values}
+        logits, self.keys, self.values = self.session.run(None, inputs | cache)
+        return torch.from_numpy(logits).index_fill_(1, self.banned, -torch.inf)

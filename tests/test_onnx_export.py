@@ -1,0 +1,85 @@
+"""ONNX graphs, run by onnxruntime, give what PyTorch gives."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from scripts.export_onnx import main
+from simbert_hf import CharGru, SimBert
+from simbert_hf.generation import write
+from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
+from simbert_hf.search import SearchSettings
+from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
+
+TEXTS = ["how can i", "the weather is nice today", "where are you going to go", "a cat"]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx") / "model"
+    tiny_simbert("linear_pooler").save_pretrained(folder)
+    export(SimBert.from_pretrained(folder), folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_vectors_are_those_of_pytorch(exported: Path) -> None:
+    model, graph = SimBert.from_pretrained(exported).eval(), OnnxSimBert(exported)
+    for texts in (TEXTS[:1], TEXTS, [" ".join(WORDS[i:]) for i in range(20)]):
+        for batch_size in (1, 3, 64):
+            found = graph.encode(texts, batch_size=batch_size)
+            np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+    tool = SentenceTransformer(str(exported), device="cpu")
+    np.testing.assert_allclose(graph.encode("a cat"), tool.encode("a cat"), atol=1e-5)
+    inputs = model.rows.pad(model.rows.sources(TEXTS, 48))
+    hidden = graph.session.run(["last_hidden_state"], {k: v.numpy() for k, v in inputs.items()})[0]
+    real = inputs["attention_mask"].bool()
+    wanted = model(**inputs).last_hidden_state.detach()[real]
+    np.testing.assert_allclose(hidden[real.numpy()], wanted, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["beam", "sample", "without_replacement"])
+@pytest.mark.parametrize("n", [1, 7])
+def test_paraphrases_are_those_of_pytorch(exported: Path, strategy: str, n: int) -> None:
+    """Greedy is the beam of one; sources of different lengths are padded in one batch."""
+    settings = SearchSettings(n=n, strategy=strategy, seed=3, max_new_tokens=8)
+    wanted = write(SimBert.from_pretrained(exported).eval(), TEXTS, settings)
+    found = OnnxSimBert(exported).write(TEXTS, settings)
+    assert sum(map(len, wanted)) >= 3
+    assert [[d.text for d in row] for row in found] == [[d.text for d in row] for row in wanted]
+    for row, other in zip(found, wanted, strict=True):
+        assert [d.log_prob for d in row] == pytest.approx([d.log_prob for d in other], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_8_bit_weights_stay_near(exported: Path) -> None:
+    exact, near = OnnxSimBert(exported).encode(TEXTS), OnnxSimBert(exported, QUANTIZED)
+    cosines = (exact * near.encode(TEXTS)).sum(axis=1)
+    assert cosines.min() > 0.97
+    assert cosines.max() < 1 - 1e-6  # they are other weights
+
+
+@pytest.mark.slow
+def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another tokenizer, all layers pooled, through the script."""
+    model = tiny_simbert("first_last_mean", unigram_tokenizer())
+    model.has_lm_head = False
+    model.save_pretrained(tmp_path / "model")
+    main([f"--model_name_or_path={tmp_path / 'model'}", f"--output_dir={tmp_path / 'out'}"])
+    assert "decoder.onnx" not in capsys.readouterr().out
+    assert not list(tmp_path.rglob("*.tmp"))
+    found = OnnxSimBert(tmp_path / "out").encode(TEXTS)
+    np.testing.assert_allclose(found, model.eval().encode(TEXTS), atol=1e-5)
+    with pytest.raises(OSError, match=r"decoder\.onnx; make it with scripts/export_onnx\.py"):
+        OnnxSimBert(tmp_path / "out").write(TEXTS, SearchSettings(n=1))
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="not a CharGru"):
+        export(CharGru.for_texts(WORDS, min_count=1), tmp_path)
+    tiny_simbert().save_pretrained(tmp_path)
+    with pytest.raises(OSError, match=r"model\.onnx; make it with scripts/export_onnx\.py"):
+        OnnxSimBert(tmp_path)
