@@ -13,6 +13,7 @@ DEFAULT_MODEL = str(Path(__file__).parent / "models" / "simbert-minilm-en")
 
 _LAZY = {
     "CharGru": "simbert_hf.gru",
+    "FaqIndex": "simbert_hf.index",
     "SentenceEncoder": "simbert_hf.encoder",
     "SimBert": "simbert_hf.modeling",
     "SimBertConfig": "simbert_hf.modeling",
@@ -22,6 +23,7 @@ _LAZY = {
 __all__ = [
     "DEFAULT_MODEL",
     "CharGru",
+    "FaqIndex",
     "SentenceEncoder",
     "SimBert",
     "SimBertConfig",
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from simbert_hf.encoder import SentenceEncoder
     from simbert_hf.generation import gen_synonyms
     from simbert_hf.gru import CharGru
+    from simbert_hf.index import FaqIndex
     from simbert_hf.modeling import SimBert, SimBertConfig, SimBertOutput
 
 

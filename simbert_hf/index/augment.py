@@ -1,0 +1,64 @@
+"""More ways to ask: generated paraphrases of each question beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from simbert_hf.generation import gen_synonyms
+from simbert_hf.index.faqs import Faq
+from simbert_hf.text import normalize_text
+
+BLOCK = 64  # questions written for at a time
+
+
+def augment(
+    faqs: Sequence[Faq],
+    model: Any,
+    *,
+    k: int = 5,
+    n: int = 20,
+    min_similarity: float = 0.8,
+    seed: int | None = 0,
+    **options: Any,
+) -> list[Faq]:
+    """Add generated paraphrases of each question, with its answer.
+
+    Args:
+        faqs: Questions and answers, as :func:`read_faqs` gives them.
+        model: A ``SimBert`` that writes, or a path.
+        k: Paraphrases of each question, at most.
+        n: Sentences written, of which the k best are taken.
+        min_similarity: Least cosine with the question.
+        seed: Same seed, same paraphrases.
+        **options: More for :func:`simbert_hf.gen_synonyms`.
+
+    Returns:
+        The given rows, and after them the generated ones: in the same group, without id, with
+        ``{"paraphrase_of": question}`` as metadata. A paraphrase that is a question already, or
+        is written for two of them, is left out.
+
+    Raises:
+        ValueError: If the model cannot write.
+    """
+    taken = {normalize_text(faq.question) for faq in faqs}
+    made: list[Faq] = []
+    for start in range(0, len(faqs), BLOCK):
+        block = faqs[start : start + BLOCK]
+        written = gen_synonyms(
+            [faq.question for faq in block],
+            n,
+            k,
+            model=model,
+            min_similarity=min_similarity,
+            seed=seed,
+            **options,
+        )
+        for faq, texts in zip(block, written, strict=True):
+            for text in texts:
+                if normalize_text(text) not in taken:
+                    taken.add(normalize_text(text))
+                    made.append(
+                        Faq(text, faq.answer, faq.group, None, {"paraphrase_of": faq.question})
+                    )
+    return [*faqs, *made]

@@ -1,0 +1,258 @@
+"""From which score on to answer: thresholds from labelled queries, with exact intervals.
+
+The score of a query is that of its best answer. Each labelled query is one of three kinds: *right*
+(its best answer is the one it should get), *wrong* (it is another), or *out* (it has none). With a
+threshold, those that score no less are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+from sklearn.metrics import roc_auc_score
+
+from simbert_hf.evaluation.bootstrap import LEVEL, Bootstrap, Counts, Distinct, Floats
+
+Kinds = NDArray[np.integer]
+
+TARGETS = ("false_accept_rate", "precision")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of queries, with its exact 95 % interval (Clopper & Pearson 1934).
+
+    Attributes:
+        value: The share; NaN of no queries.
+        low: Lower end.
+        high: Upper end.
+        count: Of how many queries.
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, hits: int, count: int) -> Rate:
+        """Make a rate of ``hits`` among ``count``.
+
+        Example:
+            >>> Rate.of(5, 100)
+            Rate(value=0.05, low=0.016..., high=0.112..., count=100)
+        """
+        if not count:
+            return cls(float("nan"), 0.0, 1.0, 0)
+        found = binomtest(hits, count).proportion_ci(LEVEL, method="exact")
+        return cls(hits / count, float(found.low), float(found.high), count)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a threshold does to the labelled queries.
+
+    Attributes:
+        precision: Right answers among all answers.
+        false_accepts: Answered among the queries out of scope.
+        answered: Answered among those in scope.
+        correct: Rightly answered among those in scope.
+    """
+
+    precision: Rate
+    false_accepts: Rate
+    answered: Rate
+    correct: Rate
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Labelled queries' scores and the threshold chosen by them.
+
+    Attributes:
+        scores: Of each query. Shape: (N,).
+        kinds: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
+        target: ``false_accept_rate`` or ``precision``.
+        wanted: Its value.
+        threshold: Score from which on to answer: the lowest one that reaches the target.
+        interval: 95 % percentile interval of that threshold over bootstrap resamples of the
+            queries; None if too few resamples have one.
+    """
+
+    scores: Floats
+    kinds: Kinds
+    target: str
+    wanted: float
+    threshold: float
+    interval: tuple[float, float] | None
+
+    def at(self, threshold: float) -> Rates:
+        """Measure any threshold on the labelled queries.
+
+        The false-accept rate's interval holds for the chosen threshold too, as its upper tail is a
+        distribution-free tolerance bound. A precision that was the target is the best of many: its
+        interval is that of a threshold known beforehand.
+        """
+        said = self.scores >= threshold
+        right, wrong, out = (int((said & (self.kinds == kind)).sum()) for kind in range(3))
+        n_out = int((self.kinds == 2).sum())
+        n_in = len(self.kinds) - n_out
+        return Rates(
+            precision=Rate.of(right, right + wrong + out),
+            false_accepts=Rate.of(out, n_out),
+            answered=Rate.of(right + wrong, n_in),
+            correct=Rate.of(right, n_in),
+        )
+
+    @property
+    def rates(self) -> Rates:
+        """What the chosen threshold does."""
+        return self.at(self.threshold)
+
+    @cached_property
+    def auroc(self) -> float:
+        """How often a query in scope scores above one out of scope; NaN without both."""
+        inside = self.kinds < 2
+        return float(roc_auc_score(inside, self.scores)) if 0 < inside.mean() < 1 else float("nan")
+
+    def curve(self, steps: int = 101) -> dict[str, list[float]]:
+        """Lay the rates over evenly spaced thresholds.
+
+        Returns:
+            Columns ``threshold``, ``precision`` (NaN where nothing is answered), ``answered``,
+            ``correct`` and ``false_accepts``.
+        """
+        cuts = np.linspace(self.scores.min(), self.scores.max(), steps)
+        said = self.scores >= cuts[:, None]
+        right, wrong, out = (said[:, self.kinds == kind].sum(axis=1) for kind in range(3))
+        n_out = (self.kinds == 2).sum()
+        n_in = len(self.kinds) - n_out
+        with np.errstate(invalid="ignore"):
+            columns = {
+                "threshold": cuts,
+                "precision": right / (right + wrong + out),
+                "answered": (right + wrong) / n_in,
+                "correct": right / n_in,
+                "false_accepts": out / n_out,
+            }
+        return {name: values.tolist() for name, values in columns.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, from which :meth:`from_json` makes the same calibration."""
+        return {
+            "target": self.target,
+            "wanted": self.wanted,
+            "threshold": self.threshold,
+            "interval": self.interval,
+            "scores": self.scores.round(6).tolist(),
+            "kinds": self.kinds.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Calibration:
+        """Make a calibration of plain values."""
+        interval = values["interval"]
+        return cls(
+            np.array(values["scores"], dtype=np.float64),
+            np.array(values["kinds"], dtype=np.int8),
+            values["target"],
+            values["wanted"],
+            values["threshold"],
+            None if interval is None else (interval[0], interval[1]),
+        )
+
+
+def calibrate_scores(
+    scores: Sequence[float] | Floats,
+    kinds: Sequence[int] | Kinds,
+    target: str,
+    wanted: float,
+    bootstrap: Bootstrap | None = None,
+) -> Calibration:
+    """Choose the lowest threshold that reaches a target on labelled queries.
+
+    Args:
+        scores: Shape: (N,).
+        kinds: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
+        target: ``false_accept_rate`` (at most) or ``precision`` (at least).
+        wanted: Its value, between 0 and 1.
+        bootstrap: Draws the resamples; 1,000 if None.
+
+    Raises:
+        ValueError: If the value is out of range, the queries needed are missing, or no threshold
+            reaches the precision.
+
+    Example:
+        >>> scores, kinds = [0.9, 0.8, 0.7, 0.6, 0.5], [0, 0, 1, 2, 2]
+        >>> found = calibrate_scores(scores, kinds, "false_accept_rate", 0.5)
+        >>> found.threshold, found.rates.answered.value
+        (0.55, 1.0)
+    """
+    scores, kinds = np.asarray(scores, dtype=np.float64), np.asarray(kinds, dtype=np.int8)
+    _check(kinds, target, wanted)
+    distinct = Distinct(scores)
+    edges = _edges(np.unique(scores))
+    places = _places(distinct, kinds, np.ones((1, len(scores)), dtype=np.int64), target, wanted)
+    if places[0] < 0:
+        raise ValueError(
+            f"No threshold reaches a precision of {wanted:g} on these {len(scores)} queries; the "
+            f"best is {_best_precision(scores, kinds):.3f}. Ask for less, or improve the index."
+        )
+    draws = bootstrap or Bootstrap()
+    found = [
+        _places(distinct, kinds, counts, target, wanted)
+        for counts in draws.counts(target, len(scores))
+    ]
+    places = np.concatenate([places, *found])[1:]
+    drawn = edges[places[places >= 0]]
+    interval = None
+    if len(drawn) > 100:
+        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        interval = (float(low), float(high))
+    return Calibration(scores, kinds, target, wanted, float(edges[places[0]]), interval)
+
+
+def _check(kinds: Kinds, target: str, wanted: float) -> None:
+    if target not in TARGETS or not 0 < wanted < 1:
+        raise ValueError(
+            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, above 0 "
+            "and below 1."
+        )
+    if target == "false_accept_rate" and not (kinds == 2).any():
+        raise ValueError("A false-accept rate needs queries out of scope; add some without answer.")
+    if target == "precision" and not (kinds < 2).any():
+        raise ValueError("A precision needs queries in scope; add some with their answers.")
+
+
+def _edges(values: Floats) -> Floats:
+    """Thresholds midway between distinct scores, ascending; the last is above them all."""
+    between = (values[1:] + values[:-1]) / 2
+    edges: Floats = np.concatenate([values[:1], between, [values[-1] + 1e-6]])
+    return edges
+
+
+def _places(
+    distinct: Distinct, kinds: Kinds, counts: Counts, target: str, wanted: float
+) -> NDArray[np.int64]:
+    """Find the lowest edge that reaches the target in each resample, -1 for none: (R,)."""
+    drawn = [distinct.tally(counts * (kinds == kind)) for kind in range(3)]
+    right, wrong, out = (
+        np.pad(tally[:, ::-1].cumsum(axis=1)[:, ::-1], ((0, 0), (0, 1))) for tally in drawn
+    )
+    if target == "precision":
+        answers = right + wrong + out
+        good = (right >= wanted * answers - 1e-9) & (answers > 0)
+    else:
+        good = out <= wanted * out[:, :1] + 1e-9
+    return np.where(good.any(axis=1), good.argmax(axis=1), -1)
+
+
+def _best_precision(scores: Floats, kinds: Kinds) -> float:
+    right = (kinds == 0)[np.argsort(-scores, kind="stable")]
+    return float((right.cumsum() / np.arange(1, len(right) + 1)).max())

@@ -1,0 +1,119 @@
+"""Any sentence encoder, with a fingerprint by which an index knows its own model."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.embedding import Embedder
+from simbert_hf.textfiles import DataError, shorten
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Vectors = NDArray[np.float32]
+Model = "Embedder | SentenceTransformer | str | os.PathLike[str]"
+
+
+class TextEncoder:
+    """Texts -> unit vectors.
+
+    Args:
+        model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer`` (its
+            default prompt is put before questions and queries alike), or a directory or Hub id that
+            ``SentenceTransformer`` loads.
+        batch_size: Texts a forward pass.
+
+    Attributes:
+        name: The model's directory or id; empty for one that was never saved.
+        fingerprint: SHA-256 of the encoder's config and weights, the same whichever class loaded
+            them; heads, pooler and pooling are outside it.
+
+    Raises:
+        OSError: If there is no such model.
+        TypeError: If it is no model.
+    """
+
+    def __init__(self, model: Any, *, batch_size: int = 64) -> None:
+        if isinstance(model, str | os.PathLike):
+            model = load_model(os.fspath(model))
+        if not isinstance(model, nn.Module) or not hasattr(model, "encode"):
+            raise TypeError(
+                f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
+            )
+        self.model: Any = model
+        self.batch_size = batch_size
+        body = body_of(model)
+        self.name: str = getattr(getattr(body, "config", None), "_name_or_path", "")
+        self.fingerprint = fingerprint(body)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts: float32, (N, D).
+
+        Raises:
+            DataError: If a text gets no vector of length 1, as by a model that diverged.
+        """
+        options: dict[str, Any] = {"batch_size": self.batch_size, "normalize_embeddings": True}
+        if not isinstance(self.model, Embedder):
+            options["show_progress_bar"] = False
+        found = np.ascontiguousarray(self.model.encode(list(texts), **options), dtype=np.float32)
+        bad = np.flatnonzero(~(abs(np.linalg.norm(found, axis=1) - 1) < 1e-2))  # NaN is in no order
+        if len(bad):
+            raise DataError(
+                f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
+                "overflow in 16-bit weights, or a run that diverged."
+            )
+        return found
+
+
+def load_model(name_or_path: str) -> SentenceTransformer:
+    """Load a model in float32.
+
+    Raises:
+        OSError: If there is none.
+    """
+    from sentence_transformers import SentenceTransformer  # slow to import
+
+    looks_local = os.sep in name_or_path.strip(os.sep) and name_or_path.count("/") != 1
+    if not name_or_path or (looks_local and not Path(name_or_path).is_dir()):
+        raise OSError(
+            f"{name_or_path!r} is no model: no such directory. Check the path; this process runs "
+            f"in {Path.cwd()}."
+        )
+    with quiet_transformers():
+        return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})
+
+
+def body_of(model: nn.Module) -> nn.Module:
+    """Return what transformers' ``AutoModel`` would load, inside any wrapper; else all of it."""
+    if isinstance(model, Embedder):
+        return model.base_model
+    first = next(model.children(), model)
+    inner = getattr(first, "auto_model", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def fingerprint(body: nn.Module) -> str:
+    """Hash the weights of an encoder, as float32, by their names.
+
+    Example:
+        >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+        >>> fingerprint(a) == fingerprint(a), fingerprint(a) == fingerprint(b)
+        (True, False)
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(body.state_dict().items()):
+        if name.startswith("pooler.") or name.endswith("position_ids"):
+            continue  # not in every checkpoint; what a pooler changes shows in the vectors
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().to("cpu", torch.float32).contiguous().numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,396 @@
+"""FaqIndex: search questions, answer from their answers, and know when not to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self, overload
+
+import numpy as np
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
+from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.faqs import (
+    KEYS,
+    Columns,
+    Faq,
+    Query,
+    QuerySource,
+    Source,
+    check_question,
+    read_faqs,
+    read_queries,
+)
+from simbert_hf.index.grouping import Found, nearest_groups, scored
+from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
+from simbert_hf.index.saving import ANEW, read_manifest, write_index
+from simbert_hf.index.stores import (
+    FaissVectors,
+    Vectors,
+    VectorStore,
+    measure_recall,
+    numbers_of,
+    store_from,
+)
+from simbert_hf.index.table import FILE, FaqTable
+from simbert_hf.search import check_count
+from simbert_hf.textfiles import DataError, fault, shorten
+
+logger = logging.getLogger(__name__)
+
+BLOCK = 4096  # texts encoded between two moves of the progress bar
+PROBES = 8  # questions encoded again when an index is loaded
+TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
+
+
+class FaqIndex:
+    """Questions, their answers and vectors, made by :meth:`build` or :meth:`load`.
+
+    Changes happen in memory, all of one call or none; :meth:`save` writes them.
+
+    Attributes:
+        encoder: Embeds questions and queries.
+        store: The vectors.
+        votes: How many of an answer's nearest questions score it.
+        calibration: What :meth:`calibrate` found last, or None.
+        recall: Share of the 10 nearest questions that the store found when it was built.
+
+    Example:
+        >>> from tests.tiny import tiny_simbert
+        >>> index = FaqIndex.build(
+        ...     tiny_simbert(),
+        ...     [
+        ...         {"question": "how do i reset my password", "answer": "Press 'forgot'."},
+        ...         {"question": "what time is it", "answer": "Late."},
+        ...     ],
+        ... )
+        >>> index.search("how can i reset my password?", k=1)[0].answer
+        "Press 'forgot'."
+        >>> index.answer("where is the cat", threshold=0.99).reason
+        'The best score, 0..., is below the threshold 0.99.'
+    """
+
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        table: FaqTable,
+        store: VectorStore,
+        *,
+        votes: int = 1,
+        calibration: Calibration | None = None,
+        recall: float = 1.0,
+    ) -> None:
+        self.encoder = encoder
+        self.store = store
+        self.votes = votes
+        self.calibration = calibration
+        self.recall = recall
+        self._table = table
+
+    # ------------------------------------------------------------------ making, saving, loading
+
+    @classmethod
+    def build(
+        cls,
+        model: Any,
+        faqs: Source,
+        *,
+        columns: Columns | None = None,
+        store: VectorStore | str = "auto",
+        votes: int = 1,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> Self:
+        """Make an index.
+
+        Args:
+            model: What :class:`TextEncoder` takes: a SimBert, a SentenceTransformer or a path.
+            faqs: What :func:`read_faqs` takes: rows, a CSV or JSONL file, a ``datasets.Dataset``.
+            columns: What ``faqs`` calls our columns, where it is otherwise.
+            store: ``auto``, ``flat``, ``hnsw`` or ``ivf_pq`` for faiss, or an empty store such as
+                :class:`simbert_hf.index.milvus.MilvusVectors`.
+            votes: Score an answer by the mean of its this many nearest questions; more than 1 helps
+                where answers have many questions.
+            batch_size: Texts a forward pass.
+            progress: Show a bar on stderr.
+
+        Raises:
+            DataError: If the rows cannot be used.
+        """
+        check_count("votes", votes)
+        rows = read_faqs(faqs, columns)
+        place = FaissVectors(store) if isinstance(store, str) else store
+        if len(place):
+            raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
+        encoder = TextEncoder(model, batch_size=batch_size)
+        table = FaqTable().with_rows(rows)
+        vectors = _encode(encoder, rows, progress)
+        place.add(vectors)
+        recall = 1.0 if place.exact else measure_recall(place, vectors)
+        return cls(encoder, table, place, votes=votes, recall=recall)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a directory, in the place of the one there.
+
+        A kill or a full disk leaves the old one as it was.
+
+        Raises:
+            ValueError: If the directory holds something else.
+            OSError: If the disk does not take it.
+        """
+        write_index(Path(path), self._write)
+
+    def _write(self, folder: Path) -> dict[str, Any]:
+        self._table.write(folder / FILE)
+        return {
+            "model": {"name": self.encoder.name, "fingerprint": self.encoder.fingerprint},
+            "store": self.store.save(folder),
+            "rows": len(self._table),
+            "votes": self.votes,
+            "recall": self.recall,
+            "calibration": self.calibration and self.calibration.to_json(),
+        }
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: Any = None,
+        *,
+        mmap: bool = True,
+        batch_size: int = 64,
+    ) -> Self:
+        """Open a saved index.
+
+        Args:
+            path: Its directory.
+            model: The model that it was built by; the one of that name if None.
+            mmap: Leave vectors on disk until they are needed.
+            batch_size: Texts a forward pass.
+
+        Raises:
+            DataError: If there is no whole index, or it was built by another model.
+            OSError: If the model is not there.
+        """
+        place = Path(path)
+        facts, folder = read_manifest(place)
+        name = facts["model"]["name"]
+        if model is None and not name:
+            raise fault(place, None, "was built by a model never saved", "Pass it as model")
+        encoder = TextEncoder(name if model is None else model, batch_size=batch_size)
+        if encoder.fingerprint != facts["model"]["fingerprint"]:
+            raise _other_model(place, name, encoder, "its weights are others")
+        table = FaqTable.read(folder / FILE)
+        store = store_from(facts["store"], folder, table.removed, mmap=mmap)
+        if not len(table) == len(store) == facts["rows"]:
+            problem = f"has {len(table):,} rows for {len(store):,} vectors"
+            raise fault(place, None, problem, ANEW)
+        calibration = facts["calibration"] and Calibration.from_json(facts["calibration"])
+        index = cls(
+            encoder,
+            table,
+            store,
+            votes=facts["votes"],
+            calibration=calibration,
+            recall=facts["recall"],
+        )
+        index._check_vectors(place, name)
+        return index
+
+    def _check_vectors(self, place: Path, name: str) -> None:
+        """Encode a few questions again: another pooling or prompt changes no weight."""
+        numbers = self._table.living[:PROBES]
+        if not len(numbers):
+            return
+        again = self.encoder([faq.question for faq in self._table.faqs(numbers)])
+        stored = self.store.vectors(numbers)
+        if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
+            raise _other_model(
+                place, name, self.encoder, "its pooling, prompt or length is another"
+            )
+
+    # ------------------------------------------------------------------ asking
+
+    @overload
+    def search(self, query: str, k: int = 5) -> list[Hit]: ...  # type: ignore[overload-overlap]
+    @overload
+    def search(self, query: Sequence[str], k: int = 5) -> list[list[Hit]]: ...
+    def search(self, query: str | Sequence[str], k: int = 5) -> list[Hit] | list[list[Hit]]:
+        """Find the k nearest answers, best first.
+
+        Args:
+            query: One, or several.
+            k: Answers wanted; an answer counts once, however many of its questions are near.
+
+        Returns:
+            Hits; a list of such lists for several queries.
+
+        Raises:
+            DataError: If a query is empty, too long or holds control characters.
+        """
+        found = self._find([query] if isinstance(query, str) else query, k)
+        numbers = [hit.number for row in found for hit in row]
+        rows = iter(self._table.faqs(numbers))
+        hits = [[make_hit(one, next(rows)) for one in row] for row in found]
+        return hits[0] if isinstance(query, str) else hits
+
+    def _find(self, queries: Sequence[str], k: int) -> list[list[Found]]:
+        check_count("k", k)
+        texts = [check_question("the query", None, text) for text in queries]
+        if not texts or not len(self):
+            return [[] for _ in texts]
+        vectors = self.encoder(texts)
+        return nearest_groups(self.store, self._table.groups, vectors, k, self.votes)
+
+    @overload
+    def answer(  # type: ignore[overload-overlap]
+        self, query: str, *, threshold: float | None = None, k: int = 5
+    ) -> Reply: ...
+    @overload
+    def answer(
+        self, query: Sequence[str], *, threshold: float | None = None, k: int = 5
+    ) -> list[Reply]: ...
+    def answer(
+        self, query: str | Sequence[str], *, threshold: float | None = None, k: int = 5
+    ) -> Reply | list[Reply]:
+        """Answer, or say why not.
+
+        Args:
+            query: One, or several.
+            threshold: Score from which on to answer; the calibrated one if None.
+            k: Best answers that the reply brings along.
+
+        Raises:
+            DataError: If a query is empty, too long or holds control characters.
+            ValueError: If there is no threshold.
+        """
+        if threshold is None:
+            if self.calibration is None:
+                raise ValueError("There is no threshold: calibrate the index, or give one.")
+            threshold = self.calibration.threshold
+        if isinstance(query, str):
+            return make_reply(self.search(query, k), threshold)
+        return [make_reply(hits, threshold) for hits in self.search(query, k)]
+
+    def calibrate(
+        self,
+        queries: QuerySource,
+        *,
+        false_accept_rate: float | None = None,
+        precision: float | None = None,
+        columns: Columns | None = None,
+    ) -> Calibration:
+        """Choose the threshold by labelled queries, which are not among the index's questions.
+
+        Args:
+            queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
+                should lead to, or none.
+            false_accept_rate: Answer at most this share of the queries out of scope ...
+            precision: ... or have at least this share of the answers right: the latter depends on
+                how many of the queries are out of scope.
+            columns: What ``queries`` calls our columns, where it is otherwise.
+
+        Returns:
+            The calibration, which the index keeps. Calibrate again when many rows have changed.
+
+        Raises:
+            DataError: If a label is not in the index.
+            ValueError: If there is not one target, or it cannot be reached.
+        """
+        wanted = dict(zip(TARGETS, (false_accept_rate, precision), strict=True))
+        given = {name: value for name, value in wanted.items() if value is not None}
+        if len(given) != 1:
+            raise ValueError("Give a false_accept_rate or a precision, one of the two.")
+        ((target, value),) = given.items()
+        asked = read_queries(queries, columns)
+        labels = [self._codes(i, query) for i, query in enumerate(asked, start=1)]
+        found = self._find([query.text for query in asked], 1)
+        kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
+        self.calibration = calibrate_scores([scored(row) for row in found], kinds, target, value)
+        return self.calibration
+
+    def _codes(self, line: int, query: Query) -> set[int] | None:
+        """Groups that a query may lead to; None for out of scope."""
+        if not query.in_scope:
+            return None
+        key, value = next((key, getattr(query, key)) for key in KEYS if getattr(query, key))
+        codes = self._table.codes_of(key, value)
+        if not codes:
+            problem = f"leads to the {key} {shorten(value)}, which is not in the index"
+            raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
+        return codes
+
+    # ------------------------------------------------------------------ changing
+
+    def __len__(self) -> int:
+        return len(self._table.living)
+
+    def faqs(self) -> list[Faq]:
+        """Return all rows, in the order in which they were added."""
+        return self._table.faqs(self._table.living)
+
+    def add(self, faqs: Source, *, columns: Columns | None = None) -> None:
+        """Add rows, encoding these alone.
+
+        Raises:
+            DataError: If the rows cannot be used, or an id is in the index.
+        """
+        rows = read_faqs(faqs, columns)
+        table = self._table.with_rows(rows)
+        self.store.add(_encode(self.encoder, rows, progress=False))
+        self._table = table
+
+    def remove(self, ids: str | Iterable[str]) -> None:
+        """Remove rows; no search finds them again, and their text is gone with the next save.
+
+        Raises:
+            DataError: If an id is not in the index.
+        """
+        numbers = self._numbers([ids] if isinstance(ids, str) else ids)
+        self.store.remove(numbers_of(numbers))
+        self._table = self._table.without(numbers)
+
+    def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
+        """Put rows in the place of those with the same ids.
+
+        Raises:
+            DataError: If the rows cannot be used, or an id is missing or not in the index.
+        """
+        rows = read_faqs(faqs, columns)
+        if any(row.id is None for row in rows):
+            raise DataError("A row to update has no id. Give each the id of the row it replaces.")
+        numbers = self._numbers(str(row.id) for row in rows)
+        table = self._table.without(numbers).with_rows(rows)
+        self.store.add(_encode(self.encoder, rows, progress=False))
+        self.store.remove(numbers_of(numbers))
+        self._table = table
+
+    def _numbers(self, ids: Iterable[str]) -> list[int]:
+        known = self._table.number_of
+        ids = list(dict.fromkeys(ids))
+        if missing := next((one for one in ids if one not in known), None):
+            raise DataError(f"The index has no row {shorten(missing)}. Check the id.")
+        return [known[one] for one in ids]
+
+
+def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:
+    """Embed questions, block by block: (N, D)."""
+    blocks = range(0, len(faqs), BLOCK)
+    bar = tqdm(blocks, desc="encoding", unit_scale=BLOCK, disable=not progress)
+    return np.concatenate([encoder([faq.question for faq in faqs[i : i + BLOCK]]) for i in bar])
+
+
+def _kind(found: Sequence[Found], codes: set[int] | None) -> int:
+    if codes is None:
+        return 2
+    return 0 if found and found[0].code in codes else 1
+
+
+def _other_model(place: Path, name: str, encoder: TextEncoder, why: str) -> DataError:
+    problem = (
+        f"was built by another model ({name or 'unnamed'}) than {encoder.name or 'this'}: {why}"
+    )
+    return fault(place, None, problem, "Pass the model it was built by, or build the index anew")

@@ -1,0 +1,236 @@
+"""Rows of any source -> questions with their answers, and labelled queries to calibrate by."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from simbert_hf.readers import named_cells, text_of
+from simbert_hf.textfiles import (
+    OBJECTS,
+    TABLES,
+    Row,
+    check_exists,
+    fault,
+    read_cells,
+    read_objects,
+    shorten,
+    suffix_of,
+)
+
+MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
+KEYS = ("id", "group", "answer")  # what a query can be labelled by
+
+Columns = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Faq:
+    """One question and its answer.
+
+    Attributes:
+        question: What may be asked.
+        answer: What is answered.
+        group: Rows of one group are ways to ask for one answer; without it, rows with equal answers
+            are.
+        id: Names the row, to update or remove it; numbered if None.
+        metadata: Anything else that JSON can hold; hits bring it along.
+    """
+
+    question: str
+    answer: str
+    group: str | None = None
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query and where it should lead: to a row's id, a group or an answer; to none if none is.
+
+    Attributes:
+        text: What was asked.
+        id: The row's id.
+        group: The group.
+        answer: The answer.
+    """
+
+    text: str
+    id: str | None = None
+    group: str | None = None
+    answer: str | None = None
+
+    @property
+    def in_scope(self) -> bool:
+        """Whether it has an answer at all."""
+        return any(getattr(self, key) is not None for key in KEYS)
+
+
+Source = str | Path | Iterable[Mapping[str, Any] | Faq]
+QuerySource = str | Path | Iterable[Mapping[str, Any] | Query]
+
+
+def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
+    r"""Read questions and answers.
+
+    Args:
+        source: A ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file (``.gz`` and ``.xz`` too) with
+            a header, a ``datasets.Dataset``, or rows: dictionaries or :class:`Faq`. Columns:
+            ``question``, ``answer`` and perhaps ``group``, ``id`` and ``metadata``; the others are
+            metadata too.
+        columns: What the source calls them, where it is otherwise: ``{"question": "text"}``.
+
+    Raises:
+        DataError: If there is no row, a column or an answer is missing, an id is used twice, or a
+            question is empty, longer than 10,000 characters or holds control characters.
+
+    Example:
+        >>> read_faqs([{"question": "Can I pay by card?", "answer": "Yes.", "page": 3}])
+        [Faq(question='Can I pay by card?', answer='Yes.', ..., metadata={'page': 3})]
+    """
+    name, rows = _rows_of(source, "question", columns or {})
+    faqs: list[Faq] = []
+    seen: dict[str, int] = {}
+    for line, row in rows:
+        faq = _faq(name, line, row)
+        if faq.id is not None and seen.setdefault(faq.id, line) != line:
+            problem = f"the id {shorten(faq.id)} is that of row {seen[faq.id]} too"
+            raise fault(name, line, problem, "Give every row an id of its own, or drop the column")
+        faqs.append(faq)
+    if not faqs:
+        raise fault(name, None, "holds no question", "Give it at least one question and answer")
+    return faqs
+
+
+def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Query]:
+    """Read labelled queries.
+
+    Args:
+        source: As for :func:`read_faqs`. Columns: ``query`` and at least one of ``id``, ``group``
+            and ``answer``; where all of them are empty, the query is out of scope.
+        columns: What the source calls them, where it is otherwise.
+
+    Raises:
+        DataError: If there is no query, a column is missing, or a query is empty, too long or holds
+            control characters.
+
+    Example:
+        >>> rows = [{"query": "card?", "answer": "Yes."}, {"query": "Sing!", "answer": None}]
+        >>> [query.in_scope for query in read_queries(rows)]
+        [True, False]
+    """
+    name, rows = _rows_of(source, "query", columns or {})
+    queries = [_query(name, line, row) for line, row in rows]
+    if not queries:
+        raise fault(name, None, "holds no query", "Give it labelled queries")
+    return queries
+
+
+def check_question(name: str | Path, line: int | None, value: object) -> str:
+    """Strip a question or query, or raise a DataError if it cannot be one.
+
+    Example:
+        >>> check_question("faq.csv", 2, " Can I pay by card? ")
+        'Can I pay by card?'
+    """
+    text = text_of(name, line or 0, value)
+    if not text:
+        raise fault(name, line, "the question is empty", "Fill it in, or drop the row")
+    if len(text) > MAX_CHARS:
+        problem = f"the question {shorten(text, 40)} has {len(text):,} characters"
+        raise fault(name, line, problem, f"Cut it to {MAX_CHARS:,}")
+    control = next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    if control is not None:
+        problem = f"the question {shorten(text, 40)} holds the control character {control!r}"
+        raise fault(name, line, problem, "Take it out")
+    return text
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+
+def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tuple[int, Row]]]:
+    """Return the source's name and its filled rows by number, under our names of the columns."""
+    if isinstance(source, str | Path):
+        name, rows = str(source), _file_rows(source)
+    else:
+        name, rows = f"the {text} rows", enumerate(map(_as_row, source), start=1)
+    theirs = {theirs: ours for ours, theirs in columns.items()}
+    filled = ((line, row) for line, row in rows if row)
+    first = next(filled, None)
+    if first is None:
+        return name, iter(())
+    _check_columns(name, first, text, columns)
+    renamed = (
+        (line, {theirs.get(key, key): value for key, value in row.items()})
+        for line, row in chain([first], filled)
+    )
+    return name, renamed
+
+
+def _as_row(item: object) -> Row:
+    if isinstance(item, Query):
+        return {"query": item.text} | {key: getattr(item, key) for key in KEYS}
+    if isinstance(item, Faq):
+        return asdict(item)
+    if isinstance(item, Mapping):
+        return dict(item)
+    raise TypeError(f"A row is {shorten(item)}; give dictionaries such as {{'question': ...}}.")
+
+
+def _file_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
+    check_exists(path)
+    suffix = suffix_of(path)
+    if suffix in OBJECTS:
+        yield from read_objects(path)
+        return
+    if suffix not in TABLES:
+        known = ", ".join((*TABLES, *OBJECTS))
+        raise fault(path, None, f"the extension {suffix!r} is unknown", f"Use one of {known}")
+    rows = read_cells(path)
+    header = [cell.strip() for cell in next(rows, (1, []))[1]]
+    for line, cells in rows:
+        yield line, named_cells(path, line, header, cells) if cells else {}
+
+
+def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Columns) -> None:
+    line, row = first
+    needed = [text, "answer"] if text == "question" else [text]
+    for ours in dict.fromkeys((*needed, *columns)):
+        theirs = columns.get(ours, ours)
+        if theirs not in row:
+            problem = f"has no column {theirs!r}, only {shorten(list(row))}"
+            raise fault(name, line, problem, f"Rename it, or say which column is the {ours}")
+    if text == "query" and not any(columns.get(key, key) in row for key in KEYS):
+        problem = f"labels no query: its columns are {shorten(list(row))}"
+        raise fault(
+            name, line, problem, f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, empty for none"
+        )
+
+
+def _faq(name: str, line: int, row: Row) -> Faq:
+    question = check_question(name, line, row.get("question"))
+    answer = text_of(name, line, row.get("answer"))
+    if not answer:
+        problem = f"the question {shorten(question, 40)} has no answer"
+        raise fault(name, line, problem, "Fill it in, or drop the row")
+    extra = {key: value for key, value in row.items() if key not in ("question", *KEYS, "metadata")}
+    own = row.get("metadata") or {}
+    if not isinstance(own, Mapping):
+        raise fault(name, line, f"metadata is {shorten(own)}", 'Write an object: {"page": 3}')
+    return Faq(question, answer, _key(row, "group"), _key(row, "id"), {**extra, **own})
+
+
+def _query(name: str, line: int, row: Row) -> Query:
+    text = check_question(name, line, row.get("query"))
+    return Query(text, **{key: _key(row, key) for key in KEYS})
+
+
+def _key(row: Row, name: str) -> str | None:
+    """Return an id, group or label as text; None where it is empty."""
+    value = row.get(name)
+    return None if value is None else str(value).strip() or None

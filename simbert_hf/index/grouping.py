@@ -1,0 +1,97 @@
+"""Nearest vectors -> nearest answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simbert_hf.index.stores import Numbers, Vectors, VectorStore
+
+MOST = 4096  # vectors looked at for one query, where a search is not a scan
+
+
+class Found(NamedTuple):
+    """A group, its score, and the row whose question is the nearest."""
+
+    code: int
+    score: float
+    number: int
+
+
+def nearest_groups(
+    store: VectorStore, groups: tuple[Numbers, Numbers], vectors: Vectors, k: int, votes: int
+) -> list[list[Found]]:
+    """Rank groups by the mean cosine of their ``votes`` nearest rows, of all where they have fewer.
+
+    More vectors are fetched until no other group can be among the k best, so that with an exact
+    store the result is that of scoring every row.
+
+    Args:
+        store: Of the rows' vectors.
+        groups: Each row's group, and the number of rows of each. Shapes: (N,), (G,).
+        vectors: Of the queries. Shape: (Q, D).
+        k: Groups wanted.
+        votes: Rows that score a group.
+
+    Returns:
+        For each query the best groups, at most k, best first.
+    """
+    limit = len(store) if store.exact else min(len(store), MOST)
+    fetch = min(limit, max(32, 4 * k * votes))
+    found: list[list[Found]] = [[] for _ in vectors]
+    pending = np.arange(len(vectors))
+    while len(pending) and fetch:
+        unsure = []
+        scores, numbers = store.search(vectors[pending], fetch)
+        for query, row_scores, row_numbers in zip(pending, scores, numbers, strict=True):
+            all_seen = bool(row_numbers[-1] < 0) or fetch == limit
+            ranked, open_codes = _rank(row_scores, row_numbers, groups, votes)
+            found[query] = ranked[:k]
+            sure = len(ranked) >= k and not any(hit.code in open_codes for hit in ranked[:k])
+            if not (sure or all_seen):
+                unsure.append(query)
+        pending = np.array(unsure, dtype=np.int64)
+        fetch = min(limit, 4 * fetch)
+    return found
+
+
+def _rank(
+    scores: Vectors, numbers: Numbers, groups: tuple[Numbers, Numbers], votes: int
+) -> tuple[list[Found], set[int]]:
+    """Rank the groups of fetched rows, and name those of which votes may be outside.
+
+    A vote outside scores no more than the last row fetched, which stands in for it.
+    """
+    codes, sizes = groups
+    here = numbers >= 0
+    cast: dict[int, list[float]] = {}
+    nearest: dict[int, int] = {}
+    rows = zip(
+        codes[numbers[here]].tolist(), scores[here].tolist(), numbers[here].tolist(), strict=True
+    )
+    for code, score, number in rows:
+        nearest.setdefault(code, number)
+        given = cast.setdefault(code, [])
+        if len(given) < votes:
+            given.append(score)
+    floor = float(scores[here][-1]) if here.any() else 0.0
+    ranked, open_codes = [], set()
+    for code, given in cast.items():
+        due = min(votes, int(sizes[code]))
+        if len(given) < due:
+            open_codes.add(code)
+        total = sum(given) + floor * (due - len(given))
+        ranked.append(Found(code, total / due, nearest[code]))
+    ranked.sort(key=_best_first)
+    return ranked, open_codes
+
+
+def _best_first(hit: Found) -> tuple[float, int]:
+    return -hit.score, hit.number
+
+
+def scored(found: Sequence[Found]) -> float:
+    """Score of a query: that of its best group, or the least possible one."""
+    return found[0].score if found else -1.0

@@ -1,0 +1,143 @@
+"""Vectors in Milvus: a server's, or Milvus Lite's in this process; needs the extra ``milvus``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simbert_hf.index.stores import Numbers, Vectors
+from simbert_hf.textfiles import DataError
+
+try:
+    import pymilvus  # type: ignore[import-untyped]
+except ImportError as error:
+    raise ImportError("Milvus needs pymilvus: pip install 'simbert-hf[milvus]'.") from error
+
+BATCH = 1000  # vectors a request
+MOST = 16_384  # results that a search may ask Milvus for
+
+
+class MilvusVectors:
+    """Vectors in a Milvus collection, for indexes beyond one machine.
+
+    Changes reach the server at once: save the index after each, and let one process write.
+
+    Args:
+        uri: ``http://host:19530``, or a path ending in ``.db`` for Milvus Lite.
+        collection: Name of a collection that does not exist yet.
+        token: ``user:password`` or a key; never saved.
+        index_type: Milvus's; ``AUTOINDEX`` lets it choose, ``FLAT`` is exact.
+
+    Raises:
+        ConnectionError: If Milvus does not answer.
+    """
+
+    def __init__(
+        self, uri: str, collection: str, *, token: str = "", index_type: str = "AUTOINDEX"
+    ) -> None:
+        self.facts = {"type": "milvus", "uri": uri, "collection": collection}
+        self.facts["index_type"] = index_type
+        self.collection = collection
+        self._count = 0
+        try:
+            self.client = pymilvus.MilvusClient(uri, token=token)
+        except pymilvus.MilvusException as error:
+            raise ConnectionError(f"Milvus at {uri} does not answer: {error.message}") from error
+
+    @classmethod
+    def open(cls, facts: Mapping[str, Any], token: str = "") -> MilvusVectors:
+        """Open the collection that :meth:`save` named.
+
+        Raises:
+            DataError: If it is not there, or holds other vectors than were saved.
+        """
+        store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
+        remedy = "Save after every change; now build the index anew."
+        if not store.client.has_collection(store.collection):
+            raise DataError(f"Milvus at {facts['uri']} has no {store.collection!r}. {remedy}")
+        store.client.load_collection(store.collection)
+        found = store.stored()
+        if found != facts["stored"]:
+            raise DataError(
+                f"The collection {store.collection!r} holds {found:,} vectors where "
+                f"{facts['stored']:,} were saved. {remedy}"
+            )
+        store._count = facts["count"]
+        return store
+
+    def stored(self) -> int:
+        """Ask the server how many vectors there are, without removed ones."""
+        rows = self.client.query(self.collection, filter="id >= 0", output_fields=["count(*)"])
+        return int(rows[0]["count(*)"])
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Return what is needed to open the collection again; the vectors are on the server."""
+        self.client.flush(self.collection)
+        return {**self.facts, "count": self._count, "stored": self.stored()}
+
+    @property
+    def exact(self) -> bool:
+        """Whether a search is a scan of all vectors."""
+        return self.facts["index_type"] == "FLAT"
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, vectors: Vectors) -> None:
+        """Append unit vectors; the first make the collection. Shape: (N, D).
+
+        Raises:
+            ValueError: If there is such a collection already.
+        """
+        if not self._count:
+            self._create(vectors.shape[1])
+        for start in range(0, len(vectors), BATCH):
+            rows = [
+                {"id": self._count + i, "vector": vector}
+                for i, vector in enumerate(vectors[start : start + BATCH], start)
+            ]
+            self.client.insert(self.collection, rows)
+        self._count += len(vectors)
+
+    def _create(self, dim: int) -> None:
+        if self.client.has_collection(self.collection):
+            raise ValueError(
+                f"Milvus has a collection {self.collection!r} already; name another, or drop it."
+            )
+        schema = self.client.create_schema(auto_id=False)
+        schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
+        schema.add_field("vector", pymilvus.DataType.FLOAT_VECTOR, dim=dim)
+        index = self.client.prepare_index_params()
+        index.add_index("vector", index_type=self.facts["index_type"], metric_type="IP")
+        self.client.create_collection(
+            self.collection, schema=schema, index_params=index, consistency_level="Strong"
+        )
+
+    def remove(self, numbers: Numbers) -> None:
+        """Delete vectors. Shape: (N,)."""
+        self.client.delete(self.collection, ids=numbers.tolist())
+
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
+        scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
+        numbers = np.full((len(vectors), k), -1, dtype=np.int64)
+        found = self.client.search(
+            self.collection, data=list(vectors), limit=min(k, MOST), output_fields=["id"]
+        )
+        for i, hits in enumerate(found):
+            scores[i, : len(hits)] = [hit["distance"] for hit in hits]
+            numbers[i, : len(hits)] = [hit["id"] for hit in hits]
+        return scores, numbers
+
+    def vectors(self, numbers: Numbers) -> Vectors:
+        """Return stored vectors: (N,) -> (N, D)."""
+        rows = self.client.get(self.collection, ids=numbers.tolist(), output_fields=["vector"])
+        by_id = {row["id"]: row["vector"] for row in rows}
+        return np.array([by_id[number] for number in numbers.tolist()], dtype=np.float32)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.client.close()

@@ -1,0 +1,69 @@
+"""What an index says: hits, and an answer or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from simbert_hf.index.faqs import Faq
+from simbert_hf.index.grouping import Found
+
+
+@dataclass(frozen=True)
+class Hit:
+    """An answer and how near its questions are.
+
+    Attributes:
+        score: Cosine of the query with the answer's nearest question, or mean of the nearest ones.
+        answer: The answer of that question.
+        question: The nearest question.
+        id: Its row's.
+        group: Its group, if it has one.
+        metadata: What else is known of the row.
+    """
+
+    score: float
+    answer: str
+    question: str
+    id: str
+    group: str | None
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, or none.
+
+    Attributes:
+        answer: None where no score reaches the threshold.
+        reason: One sentence.
+        hits: The best answers, best first: near misses where there is no answer.
+    """
+
+    answer: str | None
+    reason: str
+    hits: Sequence[Hit]
+
+
+def make_hit(found: Found, faq: Faq) -> Hit:
+    """Make a hit of a group that was found and its nearest row."""
+    assert faq.id is not None
+    return Hit(found.score, faq.answer, faq.question, faq.id, faq.group, faq.metadata)
+
+
+def make_reply(hits: Sequence[Hit], threshold: float) -> Reply:
+    """Answer by the best hit, if its score reaches the threshold.
+
+    Example:
+        >>> make_reply([Hit(0.5, "Yes.", "Is it?", "0", None, {})], 0.6).reason
+        'The best score, 0.5, is below the threshold 0.6.'
+    """
+    if not hits:
+        return Reply(None, "The index is empty.", hits)
+    best = hits[0]
+    if best.score >= threshold:
+        reason = f"The score, {best.score:.3g}, reaches the threshold {threshold:.3g}."
+        return Reply(best.answer, reason, hits)
+    reason = f"The best score, {best.score:.3g}, is below the threshold {threshold:.3g}."
+    return Reply(None, reason, hits)

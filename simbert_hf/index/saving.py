@@ -1,0 +1,93 @@
+"""An index on disk: a manifest, and the folder of data that it names.
+
+A new save writes a new folder of data beside the old one, and then replaces the manifest in one
+step. Whatever fails, or whenever the process is killed, the manifest names whole data.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from simbert_hf.atomic import put_in_place, sync
+from simbert_hf.textfiles import DataError, fault
+
+MANIFEST = "index.json"
+FORMAT = 1
+ANEW = "Build the index anew, or copy it again"
+
+
+def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+    """Save an index in a directory, in the place of the one that is there.
+
+    Args:
+        place: The directory.
+        write: Writes all data into a folder and returns what the manifest says of them.
+
+    Raises:
+        ValueError: If the directory holds other things.
+        OSError: If the disk does not take it; then the old index stays.
+    """
+    if place.is_file() or (place.is_dir() and any(place.iterdir()) and not is_index(place)):
+        raise ValueError(f"{place} holds something else than an index; name an empty directory.")
+    old = _data_of(place) if is_index(place) else None
+    place.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="data-", dir=place))
+    made = place / f"{folder.name}.json"
+    try:
+        folder.chmod(0o755)  # mkdtemp's are the owner's alone
+        facts = write(folder)
+        sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
+        manifest = {"format": FORMAT, "data": folder.name, "files": sizes, **facts}
+        made.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        sync(folder)
+        put_in_place(made, place / MANIFEST)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def is_index(place: Path) -> bool:
+    """Whether a directory holds an index."""
+    return (place / MANIFEST).is_file()
+
+
+def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
+    """Return what the manifest says, and the folder of data.
+
+    Raises:
+        DataError: If there is no index, it is of a later format, or its data are not whole.
+    """
+    if not is_index(place):
+        problem = "is no index" if place.exists() else "does not exist"
+        raise fault(place, None, problem, "Make one: FaqIndex.build(model, faqs).save(path)")
+    try:
+        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            problem = f"has the format {manifest['format']!r}, not {FORMAT}"
+            raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
+        folder, sizes = place / manifest["data"], manifest["files"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        raise fault(place / MANIFEST, None, "is not whole", ANEW) from None
+    for name, size in sizes.items():
+        file = folder / name
+        found = file.stat().st_size if file.is_file() else 0
+        if found != size:
+            problem = f"is not whole: {found:,} of {size:,} bytes are there"
+            raise fault(file, None, problem, ANEW)
+    return manifest, folder
+
+
+def _data_of(place: Path) -> Path | None:
+    """Return the data that a manifest names, whole or not."""
+    try:
+        return read_manifest(place)[1]
+    except DataError:
+        return None

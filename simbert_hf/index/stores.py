@@ -1,0 +1,249 @@
+"""Where vectors lie: faiss in this process, flat, HNSW or IVF-PQ by their number.
+
+A store numbers its vectors 0, 1, 2, ... as they are added, and never anew: what is removed leaves a
+gap that no search returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simbert_hf.textfiles import fault
+
+try:
+    import faiss as untyped
+except ImportError as error:
+    raise ImportError("An index needs faiss: pip install 'simbert-hf[index]'.") from error
+
+faiss: Any = untyped  # its stubs know neither selectors nor most parameters
+Vectors = NDArray[np.float32]
+Numbers = NDArray[np.int64]
+
+KINDS = ("flat", "hnsw", "ivf_pq")
+HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
+EF_SEARCH = 128  # candidates an HNSW search keeps
+PROBES = 32  # lists of an IVF that a search reads
+RESCORED = 16  # candidates of the product quantizer for each vector wanted
+TRAINING_POINTS = 64  # vectors for each IVF list that k-means looks at
+FILE = "vectors.faiss"
+
+
+class VectorStore(Protocol):
+    """What an index needs of the place where its vectors are."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether a search is a scan of all vectors."""
+
+    def __len__(self) -> int:
+        """How many vectors were ever added, removed ones too."""
+
+    def add(self, vectors: Vectors) -> None:
+        """Append unit vectors; the first also set the dimension. Shape: (N, D)."""
+
+    def remove(self, numbers: Numbers) -> None:
+        """Let no search return these again. Shape: (N,)."""
+
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+        """Find the k nearest of each: cosines, descending, and numbers, -1 where none is left.
+
+        Shapes: (Q, D) -> (Q, k), (Q, k).
+        """
+
+    def vectors(self, numbers: Numbers) -> Vectors:
+        """Return stored vectors, perhaps rounded: (N,) -> (N, D)."""
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write what is not elsewhere into a folder; return what is needed to open it again."""
+
+
+class FaissVectors:
+    """Vectors in this process.
+
+    Args:
+        kind: ``flat`` scans all of them and is exact. ``hnsw`` walks a graph (Malkov & Yashunin
+            2016, https://arxiv.org/abs/1603.09320). ``ivf_pq`` reads some clusters of product codes
+            (Jégou et al. 2011) and rescores the best by half-precision vectors, which can stay on
+            disk. ``auto`` picks them below 100,000 vectors, below 1,000,000, and beyond, when the
+            first are added.
+
+    Raises:
+        ValueError: If there is no such kind.
+
+    Example:
+        >>> store = FaissVectors()
+        >>> store.add(np.eye(3, dtype=np.float32))
+        >>> store.remove(np.array([1]))
+        >>> store.search(np.eye(3, dtype=np.float32)[:1], 3)
+        (array([[1.e+00, 0.e+00, ...]], dtype=float32), array([[ 0,  2, -1]]))
+    """
+
+    def __init__(self, kind: str = "auto") -> None:
+        if kind not in (*KINDS, "auto"):
+            raise ValueError(f"Unknown kind {kind!r}; choose one of auto, {', '.join(KINDS)}.")
+        self.kind = kind
+        self._index: Any = None
+        self._mapped = False
+        self._removed: Numbers = np.empty(0, dtype=np.int64)
+
+    @classmethod
+    def load(cls, folder: Path, kind: str, removed: Numbers, *, mmap: bool = True) -> Self:
+        """Open what :meth:`save` wrote; mapped, only what is read gets into memory.
+
+        Raises:
+            DataError: If it is no faiss index.
+        """
+        store = cls(kind)
+        store._index = _read(folder / FILE, mmap)
+        store._mapped = mmap
+        store._removed = removed
+        return store
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write the index by faiss's own format."""
+        faiss.write_index(self._index, str(folder / FILE))
+        return {"type": "faiss", "kind": self.kind}
+
+    @property
+    def exact(self) -> bool:
+        """Whether a search is a scan of all vectors."""
+        return self.kind == "flat"
+
+    def __len__(self) -> int:
+        return self._index.ntotal if self._index is not None else 0
+
+    def add(self, vectors: Vectors) -> None:
+        """Append unit vectors; the first also train the clusters of an IVF-PQ. Shape: (N, D)."""
+        if self._index is None:
+            self.kind = kind_for(len(vectors)) if self.kind == "auto" else self.kind
+            index = make_index(self.kind, *vectors.shape)
+            index.train(vectors)
+        elif self._mapped:  # faiss ends the process where a mapped index is added to
+            index = faiss.deserialize_index(faiss.serialize_index(self._index))
+            self._mapped = False
+        else:
+            index = self._index
+        index.add(vectors)
+        self._index = index
+
+    def remove(self, numbers: Numbers) -> None:
+        """Let no search return these again. Shape: (N,)."""
+        self._removed = np.union1d(self._removed, numbers)
+
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
+        selector = None
+        if len(self._removed):
+            gaps = faiss.IDSelectorBatch(self._removed)
+            selector = faiss.IDSelectorNot(gaps)
+        scores, numbers = self._index.search(vectors, k, params=self._parameters(selector, k))
+        scores[numbers < 0] = -np.inf
+        return scores, numbers
+
+    def _parameters(self, selector: Any, k: int) -> Any:
+        if self.kind == "flat":
+            return faiss.SearchParameters(sel=selector)
+        if self.kind == "hnsw":
+            return faiss.SearchParametersHNSW(sel=selector, efSearch=max(EF_SEARCH, 2 * k))
+        probe = faiss.SearchParametersIVF(sel=selector, nprobe=PROBES)
+        return faiss.IndexRefineSearchParameters(k_factor=RESCORED, base_index_params=probe)
+
+    def vectors(self, numbers: Numbers) -> Vectors:
+        """Return stored vectors, in half precision from an IVF-PQ: (N,) -> (N, D)."""
+        return np.stack([self._index.reconstruct(int(number)) for number in numbers])
+
+
+def kind_for(count: int) -> str:
+    """Pick the kind for so many vectors.
+
+    Example:
+        >>> [kind_for(count) for count in (10, 100_000, 1_000_000)]
+        ['flat', 'hnsw', 'ivf_pq']
+    """
+    if count < HNSW_FROM:
+        return "flat"
+    return "hnsw" if count < IVF_FROM else "ivf_pq"
+
+
+def make_index(kind: str, count: int, dim: int) -> Any:
+    """Make an empty faiss index for about ``count`` vectors of ``dim`` numbers.
+
+    Raises:
+        ValueError: If they are too few for an IVF-PQ, or cannot be parted into its codes.
+    """
+    metric = faiss.METRIC_INNER_PRODUCT
+    if kind != "ivf_pq":
+        spec = "Flat" if kind == "flat" else "HNSW32"
+        return faiss.index_factory(dim, spec, metric)
+    if count < 10_000 or dim % 8:
+        raise ValueError(
+            f"An ivf_pq index of {count:,} vectors of {dim} numbers cannot be: it takes at least "
+            "10,000, and their dimension must divide by 8. Take flat or hnsw."
+        )
+    lists = 2 ** round(np.log2(4 * np.sqrt(count)))
+    index = faiss.index_factory(dim, f"IVF{lists},PQ{dim // 8}x8,Refine(SQfp16)", metric)
+    clusters = faiss.downcast_index(faiss.downcast_index(index).base_index)
+    clusters.cp.max_points_per_centroid = TRAINING_POINTS
+    return index
+
+
+def measure_recall(store: VectorStore, vectors: Vectors, k: int = 10, queries: int = 256) -> float:
+    """Measure which share of the k nearest a store finds, against a scan of all its vectors.
+
+    Args:
+        store: Holds the vectors, none removed.
+        vectors: The same. Shape: (N, D).
+        k: How many nearest.
+        queries: As many of the vectors, evenly spread, ask; themselves do not count.
+
+    Returns:
+        Recall at k; a vector as near as the k-th counts as one of the nearest.
+    """
+    asked = np.unique(np.linspace(0, len(vectors) - 1, queries, dtype=np.int64))
+    k = min(k, len(vectors) - 1)
+    if k == 0:
+        return 1.0
+    _, found = store.search(vectors[asked], k + 1)
+    hits = 0
+    for number, row in zip(asked, found, strict=True):
+        scores = vectors @ vectors[number]
+        scores[number] = -np.inf
+        nearest = np.partition(scores, -k)[-k]
+        others = row[(row >= 0) & (row != number)][:k]
+        hits += int((scores[others] >= nearest - 1e-6).sum())
+    return hits / (k * len(asked))
+
+
+def _read(path: Path, mmap: bool) -> Any:
+    # Inverted lists and flat codes are mapped by different flags.
+    flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_MMAP_IFC if mmap else 0
+    try:
+        return faiss.read_index(str(path), flags)
+    except RuntimeError as error:
+        reason = str(error).strip().rpartition("\n")[2][:80]
+        raise fault(
+            path, None, f"is no faiss index ({reason[:80]})", "Build the index anew"
+        ) from None
+
+
+def numbers_of(values: Sequence[int] | Numbers) -> Numbers:
+    """Make an array of vectors' numbers."""
+    return np.asarray(values, dtype=np.int64)
+
+
+def store_from(facts: Mapping[str, Any], folder: Path, removed: Numbers, *, mmap: bool) -> Any:
+    """Open the store that :meth:`VectorStore.save` described.
+
+    Raises:
+        DataError: If it is damaged.
+    """
+    if facts["type"] == "faiss":
+        return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
+    from simbert_hf.index.milvus import MilvusVectors
+
+    return MilvusVectors.open(facts)

@@ -1,0 +1,158 @@
+"""What is known of each vector, in Parquet: row i of the table tells of vector i."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from simbert_hf.index.faqs import Faq
+from simbert_hf.index.stores import Numbers, numbers_of
+from simbert_hf.textfiles import DataError, fault, shorten
+
+FILE = "rows.parquet"
+SCHEMA = pyarrow.schema(
+    [
+        pyarrow.field("id", pyarrow.string(), nullable=False),
+        pyarrow.field("question", pyarrow.string(), nullable=False),
+        pyarrow.field("answer", pyarrow.string(), nullable=False),
+        pyarrow.field("group", pyarrow.string()),
+        pyarrow.field("metadata", pyarrow.string(), nullable=False),  # JSON
+        pyarrow.field("removed", pyarrow.bool_(), nullable=False),
+    ]
+)
+
+
+class FaqTable:
+    """Rows that are never renumbered; a removed one is blank. It is never changed in place.
+
+    Args:
+        data: A table of :data:`SCHEMA`.
+    """
+
+    def __init__(self, data: pyarrow.Table | None = None) -> None:
+        self.data = SCHEMA.empty_table() if data is None else data
+
+    @classmethod
+    def read(cls, path: Path) -> FaqTable:
+        """Read what :meth:`write` wrote.
+
+        Raises:
+            DataError: If it is something else.
+        """
+        try:
+            return cls(pyarrow.parquet.read_table(path, schema=SCHEMA, memory_map=True))
+        except (pyarrow.ArrowException, OSError) as error:
+            problem = f"is no table of an index ({str(error)[:80]})"
+            raise fault(path, None, problem, "Build the index anew") from None
+
+    def write(self, path: Path) -> None:
+        """Write Parquet."""
+        pyarrow.parquet.write_table(self.data, path, compression="zstd")
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    @cached_property
+    def living(self) -> Numbers:
+        """Numbers of the rows that are not removed."""
+        return np.flatnonzero(~self.data["removed"].to_numpy())
+
+    @property
+    def removed(self) -> Numbers:
+        """Numbers of the others."""
+        return np.flatnonzero(self.data["removed"].to_numpy())
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """Each living row's number by its id."""
+        ids = self.data["id"].to_pylist()
+        return {ids[number]: number for number in self.living.tolist()}
+
+    @cached_property
+    def groups(self) -> tuple[Numbers, Numbers]:
+        """Code of each row's group (of its answer, where it has none), and living rows a code.
+
+        Shapes: (N,), (G,).
+        """
+        grouped = pyarrow.compute.is_valid(self.data["group"])
+        keys = pyarrow.compute.coalesce(self.data["group"], self.data["answer"])
+        marks = pyarrow.compute.if_else(grouped, "g", "a")  # a group may be named as an answer is
+        marked = pyarrow.compute.binary_join_element_wise(marks, keys, "")
+        codes = numbers_of(marked.combine_chunks().dictionary_encode().indices)
+        sizes = np.bincount(codes[self.living], minlength=int(codes.max(initial=-1)) + 1)
+        return codes, sizes
+
+    def faqs(self, numbers: Sequence[int] | Numbers) -> list[Faq]:
+        """Return rows by their numbers."""
+        rows = self.data.take(numbers_of(numbers)).to_pylist()
+        names = ("question", "answer", "group", "id")
+        return [
+            Faq(**{name: row[name] for name in names}, metadata=json.loads(row["metadata"]))
+            for row in rows
+        ]
+
+    def with_rows(self, faqs: Sequence[Faq]) -> FaqTable:
+        """Append rows; those without id are numbered.
+
+        Raises:
+            DataError: If an id is there already, or metadata is not JSON.
+        """
+        columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
+        for faq, row_id in zip(faqs, self._new_ids(faqs), strict=True):
+            metadata = _json(faq, row_id)
+            values = (row_id, faq.question, faq.answer, faq.group, metadata, False)
+            for name, value in zip(SCHEMA.names, values, strict=True):
+                columns[name].append(value)
+        added = pyarrow.Table.from_pydict(columns, schema=SCHEMA)
+        return FaqTable(pyarrow.concat_tables([self.data, added]))
+
+    def _new_ids(self, faqs: Sequence[Faq]) -> Iterator[str]:
+        taken = self.number_of
+        if twice := next((faq.id for faq in faqs if faq.id in taken), None):
+            raise DataError(f"The index has a row {shorten(twice)} already. Update or remove it.")
+        given = {faq.id for faq in faqs}
+        number = len(self)
+        for faq in faqs:
+            while faq.id is None and (str(number) in taken or str(number) in given):
+                number += 1
+            yield str(number) if faq.id is None else faq.id
+            number += faq.id is None
+
+    def without(self, numbers: Sequence[int]) -> FaqTable:
+        """Blank rows: nothing of their text stays."""
+        gone = np.zeros(len(self), dtype=np.bool_)
+        gone[numbers_of(numbers)] = True
+        data = self.data
+        for name in ("id", "question", "answer", "group", "metadata"):
+            blank = pyarrow.scalar(None if name == "group" else "", pyarrow.string())
+            blanked = pyarrow.compute.if_else(pyarrow.array(gone), blank, data[name])
+            data = data.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), blanked)
+        removed = pyarrow.array(gone | data["removed"].to_numpy())
+        place = SCHEMA.get_field_index("removed")
+        return FaqTable(data.set_column(place, SCHEMA.field("removed"), removed))
+
+    def codes_of(self, key: str, value: str) -> set[int]:
+        """Groups that a query's label names: by ``id``, ``group`` or ``answer``."""
+        if key == "id":
+            numbers = [self.number_of[value]] if value in self.number_of else []
+        else:
+            same = pyarrow.compute.equal(self.data[key], value).fill_null(False).to_numpy()
+            numbers = np.flatnonzero(same & ~self.data["removed"].to_numpy()).tolist()
+        return set(self.groups[0][numbers].tolist())
+
+
+def _json(faq: Faq, row_id: str) -> str:
+    try:
+        return json.dumps(dict(faq.metadata), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"The metadata of row {shorten(row_id)} is not JSON: {error}. Give text, numbers, "
+            "lists and objects."
+        ) from None

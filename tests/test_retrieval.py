@@ -1,0 +1,465 @@
+"""FaqIndex: exact where it says so, whole after every failure, and honest about its thresholds."""
+
+from __future__ import annotations
+
+import json
+
+import datasets
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
+from simbert_hf.index.calibration import Calibration, calibrate_scores
+from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.index.stores import kind_for, measure_recall
+from simbert_hf.textfiles import DataError
+from tests.tiny import WORDS, tiny_simbert
+
+ROWS = [
+    {"question": "how do i reset my password", "answer": "Press it.", "id": "a", "page": 3},
+    {"question": "please reset the password", "answer": "Press it.", "id": "b"},
+    {"question": "what time is it", "answer": "Late.", "id": "c"},
+    {"question": "where is the cat", "answer": "On the mat.", "id": "d", "group": "cats"},
+    {"question": "is the cat on the mat", "answer": "Yes.", "id": "e", "group": "cats"},
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_simbert()
+
+
+@pytest.fixture
+def index(model):
+    return FaqIndex.build(model, ROWS)
+
+
+def sentences(count, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = {" ".join(rng.choice(WORDS, rng.integers(3, 9))) for _ in range(3 * count)}
+    return sorted(drawn)[:count]
+
+
+def unit(rng, *shape):
+    vectors = rng.normal(size=shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+# Exactness --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("votes", [1, 3])
+def test_search_equals_brute_force_through_changes(model, votes):
+    texts = sentences(60)
+    rows = [Faq(t, f"answer {i % 7}", id=f"r{i}") for i, t in enumerate(texts)]
+    index = FaqIndex.build(model, rows[:40], votes=votes)
+    index.add(rows[40:])
+    index.remove(["r3", "r41"])
+    index.update([Faq("a dog ran", "answer 0", id="r5")])
+    left = {row.id: row for row in rows} | {"r5": Faq("a dog ran", "answer 0", id="r5")}
+    del left["r3"], left["r41"]
+    vectors = model.encode([row.question for row in left.values()])
+    answers = np.array([row.answer for row in left.values()])
+    queries = sentences(10, seed=1)
+    for query, hits in zip(queries, index.search(queries, k=4), strict=True):
+        cosines = vectors @ model.encode(query)
+        means = {a: np.sort(cosines[answers == a])[::-1][:votes].mean() for a in set(answers)}
+        best = sorted(means, key=lambda a: -means[a])[:4]
+        assert [hit.answer for hit in hits] == best
+        assert [hit.score for hit in hits] == pytest.approx([means[a] for a in best], abs=1e-5)
+        assert all(left[hit.id].question == hit.question for hit in hits)
+    assert len(index) == 58
+    assert {row.id for row in index.faqs()} == set(left)
+
+
+def test_hits_are_grouped_and_bring_metadata(index):
+    assert [hit.id for hit in index.search("reset my password", k=9)][0] in "ab"
+    assert len(index.search("reset my password", k=9)) == 3  # answers, not rows
+    (hit,) = index.search("how do i reset my password", k=1)
+    assert (hit.metadata, hit.answer, hit.group) == ({"page": 3}, "Press it.", None)
+    assert hit.score == pytest.approx(1, abs=1e-5)
+    assert index.search("where is the cat", k=1)[0].answer == "On the mat."  # not its group's other
+    assert index.search([]) == []
+
+
+def test_a_group_may_have_an_answers_name(model):
+    rows = [
+        {"question": "what time", "answer": "x"},
+        {"question": "a cat", "answer": "y", "group": "x"},
+    ]
+    assert len(FaqIndex.build(model, rows).search("dog", k=5)) == 2
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf_pq"])
+def test_approximate_stores_find_add_remove_and_map(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    count = 600 if kind == "hnsw" else 10_000
+    vectors = unit(rng, count, 16)
+    store = FaissVectors(kind)
+    store.add(vectors)
+    assert measure_recall(store, vectors) > 0.9
+    assert not store.exact
+    extra = unit(rng, 5, 16)
+    store.add(extra)
+    store.remove(np.array([0, count + 4]))
+    facts = store.save(tmp_path)
+    again = FaissVectors.load(tmp_path, facts["kind"], np.array([0, count + 4]))
+    again.add(extra[:1])  # mapped until now
+    for one in (store, again):
+        _, found = one.search(np.concatenate([extra, vectors[:3]]), 5)
+        assert found[:4, 0].tolist() == [count, count + 1, count + 2, count + 3]
+        assert found[6:, 0].tolist() == [1, 2]
+        assert not {0, count + 4} & set(found.ravel().tolist())
+    assert len(again) == count + 6
+    np.testing.assert_allclose(again.vectors(np.array([7])), vectors[7:8], atol=2e-3)
+
+
+def test_recall_counts_what_a_store_misses():
+    vectors = unit(np.random.default_rng(0), 200, 8)
+
+    class Half(FaissVectors):
+        def search(self, queries, k):
+            scores, numbers = super().search(queries, k)
+            numbers[:, 1 + (k - 1) // 2 :] = -1
+            return scores, numbers
+
+    store = Half("flat")
+    store.add(vectors)
+    assert measure_recall(store, vectors) == pytest.approx(0.5)
+    store = FaissVectors("flat")
+    store.add(vectors)
+    assert measure_recall(store, vectors) == 1
+
+
+def test_groups_are_found_behind_many_rows_of_one():
+    rng = np.random.default_rng(0)
+    codes = np.array([0] * 500 + [1, 2, 2])
+    vectors = unit(rng, 503, 4)
+    vectors[:500] = vectors[0] + 0.01 * vectors[:500]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    store = FaissVectors("flat")
+    store.add(vectors)
+    ((first, *others),) = nearest_groups(store, (codes, np.bincount(codes)), vectors[:1], 3, 1)
+    assert first.code == 0
+    assert {hit.code for hit in others} == {1, 2}
+
+
+# On disk ----------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded(index, model, tmp_path):
+    index.calibrate([{"query": "what time", "id": "c"}, {"query": "fast", "id": ""}], precision=0.5)
+    index.remove("a")
+    index.save(tmp_path / "faq")
+    again = FaqIndex.load(tmp_path / "faq", model)
+    queries = sentences(5)
+    assert again.search(queries, k=9) == index.search(queries, k=9)
+    assert again.calibration.rates == index.calibration.rates
+    assert again.calibration.threshold == index.calibration.threshold
+    assert (
+        b"how do i reset" not in next((tmp_path / "faq").glob("data-*/rows.parquet")).read_bytes()
+    )
+    again.add([{"question": "learn english", "answer": "Read."}])  # not in the mapped file
+    again.save(tmp_path / "faq")
+    again.add([{"question": "learn english fast", "answer": "Read."}])  # its file is gone now
+    assert len(list((tmp_path / "faq").iterdir())) == 2
+    assert (
+        FaqIndex.load(tmp_path / "faq", model, mmap=False).search("learn english")[0].score > 0.999
+    )
+    assert len(FaqIndex.load(tmp_path / "faq", model)) == 5
+
+
+@pytest.mark.parametrize(
+    "step", ["simbert_hf.index.saving.sync", "simbert_hf.index.saving.put_in_place"]
+)
+def test_a_failed_save_leaves_the_old_index(index, model, tmp_path, monkeypatch, step):
+    index.save(tmp_path)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    index.remove("c")
+
+    def full(*args):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(step, full)
+    with pytest.raises(OSError, match="No space"):
+        index.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    assert len(FaqIndex.load(tmp_path, model)) == 5
+
+
+def test_damaged_indexes_are_refused(index, model, tmp_path):
+    index.save(tmp_path / "faq")
+    (manifest,) = (tmp_path / "faq").glob("*.json")
+    (vectors,) = (tmp_path / "faq").glob("data-*/vectors.faiss")
+    whole, facts = vectors.read_bytes(), manifest.read_text()
+    vectors.write_bytes(whole[:-9])
+    with pytest.raises(DataError, match=r"vectors.faiss: is not whole: \d+ of \d+ bytes"):
+        FaqIndex.load(tmp_path / "faq", model)
+    vectors.write_bytes(b"x" * len(whole))
+    with pytest.raises(DataError, match="is no faiss index"):
+        FaqIndex.load(tmp_path / "faq", model)
+    vectors.write_bytes(whole)
+    manifest.write_text(facts[:-20])
+    with pytest.raises(DataError, match=r"index.json: is not whole"):
+        FaqIndex.load(tmp_path / "faq", model)
+    manifest.write_text(json.dumps(json.loads(facts) | {"format": 2}))
+    with pytest.raises(DataError, match="has the format 2"):
+        FaqIndex.load(tmp_path / "faq", model)
+    manifest.write_text(json.dumps(json.loads(facts) | {"rows": 6}))
+    with pytest.raises(DataError, match="has 5 rows for 5 vectors"):
+        FaqIndex.load(tmp_path / "faq", model)
+    with pytest.raises(DataError, match="does not exist"):
+        FaqIndex.load(tmp_path / "none", model)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds something else"):
+        index.save(tmp_path)
+
+
+def test_an_index_of_another_model_is_refused(index, model, tmp_path):
+    index.save(tmp_path)
+    other = tiny_simbert()
+    other.bert.encoder.layer[0].output.dense.weight.data += 1e-3
+    with pytest.raises(DataError, match="another model.*its weights are others"):
+        FaqIndex.load(tmp_path, other)
+    with pytest.raises(DataError, match="another model.*pooling, prompt or length"):
+        FaqIndex.load(tmp_path, tiny_simbert(pooling="cls"))
+    with pytest.raises(DataError, match="was built by a model never saved"):
+        FaqIndex.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_every_loader_of_one_checkpoint_fits_its_index(index, model, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    model.save_pretrained(tmp_path / "model")
+    index.save(tmp_path / "index")
+    loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert TextEncoder(loaded).fingerprint == index.encoder.fingerprint
+    for one in (loaded, str(tmp_path / "model")):
+        found = FaqIndex.load(tmp_path / "index", one).search("what time is it")
+        assert found[0].score == pytest.approx(1, abs=1e-5)
+
+
+# Calibration ------------------------------------------------------------------------------------
+
+
+def brute_threshold(scores, kinds, target, wanted):
+    """Lowest cut between scores that reaches the target, by trying all of them."""
+    values = np.unique(scores)
+    for cut in [values[0], *((values[1:] + values[:-1]) / 2), values[-1] + 1e-6]:
+        said = scores >= cut
+        right, out = (said & (kinds == 0)).sum(), (said & (kinds == 2)).sum()
+        if target == "precision" and said.any() and right / said.sum() >= wanted:
+            return cut
+        if target == "false_accept_rate" and out / (kinds == 2).sum() <= wanted:
+            return cut
+    return None
+
+
+@pytest.mark.parametrize("target", ["precision", "false_accept_rate"])
+@pytest.mark.parametrize("seed", range(5))
+def test_threshold_equals_trying_all(target, seed):
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(3, 80, p=[0.6, 0.1, 0.3])
+    scores = np.round(rng.normal(np.array([0.8, 0.6, 0.5])[kinds], 0.1), 2)  # with ties
+    wanted = 0.9 if target == "precision" else 0.1
+    found = calibrate_scores(scores, kinds, target, wanted, Bootstrap(200))
+    assert found.threshold == pytest.approx(brute_threshold(scores, kinds, target, wanted))
+    rates = found.rates
+    said = scores >= found.threshold
+    assert rates.answered.value == said[kinds < 2].mean()
+    assert rates.correct.value == (said & (kinds == 0)).sum() / (kinds < 2).sum()
+    assert rates.precision.value == (kinds[said] == 0).mean()
+    assert found.interval[0] <= found.threshold <= found.interval[1]
+    pairs = scores[kinds < 2][:, None] - scores[kinds == 2]
+    assert found.auroc == pytest.approx((pairs > 0).mean() + (pairs == 0).mean() / 2)
+    curve = found.curve(7)
+    at = found.at(curve["threshold"][3])
+    assert (curve["precision"][3], curve["false_accepts"][3]) == pytest.approx(
+        (at.precision.value, at.false_accepts.value)
+    )
+    again = Calibration.from_json(json.loads(json.dumps(found.to_json())))
+    assert again.rates == rates
+
+
+def test_the_false_accept_interval_covers_the_truth():
+    """At a threshold chosen on the sample itself, in at least 95 % of samples."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        scores = rng.random(60)
+        found = calibrate_scores(scores, np.full(60, 2), "false_accept_rate", 0.1, Bootstrap(0))
+        rate = found.rates.false_accepts
+        covered += rate.low <= 1 - found.threshold <= rate.high  # the true rate of a uniform score
+    assert covered / 400 >= 0.94
+    assert rate.high == pytest.approx(beta.ppf(0.975, 6 + 1, 60 - 6))
+
+
+def test_answers_only_above_the_threshold(index):
+    queries = [
+        {"query": "how do i reset the password", "answer": "Press it."},
+        {"query": "what time is it today", "id": "c"},
+        {"query": "where is the dog", "group": "cats"},
+        {"query": "learn english fast", "answer": None},
+        {"query": "the weather", "answer": ""},
+    ]
+    with pytest.raises(ValueError, match="There is no threshold"):
+        index.answer("what time is it")
+    found = index.calibrate(queries, false_accept_rate=0.4)
+    assert found.rates.false_accepts.value == 0
+    assert (found.kinds == 2).sum() == 2
+    reply = index.answer("what time is it")
+    assert reply.answer == "Late."
+    assert "reaches the threshold" in reply.reason
+    (reply,) = index.answer(["learn english fast"])
+    assert reply.answer is None
+    assert reply.reason.startswith("The best score, 0.")
+    assert len(reply.hits) == 3
+    index.remove("abcde")
+    assert index.answer("what time is it").reason == "The index is empty."
+
+
+@pytest.mark.parametrize(
+    ("queries", "target", "sentence"),
+    [
+        ([{"query": "a", "id": "zz"}], {"precision": 0.9}, "1: leads to the id 'zz', which is not"),
+        ([{"query": "a"}], {"precision": 0.9}, "labels no query: its columns are"),
+        ([{"text": "a", "id": "a"}], {"precision": 0.9}, "has no column 'query', only"),
+        ([], {"precision": 0.9}, "holds no query"),
+        ([{"query": "a", "id": "a"}], {"false_accept_rate": 0.1}, "needs queries out of scope"),
+        ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs queries in scope"),
+        ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 cannot be"),
+        ([{"query": "a", "id": "a"}], {}, "Give a false_accept_rate or a precision"),
+        ([{"query": "what time is it", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
+    ],
+)
+def test_bad_calibrations(index, queries, target, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        index.calibrate(queries, **target)
+    assert index.calibration is None
+
+
+# Rows -------------------------------------------------------------------------------------------
+
+
+def test_every_source_gives_the_same_rows(tmp_path):
+    rows = [{"question": "a, b?", "answer": "Yes 😀", "id": "1", "page": "3"}]
+    (tmp_path / "faq.csv").write_text('question,answer,id,page\n"a, b?",Yes 😀,1,3\n\n')
+    (tmp_path / "faq.tsv").write_text("text\treply\tid\tpage\na, b?\tYes 😀\t1\t3\n")
+    (tmp_path / "faq.jsonl").write_text(json.dumps(rows[0] | {"id": 1}) + "\n")
+    wanted = [Faq("a, b?", "Yes 😀", None, "1", {"page": "3"})]
+    assert read_faqs(rows) == read_faqs(wanted) == wanted
+    assert read_faqs(datasets.Dataset.from_list(rows)) == wanted
+    assert read_faqs(tmp_path / "faq.csv") == read_faqs(tmp_path / "faq.jsonl") == wanted
+    names = {"question": "text", "answer": "reply"}
+    assert read_faqs(str(tmp_path / "faq.tsv"), names) == wanted
+    (query,) = read_queries([{"query": " hi ", "intent": "x"}], {"group": "intent"})
+    assert (query.text, query.group, query.in_scope) == ("hi", "x", True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "holds no question"),
+        ([{"question": "a", "answer": ""}], "1: the question 'a' has no answer"),
+        ([{"question": "a", "answer": None}], "1: the question 'a' has no answer"),
+        ([{"question": " ", "answer": "b"}], "1: the question is empty"),
+        ([{"question": "a" * 10**7, "answer": "b"}], "has 10,000,000 characters. Cut it to 10,000"),
+        ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Take it out"),
+        ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
+        ([{"question": 7, "answer": "b"}], "7 is int, not a sentence"),
+        ([{"query": "a", "answer": "b"}], r"has no column 'question', only \['query', 'answer'\]"),
+        (
+            [
+                {"question": "a", "answer": "b", "id": 1},
+                {"question": "c", "answer": "d", "id": "1"},
+            ],
+            "2: the id '1' is that of row 1 too",
+        ),
+        ([{"question": "a", "answer": "b", "metadata": "x"}], "metadata is 'x'. Write an object"),
+        ([{"question": "a", "answer": "b", "x": float("nan")}], "metadata of row '5' is not JSON"),
+        ([{"question": "a", "answer": "b", "id": "a"}], "has a row 'a' already"),
+    ],
+)
+def test_bad_rows_are_named_and_change_nothing(index, rows, sentence):
+    before = index.faqs(), len(index.store)
+    with pytest.raises(DataError, match=sentence):
+        index.add(rows)
+    assert (index.faqs(), len(index.store)) == before
+
+
+def test_bad_files_are_named(tmp_path):
+    path = tmp_path / "faq.csv"
+    path.write_text("frage,answer\na,b\n")
+    with pytest.raises(DataError, match=r"faq.csv:2: has no column 'question', only"):
+        read_faqs(path)
+    with pytest.raises(DataError, match="has no column 'text'"):
+        read_faqs(path, {"question": "text"})
+    path.write_text("question,answer\n")
+    with pytest.raises(DataError, match=r"faq.csv: holds no question"):
+        read_faqs(path)
+    with pytest.raises(DataError, match="the extension '.pdf' is unknown"):
+        (tmp_path / "faq.pdf").write_text("x")
+        read_faqs(tmp_path / "faq.pdf")
+
+
+def test_bad_queries_and_changes(index, model):
+    for query, sentence in [("", "is empty"), ("a\x07", "control"), ("a" * 10**7, "10,000,000")]:
+        with pytest.raises(DataError, match=sentence):
+            index.search(query)
+    assert index.search("😀 what time is it", k=1)  # an unknown token, no error
+    with pytest.raises(ValueError, match="k=0 is out of range"):
+        index.search("what", k=0)
+    for change in (lambda: index.remove(["a", "z"]), lambda: index.update([ROWS[0] | {"id": "z"}])):
+        with pytest.raises(DataError, match="has no row 'z'"):
+            change()
+    with pytest.raises(DataError, match="A row to update has no id"):
+        index.update([Faq("a", "b")])
+    assert len(index) == 5
+    with pytest.raises(ValueError, match="Unknown kind 'tree'"):
+        FaqIndex.build(model, ROWS, store="tree")
+    with pytest.raises(ValueError, match="ivf_pq index of 5 vectors"):
+        FaqIndex.build(model, ROWS, store="ivf_pq")
+    with pytest.raises(TypeError, match="The model is 7"):
+        FaqIndex.build(7, ROWS)
+    with pytest.raises(OSError, match="no such directory"):
+        FaqIndex.build("/no/such/model", ROWS)
+
+
+def test_a_diverged_model_is_refused(index):
+    broken = tiny_simbert()
+    broken.bert.embeddings.LayerNorm.weight.data.fill_(float("nan"))
+    with pytest.raises(DataError, match="no vector of length 1"):
+        FaqIndex.build(broken, ROWS)
+
+
+def test_new_ids_are_free(model):
+    index = FaqIndex.build(
+        model, [{"question": "a", "answer": "b"}, {"question": "c", "answer": "d", "id": "2"}]
+    )
+    index.add([{"question": "the", "answer": "b"}, {"question": "cat", "answer": "d", "id": "3"}])
+    assert [row.id for row in index.faqs()] == ["0", "2", "4", "3"]
+
+
+def test_kinds_by_size():
+    assert [kind_for(n) for n in (1, 99_999, 100_000, 999_999, 10**6)] == [
+        "flat", "flat", "hnsw", "hnsw", "ivf_pq",
+    ]  # fmt: skip
+
+
+def test_augment_adds_other_questions_only(model):
+    faqs = read_faqs(ROWS[:4])
+    more = augment(faqs, model, k=3, n=10, min_similarity=-1.0, max_new_tokens=8)
+    assert more[:4] == faqs
+    made = more[4:]
+    assert made
+    assert all(row.metadata["paraphrase_of"] in {faq.question for faq in faqs} for row in made)
+    assert len({row.question for row in more}) == len(more)
+    by_question = {faq.question: faq for faq in faqs}
+    for row in made:
+        origin = by_question[row.metadata["paraphrase_of"]]
+        assert (row.answer, row.group, row.id) == (origin.answer, origin.group, None)
+    assert augment(faqs, model, k=3, n=10, min_similarity=1.01) == faqs
