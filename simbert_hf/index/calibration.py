@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.special import betaincinv
 from sklearn.metrics import roc_auc_score
 
-from simbert_hf.evaluation.bootstrap import LEVEL, Bootstrap, Counts, Distinct, Floats
+from simbert_hf.evaluation.bootstrap import LEVEL, NONE, Bootstrap, Counts, Distinct, Figure, Floats
 
 Kinds = NDArray[np.integer]
 
@@ -50,8 +50,10 @@ class Rate:
         """
         if not count:
             return cls(float("nan"), 0.0, 1.0, 0)
-        found = binomtest(hits, count).proportion_ci(LEVEL, method="exact")
-        return cls(hits / count, float(found.low), float(found.high), count)
+        tail = (1 - LEVEL) / 2
+        low = betaincinv(hits, count - hits + 1, tail) if hits else 0.0
+        high = betaincinv(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
+        return cls(hits / count, float(low), float(high), count)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Calibration:
         wanted: Its value.
         threshold: Score from which on to answer: the lowest one that reaches the target.
         interval: 95 % percentile interval of that threshold over bootstrap resamples of the
-            queries; None if too few resamples have one.
+            queries; None without resamples.
     """
 
     scores: Floats
@@ -198,24 +200,18 @@ def calibrate_scores(
     _check(kinds, target, wanted)
     distinct = Distinct(scores)
     edges = _edges(np.unique(scores))
-    places = _places(distinct, kinds, np.ones((1, len(scores)), dtype=np.int64), target, wanted)
-    if places[0] < 0:
+    whole = np.ones((1, len(scores)), dtype=np.int64)
+    (place,) = _places(distinct, kinds, whole, target, wanted)
+    if place < 0:
         raise ValueError(
             f"No threshold reaches a precision of {wanted:g} on these {len(scores)} queries; the "
             f"best is {_best_precision(scores, kinds):.3f}. Ask for less, or improve the index."
         )
-    draws = bootstrap or Bootstrap()
-    found = [
-        _places(distinct, kinds, counts, target, wanted)
-        for counts in draws.counts(target, len(scores))
-    ]
-    places = np.concatenate([places, *found])[1:]
-    drawn = edges[places[places >= 0]]
-    interval = None
-    if len(drawn) > 100:
-        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        interval = (float(low), float(high))
-    return Calibration(scores, kinds, target, wanted, float(edges[places[0]]), interval)
+    blocks = (bootstrap or Bootstrap()).counts(target, len(scores))
+    drawn = [_places(distinct, kinds, counts, target, wanted) for counts in blocks]
+    reached = [edges[places[places >= 0]] for places in drawn]
+    interval = Figure(0.0, np.concatenate([NONE, *reached])).interval
+    return Calibration(scores, kinds, target, wanted, float(edges[place]), interval)
 
 
 def _check(kinds: Kinds, target: str, wanted: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,33 +29,42 @@ class MilvusVectors:
     Args:
         uri: ``http://host:19530``, or a path ending in ``.db`` for Milvus Lite.
         collection: Name of a collection that does not exist yet.
-        token: ``user:password`` or a key; never saved.
+        token: ``user:password`` or a key; that of the environment (``MILVUS_TOKEN``) if None. It is
+            never saved.
         index_type: Milvus's; ``AUTOINDEX`` lets it choose, ``FLAT`` is exact.
+        timeout: Seconds to wait for the server.
 
     Raises:
         ConnectionError: If Milvus does not answer.
     """
 
     def __init__(
-        self, uri: str, collection: str, *, token: str = "", index_type: str = "AUTOINDEX"
+        self,
+        uri: str,
+        collection: str,
+        *,
+        token: str | None = None,
+        index_type: str = "AUTOINDEX",
+        timeout: float = 10,
     ) -> None:
         self.facts = {"type": "milvus", "uri": uri, "collection": collection}
         self.facts["index_type"] = index_type
         self.collection = collection
         self._count = 0
+        token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
         try:
-            self.client = pymilvus.MilvusClient(uri, token=token)
+            self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
         except pymilvus.MilvusException as error:
             raise ConnectionError(f"Milvus at {uri} does not answer: {error.message}") from error
 
     @classmethod
-    def open(cls, facts: Mapping[str, Any], token: str = "") -> MilvusVectors:
+    def open(cls, facts: Mapping[str, Any]) -> MilvusVectors:
         """Open the collection that :meth:`save` named.
 
         Raises:
             DataError: If it is not there, or holds other vectors than were saved.
         """
-        store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
+        store = cls(facts["uri"], facts["collection"], index_type=facts["index_type"])
         remedy = "Save after every change; now build the index anew."
         if not store.client.has_collection(store.collection):
             raise DataError(f"Milvus at {facts['uri']} has no {store.collection!r}. {remedy}")

@@ -1,0 +1,58 @@
+"""The same index over Milvus Lite, the engine in this process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simbert_hf.index import FaqIndex
+from simbert_hf.textfiles import DataError
+from tests.test_retrieval import ROWS, sentences
+from tests.tiny import tiny_simbert
+
+milvus = pytest.importorskip("simbert_hf.index.milvus")
+
+
+@pytest.mark.slow
+def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path):
+    model = tiny_simbert()
+    uri = str(tmp_path / "faq.db")
+    store = milvus.MilvusVectors(uri, "faq")
+    pair = FaqIndex.build(model, ROWS, store=store), FaqIndex.build(model, ROWS)
+    for index in pair:
+        index.add([{"question": text, "answer": text} for text in sentences(20)])
+        index.remove(["a", "7"])
+        index.update([{"question": "the cat ran", "answer": "No.", "id": "d"}])
+    ours, flat = pair
+    queries = sentences(6, seed=1)
+
+    def agree(index):
+        for one, other in zip(index.search(queries), flat.search(queries), strict=True):
+            assert [hit.id for hit in one] == [hit.id for hit in other]
+            assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
+
+    agree(ours)
+    ours.save(tmp_path / "index")
+    store.close()
+    again = FaqIndex.load(tmp_path / "index", model)
+    agree(again)
+    again.add([{"question": "learn english", "answer": "Read."}])  # and not saved
+    again.store.close()
+    with pytest.raises(DataError, match="holds 24 vectors where 23 were saved"):
+        FaqIndex.load(tmp_path / "index", model)
+
+
+@pytest.mark.slow
+def test_a_collection_that_is_taken_or_gone(tmp_path):
+    uri = str(tmp_path / "faq.db")
+    vectors = np.eye(4, dtype=np.float32)
+    store = milvus.MilvusVectors(uri, "faq")
+    store.add(vectors)
+    facts = store.save(tmp_path)
+    with pytest.raises(ValueError, match="has a collection 'faq' already"):
+        milvus.MilvusVectors(uri, "faq").add(vectors)
+    with pytest.raises(DataError, match="has no 'other'"):
+        milvus.MilvusVectors.open(facts | {"collection": "other"})
+    store.close()
+    with pytest.raises(ConnectionError, match=r"Milvus at http://127.0.0.1:1 does not answer"):
+        milvus.MilvusVectors("http://127.0.0.1:1", "faq", timeout=1)
