@@ -1,0 +1,281 @@
+"""FAQ retrieval that may refuse: quality on CLINC150 and Banking77, paraphrases, index timings.
+
+python -m benchmarks.retrieval --models NAME=DIR_OR_ID ... --data DIR [--writer DIR_OR_ID]
+python -m benchmarks.retrieval --sizes 10000 100000 1000000
+
+Quality: every training question is a row, its intent the answer; the threshold is calibrated on the
+validation questions (for CLINC150 with its 100 out of scope), and measured on test. Paraphrases: a
+few questions an intent, with and without those that --writer writes. Timings: unit vectors around random
+centres, one query at a time on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import platform
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import faiss
+import numpy as np
+
+from simbert_hf.evaluation.report import layout
+from simbert_hf.evaluation.suite import split_name
+from simbert_hf.index import Calibration, FaissVectors, Faq, FaqIndex, Query, TextEncoder, augment
+from simbert_hf.index.calibration import calibrate_scores
+from simbert_hf.index.plots import plot_calibrations
+from simbert_hf.index.stores import kind_for, measure_recall
+
+OUT = "oos"  # CLINC150's name for out of scope
+
+
+class Remembering(TextEncoder):
+    """Encodes each text once."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+        self.known: dict[str, np.ndarray] = {}
+
+    def __call__(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed texts: (N, D)."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        if new:
+            self.known.update(zip(new, super().__call__(new), strict=True))
+        return np.stack([self.known[text] for text in texts])
+
+
+def load_clinc(folder: Path) -> dict[str, list[Query]]:
+    """Read CLINC150: train, val (with oos_val) and test (with oos_test)."""
+    data = json.loads((folder / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
+    parts = {"train": ["train"], "val": ["val", "oos_val"], "test": ["test", "oos_test"]}
+    return {
+        part: [
+            Query(text, answer=None if intent == OUT else intent)
+            for name in names
+            for text, intent in data[name]
+        ]
+        for part, names in parts.items()
+    }
+
+
+def load_banking(folder: Path) -> dict[str, list[Query]]:
+    """Read Banking77: train and test."""
+    found = {}
+    for part in ("train", "test"):
+        with (folder / "banking77" / f"{part}.csv").open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file)
+            found[part] = [Query(row["text"], answer=row["category"]) for row in rows]
+    return found
+
+
+def build(encoder: TextEncoder, queries: Sequence[Query], votes: int = 1) -> FaqIndex:
+    """Make an index whose rows are training questions."""
+    rows = [Faq(query.text, query.answer or "") for query in queries]
+    return build_rows(encoder, rows, votes)
+
+
+def build_rows(encoder: TextEncoder, rows: Sequence[Faq], votes: int = 1) -> FaqIndex:
+    """Make an index with an encoder that remembers."""
+    index = FaqIndex.build(encoder.model, rows[:1], store="flat", votes=votes)
+    index.encoder = encoder
+    if len(rows) > 1:
+        index.add(rows[1:])
+    return index
+
+
+def top1(index: FaqIndex, queries: Sequence[Query]) -> float:
+    """Share of the queries in scope whose best answer is theirs."""
+    asked = [query for query in queries if query.in_scope]
+    found = index.search([query.text for query in asked], k=1)
+    return statistics.mean(hits[0].answer == q.answer for hits, q in zip(found, asked, strict=True))
+
+
+def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration:
+    """Score test queries under the threshold that dev gave."""
+    assert index.calibration is not None
+    found = index.search([query.text for query in queries], k=1)
+    kinds = [
+        2 if not query.in_scope else int(hits[0].answer != query.answer)
+        for hits, query in zip(found, queries, strict=True)
+    ]
+    on_test = calibrate_scores([hits[0].score for hits in found], kinds, "false_accept_rate", rate)
+    chosen = index.calibration
+    return Calibration(
+        on_test.scores, on_test.kinds, chosen.target, rate, chosen.threshold, chosen.interval
+    )
+
+
+def quality(args: argparse.Namespace) -> dict[str, dict]:
+    """Measure every model, by the nearest question alone and by the mean of three."""
+    clinc, banking = load_clinc(args.data), load_banking(args.data)
+    figures: dict[str, dict] = {}
+    pictures = {}
+    for name, path in map(split_name, args.models):
+        encoder = Remembering(path)
+        indexes = build(encoder, clinc["train"]), build(encoder, banking["train"])
+        for votes in (1, 3):
+            for index in indexes:
+                index.votes = votes
+            indexes[0].calibrate(clinc["val"], false_accept_rate=args.false_accept_rate)
+            found = judge(indexes[0], clinc["test"], args.false_accept_rate)
+            label = f"{name or Path(path).name}, {votes} vote{'s' * (votes > 1)}"
+            rates = found.rates
+            figures[label] = {
+                "clinc_top1": top1(indexes[0], clinc["test"]),
+                "auroc": found.auroc,
+                "threshold": found.threshold,
+                "answered": rates.answered.value,
+                "correct": rates.correct.value,
+                "false_accepts": rates.false_accepts.value,
+                "false_accepts_interval": [rates.false_accepts.low, rates.false_accepts.high],
+                "banking_top1": top1(indexes[1], banking["test"]),
+            }
+            pictures[label] = found
+            print(label, figures[label], flush=True)
+    plot_calibrations(pictures, args.output / "retrieval.png")
+    return figures
+
+
+def print_quality(figures: dict[str, dict]) -> None:
+    """Print a row a model."""
+    names = ("clinc_top1", "auroc", "answered", "correct", "false_accepts", "banking_top1")
+    rows = [[label, *(f"{100 * v[name]:.1f}" for name in names)] for label, v in figures.items()]
+    titles = ("CLINC150 top-1", "AUROC", "answered", "rightly", "false accepts", "Banking77 top-1")
+    print(layout(["model", *titles], rows))
+
+
+def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
+    """Top-1 with few questions an intent, with and without paraphrases of them."""
+    encoder = Remembering(args.writer)
+    found: dict[str, dict] = {}
+    for name, data in (("CLINC150", load_clinc(args.data)), ("Banking77", load_banking(args.data))):
+        by_intent: dict[str, list[Query]] = {}
+        for query in data["train"]:
+            by_intent.setdefault(query.answer or "", []).append(query)
+        runs: dict[int, list[tuple[float, float]]] = {count: [] for count in args.counts}
+        for seed in range(args.seeds):
+            rng = np.random.default_rng(seed)
+            chosen = {k: rng.permutation(np.array(v, dtype=object)) for k, v in by_intent.items()}
+            most = [q for v in chosen.values() for q in v[: max(args.counts)]]
+            rows = augment([Faq(q.text, q.answer) for q in most], args.writer, k=args.added)
+            for count in args.counts:
+                few = {q.text for v in chosen.values() for q in v[:count]}
+                real = [row for row in rows if row.question in few and not row.metadata]
+                made = [row for row in rows if row.metadata.get("paraphrase_of") in few]
+                pair = [top1(build_rows(encoder, r), data["test"]) for r in (real, real + made)]
+                runs[count].append((pair[0], pair[1]))
+                print(name, seed, count, len(real), len(made), pair, flush=True)
+        found[name] = {str(count): pairs for count, pairs in runs.items()}
+    return found
+
+
+def print_paraphrases(found: dict[str, dict]) -> None:
+    """Print means over the seeds, and the spread of the gain."""
+    rows = []
+    for name, runs in found.items():
+        for count, pairs in runs.items():
+            gains = [100 * (after - before) for before, after in pairs]
+            means = [f"{100 * statistics.mean(side):.2f}" for side in zip(*pairs, strict=True)]
+            spread = statistics.pstdev(gains)
+            rows.append([name, count, *means, f"{statistics.mean(gains):+.2f} ± {spread:.2f}"])
+    print(layout(["data", "questions", "real alone", "with paraphrases", "gain"], rows))
+
+
+def clustered(count: int, dim: int, seed: int) -> np.ndarray:
+    """Unit vectors around 20,000 random centres: float32, (count, dim)."""
+    centres = np.random.default_rng(0).standard_normal((20_000, dim), dtype=np.float32)
+    rng = np.random.default_rng(seed)
+    vectors = centres[rng.integers(len(centres), size=count)]
+    vectors += 0.8 * rng.standard_normal((count, dim), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def time_store(kind: str, vectors: np.ndarray, queries: np.ndarray) -> dict[str, float]:
+    """Build, search one by one, and save."""
+    store = FaissVectors(kind)
+    begun = time.perf_counter()
+    store.add(vectors)
+    build_seconds = time.perf_counter() - begun
+    times = []
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    for query in queries:
+        begun = time.perf_counter()
+        store.search(query[None], 10)
+        times.append(time.perf_counter() - begun)
+    faiss.omp_set_num_threads(threads)
+    with TemporaryDirectory() as folder:
+        store.save(Path(folder))
+        size = sum(file.stat().st_size for file in Path(folder).iterdir())
+    return {
+        "build_s": round(build_seconds, 2),
+        "ms": round(1e3 * statistics.median(times), 3),
+        "recall_at_10": round(measure_recall(store, vectors, 10, 100), 4),
+        "MB": round(size / 1e6, 1),
+    }
+
+
+def timings(args: argparse.Namespace) -> dict[str, dict]:
+    """Time each size's own kind against the flat scan."""
+    found: dict[str, dict] = {}
+    for size in args.sizes:
+        vectors, queries = clustered(size, args.dim, 1), clustered(args.queries, args.dim, 2)
+        for kind in dict.fromkeys(["flat", *(args.kinds or [kind_for(size)])]):
+            found[f"{size:,} {kind}"] = time_store(kind, vectors, queries)
+            print(f"{size:,} {kind}", found[f"{size:,} {kind}"], flush=True)
+    return found
+
+
+def print_timings(found: dict[str, dict]) -> None:
+    """Print a row a store."""
+    rows = [[name, *(f"{value:,}" for value in values.values())] for name, values in found.items()]
+    print(layout(["vectors", "build, s", "ms a query", "recall@10", "MB on disk"], rows))
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids.")
+    parser.add_argument("--writer", help="A SimBert that writes the paraphrases, and embeds.")
+    parser.add_argument("--data", type=Path, help="Holds clinc150/ and banking77/.")
+    parser.add_argument("--false_accept_rate", type=float, default=0.05)
+    parser.add_argument("--counts", type=int, nargs="+", default=[1, 3, 5], help="Real questions.")
+    parser.add_argument("--added", type=int, default=5, help="Paraphrases of each, at most.")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="Vectors to time.")
+    parser.add_argument("--kinds", nargs="*", help="What to time; the size's own if not given.")
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    if (args.models or args.writer) and not args.data:
+        parser.error("--models and --writer need --data")
+    return args
+
+
+def main() -> None:
+    """Measure what was asked for, print Markdown tables, write JSON and a plot."""
+    args = parse()
+    args.output.mkdir(parents=True, exist_ok=True)
+    path = args.output / "retrieval.json"
+    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    report |= {"machine": platform.machine(), "faiss": faiss.__version__}
+    for wanted, key, measure, show in (
+        (args.models, "quality", quality, print_quality),
+        (args.writer, "paraphrases", paraphrases, print_paraphrases),
+        (args.sizes, "timings", timings, print_timings),
+    ):
+        if wanted:
+            report[key] = measure(args)
+            show(report[key])
+            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""The command ``simbert``: paraphrases, vectors, FAQ indexes and evaluation from a shell.
+
+Results go to stdout (``--json``: one JSON object a line), progress and messages to stderr. Exit
+codes: 0 for done, 1 with a sentence for what cannot be done, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+Command = Callable[[argparse.Namespace], None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit code.
+
+    Args:
+        argv: Arguments; the command line's if None.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if argv[:1] == ["evaluate"]:  # its flags are those of a dataclass
+            evaluate(argv[1:])
+            return 0
+        args = make_parser().parse_args(argv)
+        run: Command = args.run
+        run(args)
+    except BrokenPipeError:  # `simbert ... | head`
+        sys.stderr.close()
+    except (ValueError, OSError, ImportError) as error:
+        say(f"simbert: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Describe every command but ``evaluate``, which describes itself."""
+    parser = argparse.ArgumentParser(prog="simbert", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_synonyms(commands)
+    _add_encode(commands)
+    _add_index(commands)
+    commands.add_parser("evaluate", help="measure models side by side", add_help=False)
+    if find_spec("simbert_hf.app"):
+        _add_app(commands)
+    return parser
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(f"{text}\n")
+
+
+def show(lines: Iterable[str]) -> None:
+    """Write lines to stdout, each as soon as it is known."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def as_json(value: Any) -> str:
+    """Return one line of JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def texts_of(args: argparse.Namespace) -> list[str]:
+    """Return the texts named as arguments, or one a line of stdin.
+
+    Raises:
+        ValueError: If there are none, or a line is blank.
+    """
+    if args.texts:
+        return list(args.texts)
+    return lines_of("-")
+
+
+def lines_of(path: str) -> list[str]:
+    """Return the lines of a text file, or of stdin for ``-``; line i is text i.
+
+    Raises:
+        ValueError: If there are none, or a line is blank.
+    """
+    from simbert_hf.textfiles import check_exists, fault, read_lines
+
+    if path == "-":
+        lines = sys.stdin.read().splitlines()
+    else:
+        check_exists(path)
+        lines = list(read_lines(path))
+    name = "stdin" if path == "-" else path
+    blank = next((i for i, line in enumerate(lines, start=1) if not line.strip()), None)
+    if blank is not None:
+        raise fault(name, blank, "is blank", "Write a text in every line")
+    if not lines:
+        raise fault(name, None, "holds no text", "Write one text a line")
+    return lines
+
+
+# Commands ---------------------------------------------------------------------------------------
+
+
+def _add_synonyms(commands: Any) -> None:
+    parser = commands.add_parser("synonyms", help="write paraphrases")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="One a line on stdin if none.")
+    parser.add_argument("--model", required=True, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
+    parser.add_argument("-k", type=int, default=10, help="Paraphrases shown (%(default)s).")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--strategy", default="sample", help="sample, without_replacement, beam")
+    parser.add_argument("--json", action="store_true", help="One JSON object a text.")
+    parser.set_defaults(run=synonyms)
+
+
+def synonyms(args: argparse.Namespace) -> None:
+    """Write paraphrases of each text."""
+    from simbert_hf.checkpoint import quiet_transformers
+    from simbert_hf.generation import gen_synonyms, load
+
+    texts = texts_of(args)
+    with quiet_transformers():
+        model = load(args.model)
+    options = {"strategy": args.strategy, "seed": args.seed, "return_scores": True}
+    for text in texts:
+        found = gen_synonyms(text, args.n, args.k, model=model, **options)
+        if args.json:
+            show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
+        else:
+            show([text, *(f"  {one.similarity:.3f}  {one.text}" for one in found)])
+
+
+def _add_encode(commands: Any) -> None:
+    parser = commands.add_parser("encode", help="turn texts into vectors")
+    parser.add_argument("input", help="A text file, one a line (.gz, .xz too), or - for stdin.")
+    parser.add_argument("--model", required=True, help="Directory or Hub id.")
+    parser.add_argument("--output", required=True, type=Path, help=".npy or .parquet")
+    parser.add_argument("--processes", type=int, default=1, help="A GPU each, else CPU processes.")
+    parser.add_argument("--json", action="store_true", help="Say what was done in JSON.")
+    parser.set_defaults(run=encode)
+
+
+def encode(args: argparse.Namespace) -> None:
+    """Encode a file; called again after a kill, it goes on."""
+    from simbert_hf.vectorfiles import check_output, encode_file
+
+    check_output(args.output)
+    texts = lines_of(args.input)
+    resumed = encode_file(texts, args.model, args.output, processes=args.processes)
+    facts = {"output": str(args.output), "texts": len(texts), "resumed": resumed}
+    show([as_json(facts) if args.json else f"{args.output}: {len(texts):,} vectors"])
+
+
+def _add_index(commands: Any) -> None:
+    index = commands.add_parser("index", help="build, search and calibrate an FAQ index")
+    actions = index.add_subparsers(dest="action", required=True)
+    for run, add_flags, about in (
+        (build, _build_flags, "make an index of questions and answers"),
+        (search, _search_flags, "find answers"),
+        (calibrate, _calibrate_flags, "choose the threshold by labelled queries"),
+    ):
+        parser = actions.add_parser(run.__name__, help=about)
+        parser.set_defaults(run=run)
+        parser.add_argument("index", help="Directory of the index.")
+        parser.add_argument("--json", action="store_true", help="JSON, one object a line.")
+        {"build": _build_flags, "search": _search_flags, "calibrate": _calibrate_flags}[name](
+            parser
+        )
+
+
+def _column_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    for name in names:
+        parser.add_argument(f"--{name}_column", metavar="NAME", help=f"Column of the {name}.")
+
+
+def _columns(args: argparse.Namespace) -> dict[str, str]:
+    given = {k.removesuffix("_column"): v for k, v in vars(args).items() if k.endswith("_column")}
+    return {ours: theirs for ours, theirs in given.items() if theirs is not None}
+
+
+def _build_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
+    parser.add_argument("--model", required=True, help="Directory or Hub id.")
+    parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
+    parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
+    parser.add_argument("--augment", type=int, default=0, help="Paraphrases added to a question.")
+    _column_flags(parser, ("question", "answer", "group", "id"))
+
+
+def build(args: argparse.Namespace) -> None:
+    """Make an index and save it."""
+    from simbert_hf.index import FaqIndex, augment, read_faqs
+
+    faqs = read_faqs(args.faqs, _columns(args))
+    if args.augment:
+        say(f"writing paraphrases of {len(faqs):,} questions")
+        faqs = augment(faqs, args.model, k=args.augment)
+    index = FaqIndex.build(args.model, faqs, store=args.kind, votes=args.votes, progress=True)
+    index.save(args.index)
+    facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
+    facts |= {"recall_at_10": round(index.recall, 4)}
+    text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"
+    show([as_json(facts) if args.json else text])
+
+
+def _search_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("texts", nargs="*", metavar="QUERY", help="One a line on stdin if none.")
+    parser.add_argument("--model", help="The model it was built by, if it has moved.")
+    parser.add_argument("-k", type=int, default=5, help="Answers shown (%(default)s).")
+    parser.add_argument("--threshold", type=float, help="The calibrated one if not given.")
+
+
+def search(args: argparse.Namespace) -> None:
+    """Answer each query, or show the near misses."""
+    from simbert_hf.index import FaqIndex
+
+    texts = texts_of(args)
+    index = FaqIndex.load(args.index, args.model)
+    known = args.threshold is not None or index.calibration is not None
+    for text in texts:
+        reply = index.answer(text, threshold=args.threshold, k=args.k) if known else None
+        hits = reply.hits if reply else index.search(text, args.k)
+        if args.json:
+            told = {"answer": reply.answer, "reason": reply.reason} if reply else {}
+            show([as_json({"query": text, **told, "hits": [asdict(hit) for hit in hits]})])
+        else:
+            why = [reply.reason] if reply else []
+            show([text, *why, *(f"  {h.score:.3f}  {h.answer}  ({h.question})" for h in hits)])
+
+
+def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("queries", help="A file of queries and their ids, groups or answers.")
+    parser.add_argument("--model", help="The model it was built by, if it has moved.")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--false_accept_rate", type=float, help="Of queries out of scope, at most.")
+    target.add_argument("--precision", type=float, help="Of the answers, at least.")
+    parser.add_argument("--plot", type=Path, help="Draw scores and rates (.png, .svg).")
+    _column_flags(parser, ("query", "id", "group", "answer"))
+
+
+def calibrate(args: argparse.Namespace) -> None:
+    """Choose a threshold and save it in the index."""
+    from simbert_hf.index import FaqIndex
+
+    index = FaqIndex.load(args.index, args.model)
+    found = index.calibrate(
+        args.queries,
+        false_accept_rate=args.false_accept_rate,
+        precision=args.precision,
+        columns=_columns(args),
+    )
+    if args.plot:
+        from simbert_hf.index.plots import plot_calibrations
+
+        plot_calibrations({Path(args.index).name: found}, args.plot)
+    index.save(args.index)
+    rates = asdict(found.rates)
+    if args.json:
+        facts = {"threshold": found.threshold, "interval": found.interval, "auroc": found.auroc}
+        show([as_json(facts | rates)])
+        return
+    show([f"threshold {found.threshold:.4f}", *_rate_lines(rates)])
+
+
+def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
+    for name, rate in rates.items():
+        words = name.replace("_", " ")
+        interval = f"[{rate['low']:.3f}, {rate['high']:.3f}]"
+        yield f"{words:14} {rate['value']:.3f} {interval} of {rate['count']:,}"
+
+
+def evaluate(argv: Sequence[str]) -> None:
+    """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
+    from simbert_hf.arguments import parse_arguments
+    from simbert_hf.evaluation.report import write_card, write_report
+    from simbert_hf.evaluation.suite import EvaluationArguments, load_tasks
+    from simbert_hf.evaluation.suite import evaluate as measure
+
+    flags = [flag for flag in argv if flag != "--json"]
+    (args,) = parse_arguments((EvaluationArguments,), flags, presets={})
+    results = measure(args, load_tasks(args))
+    table = write_report(results, args.output_dir)
+    if len(flags) < len(argv):
+        table = as_json(json.loads(Path(args.output_dir, "results.json").read_text("utf-8")))
+    show([table])
+    for name, path in args.model_paths().items() if args.write_card else ():
+        say(f"figures added to {write_card(path, name, results.models[name])}")
+
+
+def _add_app(commands: Any) -> None:
+    parser = commands.add_parser("app", help="open the page")
+    parser.add_argument("--model", required=True, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=7860)
+    parser.set_defaults(run=app)
+
+
+def app(args: argparse.Namespace) -> None:
+    """Open the page."""
+    import_module("simbert_hf.app").launch(args.model, host=args.host, port=args.port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Pictures of calibrations; need the extra ``eval`` (matplotlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simbert_hf.index.calibration import Calibration
+
+KINDS = (("right", "tab:blue"), ("wrong", "tab:red"), ("out of scope", "tab:orange"))
+LINES = ("precision", "answered", "correct", "false_accepts")
+
+
+def plot_calibrations(found: Mapping[str, Calibration], path: str | Path) -> None:
+    """Draw the scores of each kind of queries, and the rates over the threshold: a row an index.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+    figure = Figure(figsize=(9.5, 2.9 * len(found) + 0.3), layout="constrained")
+    axes = figure.subplots(len(found), 2, squeeze=False)
+    for (name, calibration), (left, right) in zip(found.items(), axes, strict=True):
+        _draw_scores(left, calibration)
+        _draw_rates(right, calibration)
+        left.set_title(f"{name}: scores", fontsize=9)
+        right.set_title(f"{name}: what a threshold does", fontsize=9)
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[0, 1].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def _draw_scores(axis: Any, calibration: Calibration) -> None:
+    low, high = calibration.scores.min(), calibration.scores.max()
+    bins = np.linspace(low, high, 41)
+    for kind, (name, color) in enumerate(KINDS):
+        counts, _ = np.histogram(calibration.scores[calibration.kinds == kind], bins)
+        if counts.sum():
+            axis.stairs(counts / counts.sum(), bins, fill=True, alpha=0.5, color=color, label=name)
+    axis.axvline(calibration.threshold, color="black", ls=":")
+    axis.set(xlabel="score of the best answer (dotted: threshold)", ylabel="share")
+
+
+def _draw_rates(axis: Any, calibration: Calibration) -> None:
+    curve = calibration.curve()
+    for name in LINES:
+        axis.plot(curve["threshold"], curve[name], label=name.replace("_", " "))
+    axis.axvline(calibration.threshold, color="black", ls=":")
+    axis.set(xlabel="threshold", ylabel="rate", ylim=(-0.02, 1.02))

@@ -1,0 +1,146 @@
+"""Very many texts -> one file of vectors, by several processes, going on where a kill stopped it.
+
+Blocks of texts are encoded in turn; each finished one is a file beside the output, which are joined
+and removed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+from simbert_hf.atomic import put_in_place
+from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.textfiles import fault
+
+FORMATS = (".npy", ".parquet")
+BLOCK = 10_000  # texts
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+def check_output(path: Path) -> None:
+    """Raise a ValueError unless the path's extension is a known format.
+
+    Example:
+        >>> check_output(Path("a.npy"))
+    """
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: the vectors are a {' or '.join(FORMATS)} file.")
+
+
+def encode_file(
+    texts: Sequence[str], model: str, output: Path, *, processes: int = 1, block: int = BLOCK
+) -> int:
+    """Encode texts into a file of float32 vectors of length 1.
+
+    Args:
+        texts: One a vector.
+        model: Directory or Hub id of anything that ``SentenceTransformer`` loads.
+        output: ``.npy`` for an array (N, D), ``.parquet`` for columns ``text`` and ``vector``.
+        processes: How many encode at once: a GPU each where there are any, else CPU processes.
+        block: Texts between two points where a later call can go on.
+
+    Returns:
+        How many of the texts an earlier call had encoded.
+
+    Raises:
+        ValueError: If the format is unknown, or an earlier call left vectors of other texts, of
+            another model or in other blocks.
+    """
+    check_output(output)
+    encoder = TextEncoder(model)
+    parts = output.with_name(f"{output.name}.parts")
+    _claim(parts, texts, encoder.fingerprint, block)
+    starts = range(0, len(texts), block)
+    files = [parts / f"{start}.npy" for start in starts]
+    done = sum(min(block, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
+    with _encoding(encoder, processes) as encode, tqdm(total=len(texts), initial=done) as bar:
+        for start, file in zip(starts, files, strict=True):
+            if not file.exists():
+                _write_block(file, encode(texts[start : start + block]))
+                bar.update(min(block, len(texts) - start))
+    made = parts / f"joined{output.suffix}"
+    join = _join_npy if output.suffix == ".npy" else _join_parquet
+    join(files, texts, made, block)
+    put_in_place(made, output)
+    shutil.rmtree(parts)
+    return done
+
+
+def _claim(parts: Path, texts: Sequence[str], fingerprint: str, block: int) -> None:
+    """Make the folder of parts, or see that it is of the same work."""
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    work = {"texts": digest, "model": fingerprint, "block": block}
+    note = parts / "work.json"
+    if note.exists():
+        if json.loads(note.read_text(encoding="utf-8")) != work:
+            problem = "holds vectors of other texts, another model or other blocks"
+            raise fault(parts, None, problem, "Remove it, or name another output")
+        return
+    parts.mkdir(parents=True, exist_ok=True)
+    made = parts / "work.json.tmp"
+    made.write_text(json.dumps(work), encoding="utf-8")
+    put_in_place(made, note)
+
+
+def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:
+    made = file.with_name("block.tmp")
+    with made.open("wb") as stream:
+        np.save(stream, vectors, allow_pickle=False)
+    put_in_place(made, file)
+
+
+@contextmanager
+def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
+    """Encode by this process, or by several that stop with the block."""
+    if processes <= 1:
+        yield encoder
+        return
+    import torch
+
+    gpus = torch.cuda.device_count()
+    devices = [f"cuda:{i % gpus}" if gpus else "cpu" for i in range(processes)]
+    model = encoder.model
+    pool = model.start_multi_process_pool(devices)
+    try:
+        yield lambda texts: model.encode(
+            list(texts),
+            pool=pool,
+            batch_size=encoder.batch_size,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        ).astype(np.float32)
+    finally:
+        model.stop_multi_process_pool(pool)
+
+
+def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+    width = np.load(files[0], mmap_mode="r").shape[1]
+    shape = (len(texts), width)
+    out = np.lib.format.open_memmap(made, mode="w+", dtype=np.float32, shape=shape)
+    for i, file in enumerate(files):
+        out[i * block : (i + 1) * block] = np.load(file)
+    out.flush()
+
+
+def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+    width = np.load(files[0], mmap_mode="r").shape[1]
+    vector = pyarrow.list_(pyarrow.float32(), width)
+    schema = pyarrow.schema([("text", pyarrow.string()), ("vector", vector)])
+    with pyarrow.parquet.ParquetWriter(made, schema) as writer:
+        for i, file in enumerate(files):
+            flat = pyarrow.array(np.load(file).ravel())
+            vectors = pyarrow.FixedSizeListArray.from_arrays(flat, width)
+            chunk = pyarrow.array(texts[i * block : (i + 1) * block], pyarrow.string())
+            writer.write_table(pyarrow.Table.from_arrays([chunk, vectors], schema=schema))
