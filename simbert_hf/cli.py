@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -69,8 +70,9 @@ def show(lines: Iterable[str]) -> None:
 
 
 def as_json(value: Any) -> str:
-    """Return one line of JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    """Return one line of JSON, null for NaN."""
+    plain = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def texts_of(args: argparse.Namespace) -> list[str]:
@@ -171,9 +173,7 @@ def _add_index(commands: Any) -> None:
         parser.set_defaults(run=run)
         parser.add_argument("index", help="Directory of the index.")
         parser.add_argument("--json", action="store_true", help="JSON, one object a line.")
-        {"build": _build_flags, "search": _search_flags, "calibrate": _calibrate_flags}[name](
-            parser
-        )
+        add_flags(parser)
 
 
 def _column_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -284,6 +284,8 @@ def evaluate(argv: Sequence[str]) -> None:
     from simbert_hf.evaluation.suite import EvaluationArguments, load_tasks
     from simbert_hf.evaluation.suite import evaluate as measure
 
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("simbert_hf").setLevel(logging.INFO)
     flags = [flag for flag in argv if flag != "--json"]
     (args,) = parse_arguments((EvaluationArguments,), flags, presets={})
     results = measure(args, load_tasks(args))

@@ -427,7 +427,7 @@ def test_bad_queries_and_changes(index, model):
         FaqIndex.build(model, ROWS, store="ivf_pq")
     with pytest.raises(TypeError, match="The model is 7"):
         FaqIndex.build(7, ROWS)
-    with pytest.raises(OSError, match="no such directory"):
+    with pytest.raises(OSError, match="neither a directory nor a Hub id"):
         FaqIndex.build("/no/such/model", ROWS)
 
 

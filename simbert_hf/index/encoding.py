@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.data import HUB_ID
 from simbert_hf.embedding import Embedder
 from simbert_hf.textfiles import DataError, shorten
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Vectors = NDArray[np.float32]
-Model = "Embedder | SentenceTransformer | str | os.PathLike[str]"
 
 
 class TextEncoder:
@@ -57,7 +57,7 @@ class TextEncoder:
         self.fingerprint = fingerprint(body)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """Embed texts: float32, (N, D).
+        """Embed texts in float32: (N,) -> (N, D).
 
         Raises:
             DataError: If a text gets no vector of length 1, as by a model that diverged.
@@ -83,11 +83,10 @@ def load_model(name_or_path: str) -> SentenceTransformer:
     """
     from sentence_transformers import SentenceTransformer  # slow to import
 
-    looks_local = os.sep in name_or_path.strip(os.sep) and name_or_path.count("/") != 1
-    if not name_or_path or (looks_local and not Path(name_or_path).is_dir()):
+    if not Path(name_or_path).is_dir() and not HUB_ID.fullmatch(name_or_path):
         raise OSError(
-            f"{name_or_path!r} is no model: no such directory. Check the path; this process runs "
-            f"in {Path.cwd()}."
+            f"{name_or_path!r} is no model: neither a directory nor a Hub id of the form org/name. "
+            f"Check the path; this process runs in {Path.cwd()}."
         )
     with quiet_transformers():
         return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})

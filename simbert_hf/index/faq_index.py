@@ -41,7 +41,7 @@ from simbert_hf.textfiles import DataError, fault, shorten
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 4096  # texts encoded between two moves of the progress bar
+BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
 TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
 
@@ -346,6 +346,9 @@ class FaqIndex:
     def remove(self, ids: str | Iterable[str]) -> None:
         """Remove rows; no search finds them again, and their text is gone with the next save.
 
+        Where very many are removed, build anew: ``FaqIndex.build(model, index.faqs())`` drops their
+        vectors too, and picks the kind of store for what is left.
+
         Raises:
             DataError: If an id is not in the index.
         """
@@ -378,9 +381,12 @@ class FaqIndex:
 
 def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:
     """Embed questions, block by block: (N, D)."""
-    blocks = range(0, len(faqs), BLOCK)
-    bar = tqdm(blocks, desc="encoding", unit_scale=BLOCK, disable=not progress)
-    return np.concatenate([encoder([faq.question for faq in faqs[i : i + BLOCK]]) for i in bar])
+    blocks = []
+    with tqdm(total=len(faqs), desc="encoding", disable=not progress) as bar:
+        for start in range(0, len(faqs), BLOCK):
+            blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
+            bar.update(len(blocks[-1]))
+    return np.concatenate(blocks)
 
 
 def _kind(found: Sequence[Found], codes: set[int] | None) -> int:

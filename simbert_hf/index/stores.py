@@ -30,6 +30,7 @@ EF_SEARCH = 128  # candidates an HNSW search keeps
 PROBES = 32  # lists of an IVF that a search reads
 RESCORED = 16  # candidates of the product quantizer for each vector wanted
 TRAINING_POINTS = 64  # vectors for each IVF list that k-means looks at
+CLUSTERING_ROUNDS = 10  # of k-means
 FILE = "vectors.faiss"
 
 
@@ -189,6 +190,7 @@ def make_index(kind: str, count: int, dim: int) -> Any:
     index = faiss.index_factory(dim, f"IVF{lists},PQ{dim // 8}x8,Refine(SQfp16)", metric)
     clusters = faiss.downcast_index(faiss.downcast_index(index).base_index)
     clusters.cp.max_points_per_centroid = TRAINING_POINTS
+    clusters.cp.niter = CLUSTERING_ROUNDS
     clusters.cp.min_points_per_centroid = 1  # below 39, faiss warns
     return index
 

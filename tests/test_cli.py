@@ -1,0 +1,173 @@
+"""The command: results on stdout, messages on stderr, and exit codes that tell them apart."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from simbert_hf import vectorfiles
+from simbert_hf.cli import main
+from simbert_hf.index import TextEncoder
+from tests.tiny import tiny_simbert
+
+FAQ = """question,answer
+how do i reset my password,Press it.
+what time is it,Late.
+where is the cat,On the mat.
+"""
+QUERIES = """query,answer
+please reset the password,Press it.
+what time is it today,Late.
+learn english fast,
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    tiny_simbert().save_pretrained(path)
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command: exit code, JSON lines (or text) of stdout, stderr."""
+
+    def call(*argv):
+        code = main([str(arg) for arg in argv])
+        out, err = capsys.readouterr()
+        return code, [json.loads(x) for x in out.splitlines()] if "--json" in argv else out, err
+
+    return call
+
+
+def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
+    index = tmp_path / "index"
+    (tmp_path / "faq.csv").write_text(FAQ)
+    (tmp_path / "dev.csv").write_text(QUERIES)
+    built = run("index", "build", index, tmp_path / "faq.csv", "--model", model, "--json")
+    assert built[:2] == (
+        0,
+        [{"index": str(index), "rows": 3, "store": "flat", "recall_at_10": 1.0}],
+    )
+    code, (line,), _ = run("index", "search", index, "what time is it", "-k", 2, "--json")
+    assert (code, "answer" in line, len(line["hits"])) == (0, False, 2)  # no threshold yet
+    assert line["hits"][0]["answer"] == "Late."
+    argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
+    code, (found,), _ = run(*argv, "--plot", tmp_path / "scores.svg", "--json")
+    assert "out of scope" in (tmp_path / "scores.svg").read_text()
+    assert (code, found["false_accepts"]["value"], found["false_accepts"]["count"]) == (0, 0, 1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("what time is it\nlearn english fast\n"))
+    code, (hit, miss), _ = run("index", "search", index, "--json")
+    assert (hit["answer"], miss["answer"]) == ("Late.", None)
+    assert miss["reason"].startswith("The best score, ")
+    code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
+    assert code == 0
+    assert "reaches the threshold -1" in text
+
+
+def test_synonyms(run, model):
+    argv = ["synonyms", "what time is it", "--model", model, "-n", 20, "-k", 3, "--seed", 0]
+    code, (line,), _ = run(*argv, "--json")
+    assert code == 0
+    assert line["text"] == "what time is it"
+    assert 0 < len(line["synonyms"]) <= 3
+    _, text, _ = run(*argv)
+    assert line["synonyms"][0]["text"] in text
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatch, suffix):
+    texts = [f"the cat sat {i}" if i % 3 else "a dog ran" for i in range(10)]
+    (tmp_path / "in.txt").write_text("\n".join(texts))
+    output = tmp_path / f"out{suffix}"
+    argv = ["encode", tmp_path / "in.txt", "--model", model, "--output", output, "--json"]
+    monkeypatch.setattr(vectorfiles.encode_file, "__kwdefaults__", {"processes": 1, "block": 4})
+    calls = []
+    encode = TextEncoder.__call__
+
+    def third_is_killed(self, block):
+        calls.append(len(block))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return encode(self, block)
+
+    monkeypatch.setattr(TextEncoder, "__call__", third_is_killed)
+    assert run(*argv)[0] == 130
+    assert not output.exists()
+    code, (facts,), _ = run(*argv)
+    assert (code, facts["texts"], facts["resumed"], calls) == (0, 10, 8, [4, 4, 2, 2])
+    if suffix == ".npy":
+        vectors = np.load(output)
+    else:
+        table = pyarrow.parquet.read_table(output)
+        assert table["text"].to_pylist() == texts
+        vectors = np.array(table["vector"].to_pylist(), dtype=np.float32)
+    np.testing.assert_allclose(vectors, tiny_simbert().encode(texts), atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", f"out{suffix}"]
+
+
+def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch):
+    def killed(self, block):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TextEncoder, "__call__", killed)
+    output = tmp_path / "out.npy"
+    with pytest.raises(KeyboardInterrupt):
+        vectorfiles.encode_file(["a cat"], model, output)
+    with pytest.raises(ValueError, match="holds vectors of other texts"):
+        vectorfiles.encode_file(["a dog"], model, output)
+
+
+@pytest.mark.multiproc
+def test_encode_by_two_processes(model, tmp_path):
+    texts = ["the cat sat", "a dog ran", "what time is it"] * 5
+    vectorfiles.encode_file(texts, model, tmp_path / "out.npy", processes=2, block=8)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out.npy"), tiny_simbert().encode(texts), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["index", "search", "nowhere", "hi"], "nowhere: does not exist. Make one"),
+        (["index", "build", "i", "none.csv", "--model", "m"], "none.csv: is no file"),
+        (["encode", "a.txt", "--model", "m", "--output", "a.csv"], "a .npy or .parquet file"),
+        (["encode", "none.txt", "--model", "m", "--output", "a.npy"], "none.txt: is no file"),
+        (["encode", "-", "--model", "m", "--output", "a.npy"], "stdin:2: is blank"),
+        (["evaluate", "--sts", "x.csv"], "Nothing to measure; give --models."),
+    ],
+)
+def test_what_cannot_be_done_ends_with_a_sentence(run, argv, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\n\nb\n"))
+    code, out, err = run(*argv)
+    assert (code, out) == (1, "")
+    assert sentence in err
+    assert err.startswith("simbert: ")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["index"], ["index", "build", "i"], ["sing"], ["index", "calibrate", "i", "q.csv"]],
+)
+def test_wrong_usage_ends_with_2(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    assert "usage: simbert" in capsys.readouterr().err
+
+
+def test_help_loads_no_model_library():
+    code = "import sys; from simbert_hf.cli import make_parser; make_parser().format_help()"
+    check = "; sys.exit(bool({'torch', 'transformers', 'faiss'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code + check], check=False).returncode == 0
