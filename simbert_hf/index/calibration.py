@@ -152,7 +152,7 @@ class Calibration:
             "wanted": self.wanted,
             "threshold": self.threshold,
             "interval": self.interval,
-            "scores": self.scores.round(6).tolist(),
+            "scores": self.scores.tolist(),
             "kinds": self.kinds.tolist(),
         }
 
@@ -245,7 +245,7 @@ def _places(
         answers = right + wrong + out
         good = (right >= wanted * answers - 1e-9) & (answers > 0)
     else:
-        good = out <= wanted * out[:, :1] + 1e-9
+        good = (out <= wanted * out[:, :1] + 1e-9) & (out[:, :1] > 0)
     return np.where(good.any(axis=1), good.argmax(axis=1), -1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -38,8 +37,6 @@ from simbert_hf.index.stores import (
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.search import check_count
 from simbert_hf.textfiles import DataError, fault, shorten
-
-logger = logging.getLogger(__name__)
 
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
