@@ -55,7 +55,7 @@ EXAMPLE = [
 ]
 
 
-def make_page(model: SimBert) -> gr.Blocks:
+def make_page(model: SimBert) -> Any:
     """Lay out the page; one request at a time uses the model."""
     with gr.Blocks(title="simbert_hf") as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
@@ -153,8 +153,8 @@ def _compare_tab(model: SimBert) -> None:
 def _faq_tab(model: SimBert) -> None:
     session = gr.State(None, time_to_live=KEPT)
     gr.Markdown(
-        f"A CSV, TSV or JSONL file with columns `question` and `answer`, at most {MAX_ROWS:,} rows; "
-        "several may share an answer. It stays in memory for an hour."
+        f"A CSV, TSV or JSONL file with columns `question` and `answer`, at most {MAX_ROWS:,} "
+        "rows; several may share an answer. It stays in memory for an hour."
     )
     with gr.Row():
         file = gr.File(label="FAQ", type="binary", file_types=[".csv", ".tsv", ".jsonl"])
@@ -172,7 +172,7 @@ def _faq_tab(model: SimBert) -> None:
         x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
         x_title="first principal component", y_title="second",
     )  # fmt: skip
-    opened = {"outputs": [session, about, precision, plot], "api_name": False}
+    opened = {"outputs": [session, about, precision, plot], "api_visibility": "private"}
 
     def use_file(content: bytes | None, threshold: float) -> tuple[Any, ...]:
         if content is None:
@@ -184,9 +184,15 @@ def _faq_tab(model: SimBert) -> None:
 
     _on_model(load, use_file, inputs=[file, threshold], **opened)
     _on_model(example, use_example, inputs=threshold, **opened)
-    threshold.release(_precision, inputs=[session, threshold], outputs=precision, api_name=False)
+    threshold.release(
+        _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
+    )
     _on_model(
-        search, _answer, inputs=[session, query, threshold], outputs=[reply, hits], api_name=False
+        search,
+        _answer,
+        inputs=[session, query, threshold],
+        outputs=[reply, hits],
+        api_visibility="private",
     )
 
 

@@ -1,4 +1,4 @@
-"""What stands behind the page's buttons: limits, an FAQ of one visitor, its precision and its map."""
+"""What stands behind the page's buttons: limits, a visitor's FAQ, its precision, its map."""
 
 from __future__ import annotations
 

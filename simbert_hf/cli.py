@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from simbert_hf import DEFAULT_MODEL
+
 Command = Callable[[argparse.Namespace], None]
 
 
@@ -114,7 +116,7 @@ def lines_of(path: str) -> list[str]:
 def _add_synonyms(commands: Any) -> None:
     parser = commands.add_parser("synonyms", help="write paraphrases")
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="One a line on stdin if none.")
-    parser.add_argument("--model", required=True, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
     parser.add_argument("-k", type=int, default=10, help="Paraphrases shown (%(default)s).")
     parser.add_argument("--seed", type=int)
@@ -143,7 +145,7 @@ def synonyms(args: argparse.Namespace) -> None:
 def _add_encode(commands: Any) -> None:
     parser = commands.add_parser("encode", help="turn texts into vectors")
     parser.add_argument("input", help="A text file, one a line (.gz, .xz too), or - for stdin.")
-    parser.add_argument("--model", required=True, help="Directory or Hub id.")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--output", required=True, type=Path, help=".npy or .parquet")
     parser.add_argument("--processes", type=int, default=1, help="A GPU each, else CPU processes.")
     parser.add_argument("--json", action="store_true", help="Say what was done in JSON.")
@@ -188,7 +190,7 @@ def _columns(args: argparse.Namespace) -> dict[str, str]:
 
 def _build_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
-    parser.add_argument("--model", required=True, help="Directory or Hub id.")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
     parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
     parser.add_argument("--augment", type=int, default=0, help="Paraphrases added to a question.")
@@ -280,7 +282,8 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
     from simbert_hf.arguments import parse_arguments
-    from simbert_hf.evaluation.report import write_card, write_report
+    from simbert_hf.cards import add_results
+    from simbert_hf.evaluation.report import write_report
     from simbert_hf.evaluation.suite import EvaluationArguments, load_tasks
     from simbert_hf.evaluation.suite import evaluate as measure
 
@@ -294,12 +297,12 @@ def evaluate(argv: Sequence[str]) -> None:
         table = as_json(json.loads(Path(args.output_dir, "results.json").read_text("utf-8")))
     show([table])
     for name, path in args.model_paths().items() if args.write_card else ():
-        say(f"figures added to {write_card(path, name, results.models[name])}")
+        say(f"figures added to {add_results(path, name, results.models[name])}")
 
 
 def _add_app(commands: Any) -> None:
     parser = commands.add_parser("app", help="open the page")
-    parser.add_argument("--model", required=True, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=7860)
     parser.set_defaults(run=app)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from simbert_hf.readers import normalize
 from simbert_hf.textfiles import DataError
+from simbert_hf.words import nearest_by_words
 
 logger = logging.getLogger(__name__)
 
@@ -198,14 +199,8 @@ def _near_by_vectors(vectors: Vectors, k: int) -> Iterator[Ints]:
 
 
 def _near_by_words(sentences: Sequence[str], k: int) -> Iterator[Ints]:
-    from simbert_hf.mining import bm25_index
-
-    tokens, index = bm25_index(sentences)
-    for start in range(0, len(sentences), BLOCK):
-        numbers, scores = index.retrieve(
-            tokens[start : start + BLOCK], k=min(k + 1, len(sentences)), show_progress=False
-        )
-        yield np.where(scores > 0, numbers, -1).astype(np.int64)
+    for numbers, _ in nearest_by_words(sentences, k + 1):
+        yield numbers
 
 
 def _cosines(vectors: Vectors, pairs: Ints) -> Vectors:

@@ -46,7 +46,7 @@ def nearest_by_words(
     """
     if not find_spec("bm25s"):
         raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
-    import bm25s
+    import bm25s  # type: ignore[import-untyped]
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
     index = bm25s.BM25()
@@ -59,7 +59,7 @@ def nearest_by_words(
     asked = _counts(tokens.ids, size) * rare
     by_word = weights.T.tocsr()
     for start in range(0, len(texts), BLOCK):
-        yield _best(asked[start : start + BLOCK] @ by_word, k)
+        yield _best(csr_array(asked[start : start + BLOCK] @ by_word), k)
 
 
 def _counts(ids: Sequence[Sequence[int]], size: tuple[int, int]) -> csr_array:

@@ -75,7 +75,7 @@ def test_an_upload_becomes_an_index() -> None:
     ("content", "message"),
     [
         (b"x" * 2_000_001, "2,000,001 bytes"),
-        (b"question,answer\n\xff,b\n", "Byte 16"),
+        (b"question,answer\n\xff,b\n", "byte 16"),
         (b'{"question": 1}\n[2]\n', "Line 2"),
         (b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "2,001 rows"),
     ],
