@@ -1,0 +1,78 @@
+"""Raw sentences alone -> mined pairs -> a trained SimBERT: does it retrieve better than its start?
+
+python -m benchmarks.mining_loop --start PATH --sentences raw.txt [more.txt.xz ...] \
+    --retrieval Banking77=test.csv CLINC150=test.csv [--steps 100] [--output outputs/mining_loop]
+
+Pairs are mined by the start's own vectors and by words. Labels are seen by the evaluation alone;
+that its sentences are not among the raw ones is for the caller to see to. What has been done is not
+done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from simbert_hf.evaluation.report import layout
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+
+FIGURES = ("top1", "top5", "top10")
+
+
+def run(script: str, *flags: str) -> None:
+    """Run one of the scripts."""
+    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
+    subprocess.run([sys.executable, f"scripts/{script}.py", *flags], check=True, env=environment)
+
+
+def main() -> None:
+    """Mine, train, measure; print and keep the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--start", required=True)
+    parser.add_argument("--sentences", nargs="+", required=True)
+    parser.add_argument("--retrieval", nargs="+", required=True, metavar="NAME=FILE")
+    parser.add_argument("--steps", type=int, default=100, help="Of 32 pairs each.")
+    parser.add_argument("--lowest", default="0.8", help="Cosine of a pair, at least.")
+    parser.add_argument("--output", type=Path, default=Path("outputs/mining_loop"))
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    mined, trained = args.output / "mined.jsonl", args.output / f"trained-{args.steps}"
+    seconds = None
+    if not mined.exists():
+        started = time.perf_counter()
+        flags = [f"--model_name_or_path={args.start}", f"--output_file={mined}"]
+        run("mine_pairs", *flags, f"--lowest={args.lowest}", "--sentences_file", *args.sentences)
+        seconds = round(time.perf_counter() - started)
+    if not (trained / "all_results.json").exists():
+        run(
+            "train_simbert", f"--model_name_or_path={args.start}", f"--train_file={mined}",
+            f"--output_dir={trained}", f"--max_steps={args.steps}", "--bf16=true",
+            "--report_to=none",
+            "--per_device_train_batch_size=32", "--save_strategy=no", "--eval_strategy=no",
+            "--load_best_model_at_end=false",
+        )  # fmt: skip
+    models = [f"start={args.start}", f"trained={trained}"]
+    given = EvaluationArguments(models=models, retrieval=args.retrieval)
+    results = evaluate(given, load_tasks(given))
+    rows, kept = [], []
+    for task in results.models["start"]:
+        for name, tasks in results.models.items():
+            found = {figure: tasks[task].figures[figure] for figure in FIGURES}
+            shown = [
+                f"{v.value:.4f} [{v.interval[0]:.4f}, {v.interval[1]:.4f}]" for v in found.values()
+            ]
+            rows.append([task, name, *shown])
+            kept.append({"task": task, "model": name} | {k: v.value for k, v in found.items()})
+    print(layout(["task", "model", *FIGURES], rows))
+    groups = sum(1 for _ in mined.open(encoding="utf-8"))
+    report = {"seconds of mining": seconds, "groups": groups, "steps": args.steps, "results": kept}
+    (args.output / "mining_loop.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
