@@ -56,18 +56,17 @@ class FaqIndex:
         recall: Share of the 10 nearest questions that the store found when it was built.
 
     Example:
-        >>> from tests.tiny import tiny_simbert
-        >>> index = FaqIndex.build(
-        ...     tiny_simbert(),
-        ...     [
-        ...         {"question": "how do i reset my password", "answer": "Press 'forgot'."},
-        ...         {"question": "what time is it", "answer": "Late."},
-        ...     ],
-        ... )
+        >>> from torch import nn
+        >>> class Letters(nn.Module):  # stands for a SimBert
+        ...     def encode(self, texts, **options):
+        ...         counts = [[text.count(letter) for letter in "abdehimoprstw"] for text in texts]
+        ...         return np.array(counts) / np.linalg.norm(counts, axis=1, keepdims=True)
+        >>> faqs = [Faq("how do i reset my password", "Press it."), Faq("what time is it", "Late.")]
+        >>> index = FaqIndex.build(Letters(), faqs)
         >>> index.search("how can i reset my password?", k=1)[0].answer
-        "Press 'forgot'."
+        'Press it.'
         >>> index.answer("where is the cat", threshold=0.99).reason
-        'The best score, 0..., is below the threshold 0.99.'
+        'The best score, 0.74, is below the threshold 0.99.'
     """
 
     def __init__(
