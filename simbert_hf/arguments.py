@@ -332,6 +332,13 @@ class SimilarityTrainingArguments(TrainingArguments):
         default=50,
         metadata={"help": "Batches' worth of pairs among which like lengths are grouped; 1: none."},
     )
+    gradcache_batch_size: int = field(
+        default=0,
+        metadata={
+            "help": "Rows of a forward pass, so that the batch may be far larger than the memory "
+            "for it (GradCache; each row is computed twice); 0: all rows at once."
+        },
+    )
     logging_steps: float = field(default=50, metadata={"help": "Steps between log lines."})
     eval_strategy: str = field(default="epoch", metadata={"help": "no, steps or epoch."})
     save_strategy: str = field(default="epoch", metadata={"help": "no, steps, epoch or best."})
@@ -373,6 +380,10 @@ class SimilarityTrainingArguments(TrainingArguments):
             raise ValueError(
                 f"--hub_strategy {self.hub_strategy} would upload the optimizer's state, a pickle; "
                 "choose end or every_save."
+            )
+        if self.gradcache_batch_size < 0:
+            raise ValueError(
+                f"--gradcache_batch_size {self.gradcache_batch_size}: give a number of rows, or 0."
             )
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
         super().__post_init__()

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from simbert_hf.pooling import normalize
+
+# Scores held at once. On a CPU 16 MB of float32: glibc maps larger blocks afresh at every step (its
+# threshold grows to 32 MB), so each page is cleared again. A GPU's allocator has no such limit, and
+# its kernels want more rows.
+CPU_CHUNK, GPU_CHUNK = 2**22, 2**26
 
 
 def at_least_float32(values: Tensor) -> Tensor:
     """Widen half precision, in which near-equal cosines tie."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def chunk_rows(device: torch.device, columns: int) -> int:
+    """Number of rows of that many scores that are held at once, at least 1."""
+    return max(1, (CPU_CHUNK if device.type == "cpu" else GPU_CHUNK) // columns)
 
 
 def cosines(rows: Tensor, columns: Tensor) -> Tensor:
@@ -93,6 +105,38 @@ def in_batch_loss(
     return InBatchLoss(F.cross_entropy(scores, positives), (best == positives).float().mean())
 
 
+def mean_over_blocks(
+    block: Callable[[int, int], InBatchLoss], queries: Tensor, columns: int
+) -> InBatchLoss:
+    """Average a loss over blocks of its queries, so that few scores exist at a time.
+
+    The backward pass computes each block's scores again.
+
+    Args:
+        block: The mean loss of the queries from one row to before another.
+        queries: Shape: (Q, D).
+        columns: Scores of a query.
+
+    Returns:
+        The loss and its accuracy over all queries; of one block, as it is.
+    """
+    rows, size = len(queries), chunk_rows(queries.device, columns)
+    if rows <= size:
+        return block(0, rows)
+    spans = [(start, min(start + size, rows)) for start in range(0, rows, size)]
+    parts = [
+        checkpoint(block, *span, use_reentrant=False, preserve_rng_state=False) for span in spans
+    ]
+    shares = [(stop - start) / rows for start, stop in spans]
+    loss, accuracy = (
+        torch.stack(
+            [getattr(part, name) * share for part, share in zip(parts, shares, strict=True)]
+        )
+        for name in ("loss", "accuracy")
+    )
+    return InBatchLoss(loss.sum(), accuracy.sum())
+
+
 def pair_loss(
     vectors: Tensor,
     *,
@@ -128,15 +172,19 @@ def pair_loss(
         raise ValueError(f"Pairs stand in adjacent rows, so their number must be even; got {size}.")
     keys = vectors if keys is None else keys
     key_groups = groups if key_groups is None else key_groups
-    rows = torch.arange(size, device=vectors.device)
-    own, positives = rows + offset, (rows ^ 1) + offset
-    if groups is None or key_groups is None:
-        excluded = torch.zeros(size, len(keys), dtype=torch.bool, device=vectors.device)
-    else:
-        excluded = groups[:, None] == key_groups[None, :]
-    excluded[rows, own] = True
-    excluded[rows, positives] = False
-    return in_batch_loss(vectors, keys, positives, scale=scale, excluded=excluded)
+
+    def block(start: int, stop: int) -> InBatchLoss:
+        rows = torch.arange(start, stop, device=vectors.device)
+        at, positives = rows - start, (rows ^ 1) + offset
+        if groups is None or key_groups is None:
+            excluded = torch.zeros(len(rows), len(keys), dtype=torch.bool, device=vectors.device)
+        else:
+            excluded = groups[start:stop, None] == key_groups[None, :]
+        excluded[at, rows + offset] = True
+        excluded[at, positives] = False
+        return in_batch_loss(vectors[start:stop], keys, positives, scale=scale, excluded=excluded)
+
+    return mean_over_blocks(block, vectors, len(keys))
 
 
 def one_way_loss(
@@ -169,14 +217,17 @@ def one_way_loss(
         >>> one_way_loss(zeros, zeros, zeros, scale=20.0).loss.exp().round().item()
         6.0
     """
-    rows = torch.arange(len(anchors), device=anchors.device)
-    own = rows + offset
-    if negatives is None:
-        return in_batch_loss(anchors, positives, own, scale=scale)
-    keys = torch.cat([positives, negatives])
-    bias = at_least_float32(anchors).new_zeros(len(anchors), len(keys))
-    bias[rows, len(positives) + own] = hard_negative_weight
-    return in_batch_loss(anchors, keys, own, scale=scale, bias=bias)
+    keys = positives if negatives is None else torch.cat([positives, negatives])
+
+    def block(start: int, stop: int) -> InBatchLoss:
+        own = torch.arange(start, stop, device=anchors.device) + offset
+        bias = None
+        if negatives is not None and hard_negative_weight:
+            bias = at_least_float32(anchors).new_zeros(stop - start, len(keys))
+            bias.scatter_(1, len(positives) + own[:, None], hard_negative_weight)
+        return in_batch_loss(anchors[start:stop], keys, own, scale=scale, bias=bias)
+
+    return mean_over_blocks(block, anchors, len(keys))
 
 
 def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> RankingLoss:

@@ -8,12 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from simbert_hf.losses import at_least_float32
-
-# Logits held at once. On a CPU 16 MB of float32: glibc maps larger blocks afresh at every step (its
-# threshold grows to 32 MB), so each page is cleared again; and fewer rows add to the weight's
-# gradient more often. A GPU's allocator has no such limit, and its kernels want more rows.
-CPU_CHUNK, GPU_CHUNK = 2**22, 2**26
+from simbert_hf.losses import at_least_float32, chunk_rows
 
 
 def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
@@ -59,8 +54,7 @@ class _TokenLoss(torch.autograd.Function):
             for tensor, needed in zip((hidden, weight, bias), ctx.needed, strict=True)
         ]
         total = at_least_float32(hidden).new_zeros(())
-        chunk = CPU_CHUNK if hidden.device.type == "cpu" else GPU_CHUNK
-        size = max(1, chunk // len(weight))
+        size = chunk_rows(hidden.device, len(weight))
         for start in range(0, len(hidden), size):
             rows, right = hidden[start : start + size], labels[start : start + size, None]
             scores = at_least_float32(torch.addmm(bias, rows, weight.T)).log_softmax(dim=-1)

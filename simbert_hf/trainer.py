@@ -24,6 +24,7 @@ from simbert_hf.atomic import put_in_place
 from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.hub import open_repository, plan_upload, push
+from simbert_hf.gradcache import use_gradcache
 from simbert_hf.sampling import Examples
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,8 @@ class SimilarityTrainer(Trainer):
         self.objective = objective
         self.evaluator = evaluator
         self.fresh_head = fresh_head
+        if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
+            use_gradcache(self.model, self.args.gradcache_batch_size)
         self.meter = LossMeter()
         self._saving = False
 

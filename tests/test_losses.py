@@ -6,6 +6,7 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import AnglELoss, CoSENTLoss
 
+from simbert_hf import losses as module
 from simbert_hf.losses import (
     angle_similarity,
     cosent_loss,
@@ -286,3 +287,42 @@ def test_autocast_leaves_the_similarities_in_single(loss: Callable[..., Any]) ->
 def test_angle_needs_an_even_dimension() -> None:
     with pytest.raises(ValueError, match="dimension 3 is odd"):
         angle_similarity(torch.ones(2, 3), torch.ones(2, 3))
+
+
+# Blocks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pairs", "one_way"])
+def test_blocks_of_queries_give_the_loss_of_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def losses(size: int) -> tuple[torch.Tensor, ...]:
+        monkeypatch.setattr(module, "CPU_CHUNK", size)
+        monkeypatch.setattr(module, "in_batch_loss", watched)
+        if kind == "pairs":
+            groups = torch.tensor([0, 0, 1, 1, 0, 0, 2, 2, 3, 3])
+            found = pair_loss(
+                vectors[4:14], scale=5.0, groups=groups, keys=vectors,
+                key_groups=torch.arange(20) // 7, offset=4,
+            )  # fmt: skip
+        else:
+            found = one_way_loss(
+                vectors[4:14], vectors, vectors.flip(0), scale=5.0, hard_negative_weight=0.5,
+                offset=3,
+            )  # fmt: skip
+        return found.loss, found.accuracy, *torch.autograd.grad(found.loss, vectors)
+
+    def watched(queries: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        sizes.append(len(queries))
+        return in_batch_loss(queries, *args, **kwargs)
+
+    vectors = torch.randn(20, 6, dtype=torch.float64, requires_grad=True)
+    columns = 20 if kind == "pairs" else 40
+    sizes: list[int] = []
+    wanted = losses(2**22)
+    assert sizes == [10]
+    for size, blocks in ((3, [3, 3, 3, 1]), (1, [1] * 10)):
+        sizes.clear()
+        found = losses(size * columns)
+        assert sizes == [*blocks, *reversed(blocks)]  # once more each in the backward pass
+        for ours, whole in zip(found, wanted, strict=True):
+            precision = 1e-9 if whole.dtype == torch.float64 else 1e-6
+            torch.testing.assert_close(ours, whole, rtol=0, atol=precision)

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from simbert_hf import losses
 from simbert_hf import token_loss as module
 from simbert_hf.collators import PairCollator
 from simbert_hf.objectives import SimBertObjective
@@ -17,7 +18,7 @@ TOKENS, SIZE, VOCABULARY = 23, 8, 50
 @pytest.fixture(params=[5 * VOCABULARY, VOCABULARY - 1, 2**22])
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five tokens a chunk (which leaves a last, shorter one), one, and all."""
-    monkeypatch.setattr(module, "CPU_CHUNK", request.param)
+    monkeypatch.setattr(losses, "CPU_CHUNK", request.param)
 
 
 def inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -108,7 +109,7 @@ def test_logits_are_never_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 widest = max(widest, result.numel())
             return result
 
-    monkeypatch.setattr(module, "CPU_CHUNK", 4 * VOCABULARY)
+    monkeypatch.setattr(losses, "CPU_CHUNK", 4 * VOCABULARY)
     *tensors, labels = inputs()
     with Watch():
         token_loss(*tensors, labels).backward()

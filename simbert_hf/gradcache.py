@@ -1,0 +1,116 @@
+"""GradCache: a large contrastive batch in the memory of a small one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from simbert_hf.embedding import Embedder
+from simbert_hf.modeling import SimBertOutput
+
+Targets = Mapping[str, tuple[Tensor, Tensor]]
+
+
+def use_gradcache(model: Embedder, size: int) -> None:
+    """Let a model that trains take its rows in micro-batches (Gao et al. 2021, arXiv 2101.06983).
+
+    Each micro-batch leaves its sentence vectors and the sums of its token losses, and forgets the
+    rest. The objective needs no more; the backward pass takes the micro-batches one by one, computes
+    each again with the same dropout masks, and lets the cached gradients of its vectors through. So
+    memory grows with the micro-batch, not with the batch, at the price of a second forward pass.
+
+    Loss and gradients are those of the whole batch, for every objective that is a function of these
+    outputs. DDP and FSDP wrap the model outside of this and see one forward pass a step.
+
+    Args:
+        model: Its forward pass takes (B, L) tensors and perhaps ``lm_targets`` by keyword, and
+            gives a ``SimBertOutput``; it is changed in place.
+        size: Rows of a micro-batch.
+
+    Example:
+        >>> from simbert_hf import SimBert, SimBertConfig
+        >>> sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+        >>> model = SimBert(SimBertConfig(vocab_size=10, intermediate_size=8, **sizes)).eval()
+        >>> ids = torch.arange(10).view(5, 2)
+        >>> whole = model(input_ids=ids).sentence_embedding
+        >>> use_gradcache(model, 2)
+        >>> torch.allclose(model(input_ids=ids).sentence_embedding, whole, atol=1e-6)
+        True
+    """
+    forward = model.forward
+    trim = getattr(model.config, "mask_padding", True)  # a GRU may read its padding
+
+    @functools.wraps(forward)
+    def in_micro_batches(*args: Any, **inputs: Any) -> SimBertOutput:
+        if args or not torch.is_grad_enabled() or len(inputs["input_ids"]) <= size:
+            found: SimBertOutput = forward(*args, **inputs)
+            return found
+        # A checkpoint keeps inputs, random state and autocast, and drops what is between; autograd
+        # goes through the newest nodes first, and so ends one micro-batch before it begins another.
+        parts = [
+            checkpoint(forward, use_reentrant=False, **part)
+            for part in micro_batches(inputs, size, trim)
+        ]
+        vectors = torch.cat([part.sentence_embedding for part in parts])
+        if "lm_targets" not in inputs:
+            return SimBertOutput(vectors)
+        losses = {
+            name: torch.stack([part.lm_losses[name] for part in parts]).sum()
+            for name in inputs["lm_targets"]
+        }
+        return SimBertOutput(vectors, lm_losses=losses)
+
+    model.forward = in_micro_batches
+
+
+def micro_batches(
+    inputs: Mapping[str, Any], size: int, trim: bool = True
+) -> Iterator[dict[str, Any]]:
+    """Cut a batch into parts of ``size`` rows.
+
+    Args:
+        inputs: (B, L) tensors, and perhaps ``lm_targets`` with flat positions in them.
+        size: Rows of a part.
+        trim: Cut the columns on the right that are padding in the whole part.
+
+    Example:
+        >>> ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+        >>> targets = {"mlm": (torch.tensor([2, 3]), torch.tensor([70, 80]))}
+        >>> batch = {"input_ids": ids, "attention_mask": mask, "lm_targets": targets}
+        >>> for part in micro_batches(batch, 1):
+        ...     print(part["input_ids"].tolist(), part["lm_targets"]["mlm"])
+        [[5, 6, 7]] (tensor([2]), tensor([70]))
+        [[8, 9]] (tensor([0]), tensor([80]))
+    """
+    rows, width = inputs["input_ids"].shape
+    mask = inputs.get("attention_mask")
+    for start in range(0, rows, size):
+        real = width
+        if trim and mask is not None:  # up to the last column with a token in it
+            columns = mask[start : start + size].any(dim=0).nonzero()
+            real = int(columns[-1]) + 1 if len(columns) else width
+        part = {
+            name: values[start : start + size, :real]
+            for name, values in inputs.items()
+            if isinstance(values, Tensor)
+        }
+        if "lm_targets" in inputs:
+            part["lm_targets"] = {
+                name: _within(*target, start, size, width, real)
+                for name, target in inputs["lm_targets"].items()
+            }
+        yield part
+
+
+def _within(
+    positions: Tensor, labels: Tensor, start: int, size: int, width: int, real: int
+) -> tuple[Tensor, Tensor]:
+    """Take those flat positions that lie in some rows, for rows of another width: (N,), (N,)."""
+    row, column = positions // width - start, positions % width
+    inside = (row >= 0) & (row < size)
+    return (row * real + column)[inside], labels[inside]
