@@ -10,26 +10,23 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from simbert_hf.embedding import Embedder
 from simbert_hf.modeling import SimBertOutput
 
-Targets = Mapping[str, tuple[Tensor, Tensor]]
 
-
-def use_gradcache(model: Embedder, size: int) -> None:
+def use_gradcache(model: Any, size: int) -> None:
     """Let a model that trains take its rows in micro-batches (Gao et al. 2021, arXiv 2101.06983).
 
     Each micro-batch leaves its sentence vectors and the sums of its token losses, and forgets the
-    rest. The objective needs no more; the backward pass takes the micro-batches one by one, computes
-    each again with the same dropout masks, and lets the cached gradients of its vectors through. So
+    rest. The objective needs no more; the backward pass takes the micro-batches one by one, each
+    computed again with the same dropout masks, and lets the gradients of its vectors through. So
     memory grows with the micro-batch, not with the batch, at the price of a second forward pass.
 
     Loss and gradients are those of the whole batch, for every objective that is a function of these
     outputs. DDP and FSDP wrap the model outside of this and see one forward pass a step.
 
     Args:
-        model: Its forward pass takes (B, L) tensors and perhaps ``lm_targets`` by keyword, and
-            gives a ``SimBertOutput``; it is changed in place.
+        model: An ``Embedder``. Its forward pass takes (B, L) tensors and perhaps ``lm_targets`` by
+            keyword, and gives a ``SimBertOutput``; it is changed in place.
         size: Rows of a micro-batch.
 
     Example:
@@ -94,15 +91,15 @@ def micro_batches(
         if trim and mask is not None:  # up to the last column with a token in it
             columns = mask[start : start + size].any(dim=0).nonzero()
             real = int(columns[-1]) + 1 if len(columns) else width
-        part = {
+        part: dict[str, Any] = {
             name: values[start : start + size, :real]
             for name, values in inputs.items()
             if isinstance(values, Tensor)
         }
         if "lm_targets" in inputs:
             part["lm_targets"] = {
-                name: _within(*target, start, size, width, real)
-                for name, target in inputs["lm_targets"].items()
+                name: _within(positions, labels, start, size, width, real)
+                for name, (positions, labels) in inputs["lm_targets"].items()
             }
         yield part
 

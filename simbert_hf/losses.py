@@ -129,10 +129,8 @@ def mean_over_blocks(
     ]
     shares = [(stop - start) / rows for start, stop in spans]
     loss, accuracy = (
-        torch.stack(
-            [getattr(part, name) * share for part, share in zip(parts, shares, strict=True)]
-        )
-        for name in ("loss", "accuracy")
+        torch.stack([getattr(part, n) * share for part, share in zip(parts, shares, strict=True)])
+        for n in ("loss", "accuracy")
     )
     return InBatchLoss(loss.sum(), accuracy.sum())
 

@@ -1,0 +1,101 @@
+"""Peak memory of a training step by the rows of its batch: plain, and with GradCache.
+
+python -m benchmarks.memory --model DIR_OR_ID [--output benchmarks/results]
+
+Real pairs, SimBERT's joint loss and AdamW, two steps. Each figure is the peak of a process of its
+own: resident memory on a CPU (Python and its libraries with it), allocated memory on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from benchmarks.train import DATA
+from simbert_hf import SimBert
+from simbert_hf.collators import PairCollator
+from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
+from simbert_hf.gradcache import use_gradcache
+from simbert_hf.objectives import SimBertObjective
+
+SMALL, LARGE, MICRO = 128, 8192, 64  # rows; the last of a GradCache forward pass
+
+
+def measure(model_name: str, rows: int, micro: int) -> dict[str, float]:
+    """Take two training steps in this process; ``micro`` 0 for all rows at once."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = SimBert.from_pretrained(model_name).to(device).train()
+    collator, objective = PairCollator(model.rows), SimBertObjective()
+    if micro:
+        use_gradcache(model, micro)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6)
+    data = PairDataset(load_groups(DATA)[0])
+    sampler = iter(LengthGroupedBatchSampler(data, rows // 2, window=1))
+    for _ in range(2):
+        pairs = data.__getitems__(next(sampler))
+        started = time.perf_counter()
+        batch = {name: values.to(device) for name, values in collator(pairs).items()}
+        objective(model, batch).total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if device == "cuda":
+        peak = torch.cuda.max_memory_allocated()
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"rows": rows, "micro": micro, "MB": peak / 1e6, "s": time.perf_counter() - started}
+
+
+def measure_apart(model_name: str, rows: int, micro: int) -> dict[str, Any]:
+    """Run one variant in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.memory", f"--model={model_name}"]
+    command += [f"--rows={rows}", f"--micro={micro}"]
+    found: dict[str, Any] = json.loads(
+        subprocess.run(command, check=True, capture_output=True).stdout
+    )
+    return found
+
+
+def main() -> None:
+    """Measure, print a Markdown table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--rows", type=int, help="Measure this variant only, with --micro.")
+    parser.add_argument("--micro", type=int, default=0)
+    parser.add_argument("--large", type=int, default=LARGE)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    args = parser.parse_args()
+    if args.rows:
+        sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro)))
+        return
+    variants = [(SMALL, 0), (4 * SMALL, 0), (SMALL, MICRO), (args.large, MICRO)]
+    found = [measure_apart(args.model, *variant) for variant in variants]
+    print("| rows | rows of a forward pass | peak, MB | s a step |\n|---|---|---|---|")
+    for point in found:
+        print(
+            f"| {point['rows']:,} | {point['micro'] or 'all'} | {point['MB']:,.0f} "
+            f"| {point['s']:.1f} |"
+        )
+    ratio = found[-1]["MB"] / found[0]["MB"]
+    print(f"\n{args.large:,} rows by {MICRO} / {SMALL} rows at once: {ratio:.2f}")
+    report = {
+        "points": found, "ratio": ratio, "model": Path(args.model).name,
+        "machine": platform.machine(), "threads": torch.get_num_threads(),
+        "torch": torch.__version__, "transformers": transformers.__version__,
+    }  # fmt: skip
+    args.output.mkdir(parents=True, exist_ok=True)
+    path = args.output / "memory.json"
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
