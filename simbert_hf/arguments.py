@@ -356,6 +356,10 @@ class SimilarityTrainingArguments(TrainingArguments):
     dataloader_drop_last: bool = field(
         default=True, metadata={"help": "Drop an incomplete last batch."}
     )
+    dataloader_num_workers: int = field(
+        default=-1,
+        metadata={"help": "Processes that prepare batches ahead; -1: 2 with a GPU, else none."},
+    )
     remove_unused_columns: bool = field(
         default=False, metadata={"help": "Stays false: the collator needs every column."}
     )
@@ -386,6 +390,8 @@ class SimilarityTrainingArguments(TrainingArguments):
                 f"--gradcache_batch_size {self.gradcache_batch_size}: give a number of rows, or 0."
             )
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
+        if self.dataloader_num_workers == -1:
+            self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
 
     @property

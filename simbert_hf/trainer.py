@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import CommitInfo
+from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
@@ -21,6 +22,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotat
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.atomic import put_in_place
+from simbert_hf.compiling import compile_layers
 from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.hub import open_repository, plan_upload, push
@@ -118,6 +120,10 @@ class SimilarityTrainer(Trainer):
         self.objective = objective
         self.evaluator = evaluator
         self.fresh_head = fresh_head
+        if self.args.torch_compile:  # the layers, in place of accelerate's whole model
+            self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
+            backend = self.args.torch_compile_backend or "inductor"
+            compile_layers(self.model, backend, self.args.torch_compile_mode)
         if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
             use_gradcache(self.model, self.args.gradcache_batch_size)
         self.meter = LossMeter()

@@ -144,6 +144,19 @@ def test_one_micro_batch_is_held_at_a_time() -> None:
     assert held == [0] * len(passes)
 
 
+@pytest.mark.parametrize("size", [0, 4])
+def test_gradient_checkpointing_of_the_layers_changes_nothing(dropping, size: int) -> None:
+    objective, batch = joint_batch(dropping)
+    if size:
+        use_gradcache(dropping, size)
+    wanted = step(dropping, objective, batch)
+    passes: list[int] = []
+    dropping.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: passes.append(1))
+    dropping.gradient_checkpointing_enable()
+    assert_equal(step(dropping, objective, batch), wanted, tolerance=1e-12)
+    assert len(passes) == (3 * -(-len(batch["input_ids"]) // size) if size else 2)
+
+
 def test_encoding_and_evaluation_are_left_alone() -> None:
     model, cached = tiny_simbert(), tiny_simbert()
     use_gradcache(cached, 2)

@@ -1,0 +1,42 @@
+"""Compiled transformer layers, once for every length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+
+def compile_layers(
+    model: Any, backend: str | Callable[..., Any] = "inductor", mode: str | None = None
+) -> None:
+    """Compile each repeated layer of a model in place, for batches of any shape.
+
+    Nearly all the time is spent there. All layers share one graph, in which the numbers of rows and
+    of tokens are symbols, so neither another length nor another depth compiles anew; evaluation,
+    which needs no gradient, has a second one. The outputs around them vary in too many ways (how
+    many tokens have a loss, in which chunks) to be worth it. Gradient checkpointing, GradCache, DDP
+    and FSDP work around compiled layers as around others.
+
+    Args:
+        model: A module; its repeated layers stand in ``nn.ModuleList``.
+        backend: As of ``torch.compile``.
+        mode: As of ``torch.compile``.
+
+    Raises:
+        ValueError: If the model has no such layers.
+
+    Example:
+        >>> compile_layers(nn.GRU(2, 2))
+        Traceback (most recent call last):
+        ValueError: --torch_compile compiles the repeated layers of a transformer; GRU has none.
+    """
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    if not stacks:
+        raise ValueError(
+            "--torch_compile compiles the repeated layers of a transformer; "
+            f"{type(model).__name__} has none."
+        )
+    for layer in (layer for stack in stacks for layer in stack):
+        layer.compile(dynamic=True, backend=backend, mode=mode)

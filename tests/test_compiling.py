@@ -1,0 +1,96 @@
+"""Compiled layers: one graph for every length and depth, and the same gradients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.utils import DynamoBackend
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from scripts.train_simbert import main
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import PairCollator
+from simbert_hf.compiling import compile_layers
+from simbert_hf.gradcache import use_gradcache
+from simbert_hf.objectives import SimBertObjective
+from simbert_hf.trainer import SimilarityTrainer
+from tests.tiny import WORDS, tiny_simbert
+
+pytestmark = [  # torch warns itself
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+]
+
+PAIRS = [
+    {"source": " ".join(WORDS[: 1 + 2 * i]), "target": WORDS[i], "group": i, "seed": i}
+    for i in range(6)
+]
+
+
+def losses(model, **batch) -> list[float]:
+    """Train on batches of several sizes and lengths."""
+    collator, found = PairCollator(model.rows, 24), []
+    for start, stop in ((0, 6), (0, 3), (2, 4), (1, 6), (3, 6)):
+        loss = SimBertObjective()(model, collator(PAIRS[start:stop])).total
+        loss.backward()
+        found.append(loss.item())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _fresh_caches():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def test_one_graph_serves_every_length_and_layer() -> None:
+    counter = CompileCounterWithBackend("eager")
+    model, plain = (tiny_simbert(num_hidden_layers=10) for _ in range(2))
+    compile_layers(model, backend=counter)
+    assert losses(model) == pytest.approx(losses(plain), abs=1e-5)
+    assert counter.frame_count == 1
+    model.zero_grad()
+    use_gradcache(model, 4)
+    losses(model)
+    assert counter.frame_count == 1
+    model.encode(WORDS)  # without gradient
+    model.encode(WORDS[:3])
+    assert counter.frame_count == 2
+
+
+def test_loaders_prefetch_with_a_gpu_and_not_without(tmp_path: Path, monkeypatch) -> None:
+    assert SimilarityTrainingArguments(str(tmp_path), use_cpu=True).dataloader_num_workers == 0
+    found = SimilarityTrainingArguments(str(tmp_path), use_cpu=True, dataloader_num_workers=3)
+    assert found.dataloader_num_workers == 3
+    assert SimilarityTrainingArguments.dataloader_pin_memory
+    assert found.optim == "adamw_torch_fused"
+
+
+@pytest.mark.slow
+def test_inductor_trains_to_the_same_weights(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} cat sat"]} for a in WORDS[:12]]
+    (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    def train(*more: str) -> SimilarityTrainer:
+        return main(
+            [f"--model_name_or_path={tmp_path / 'start'}", "--use_cpu", "--max_steps=4",
+             f"--train_file={tmp_path / 'groups.jsonl'}", f"--output_dir={tmp_path / 'out'}",
+             "--per_device_train_batch_size=3", "--validation_groups=0", "--save_strategy=no",
+             "--report_to=none", "--disable_tqdm=true", "--max_length=24", "--hidden_dropout=0",
+             "--attention_dropout=0", "--learning_rate=1e-3", *more]
+        )  # fmt: skip
+
+    compiled, plain = train("--torch_compile=true"), train()
+    assert compiled.accelerator.state.dynamo_plugin.backend == DynamoBackend.NO
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    wanted = plain.model.state_dict()
+    for name, weight in compiled.model.state_dict().items():
+        torch.testing.assert_close(weight, wanted[name], rtol=0, atol=1e-4)
+    compiled.model.save_pretrained(tmp_path / "saved")
+    assert not any("_orig_mod" in name for name in compiled.model.state_dict())
