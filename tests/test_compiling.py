@@ -48,6 +48,7 @@ def _fresh_caches():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_one_graph_serves_every_length_and_layer() -> None:
     counter = CompileCounterWithBackend("eager")
     model, plain = (tiny_simbert(num_hidden_layers=10) for _ in range(2))

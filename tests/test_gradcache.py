@@ -144,6 +144,7 @@ def test_one_micro_batch_is_held_at_a_time() -> None:
     assert held == [0] * len(passes)
 
 
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")
 @pytest.mark.parametrize("size", [0, 4])
 def test_gradient_checkpointing_of_the_layers_changes_nothing(dropping, size: int) -> None:
     objective, batch = joint_batch(dropping)
