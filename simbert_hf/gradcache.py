@@ -42,6 +42,10 @@ def use_gradcache(model: Any, size: int) -> None:
     forward = model.forward
     trim = getattr(model.config, "mask_padding", True)  # a GRU may read its padding
 
+    def outputs(part: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        found = forward(**part)  # whose hidden states are not to be kept
+        return found.sentence_embedding, found.lm_losses or {}
+
     @functools.wraps(forward)
     def in_micro_batches(*args: Any, **inputs: Any) -> SimBertOutput:
         if args or not torch.is_grad_enabled() or len(inputs["input_ids"]) <= size:
@@ -50,17 +54,14 @@ def use_gradcache(model: Any, size: int) -> None:
         # A checkpoint keeps inputs, random state and autocast, and drops what is between; autograd
         # goes through the newest nodes first, and so ends one micro-batch before it begins another.
         parts = [
-            checkpoint(forward, use_reentrant=False, **part)
+            checkpoint(outputs, part, use_reentrant=False)
             for part in micro_batches(inputs, size, trim)
         ]
-        vectors = torch.cat([part.sentence_embedding for part in parts])
-        if "lm_targets" not in inputs:
-            return SimBertOutput(vectors)
         losses = {
-            name: torch.stack([part.lm_losses[name] for part in parts]).sum()
-            for name in inputs["lm_targets"]
+            name: torch.stack([sums[name] for _, sums in parts]).sum()
+            for name in inputs.get("lm_targets", ())
         }
-        return SimBertOutput(vectors, lm_losses=losses)
+        return SimBertOutput(torch.cat([vectors for vectors, _ in parts]), lm_losses=losses or None)
 
     model.forward = in_micro_batches
 

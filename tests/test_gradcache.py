@@ -135,9 +135,10 @@ def test_one_micro_batch_is_held_at_a_time() -> None:
 
     model.bert.embeddings.register_forward_pre_hook(begin)
     for layer in model.bert.encoder.layer:
-        layer.intermediate.register_forward_hook(
-            lambda _module, _inputs, output: passes[-1].append(weakref.ref(output))
-        )
+        for module in (layer.intermediate, layer):  # what is inside, and hidden states
+            module.register_forward_hook(
+                lambda _module, _inputs, output: passes[-1].append(weakref.ref(output))
+            )
     objective(model, batch).total.backward()
     rows = len(batch["input_ids"])
     assert len(passes) == 2 * -(-rows // 4)
