@@ -1,6 +1,6 @@
 """Peak memory of a training step by the rows of its batch: plain, and with GradCache.
 
-python -m benchmarks.memory --model DIR_OR_ID [--output benchmarks/results]
+python -m benchmarks.memory --model DIR_OR_ID [--output benchmarks/results/memory.json]
 
 Real pairs, SimBERT's joint loss and AdamW, a step after a small one. Each figure is the peak of a
 process of its own: resident memory on a CPU (Python and its libraries with it), allocated memory on
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="Measure this variant only, with --micro.")
     parser.add_argument("--micro", type=int, default=0)
     parser.add_argument("--large", type=int, default=LARGE)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/memory.json"))
     args = parser.parse_args()
     if args.rows:
         sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro)))
@@ -93,9 +93,8 @@ def main() -> None:
         "machine": platform.machine(), "threads": torch.get_num_threads(),
         "torch": torch.__version__, "transformers": transformers.__version__,
     }  # fmt: skip
-    args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / "memory.json"
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
