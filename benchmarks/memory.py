@@ -4,8 +4,8 @@ python -m benchmarks.memory --model DIR_OR_ID [--output benchmarks/results/memor
 
 Real pairs, SimBERT's joint loss and AdamW, a step after a small one. Each figure is the peak of a
 process of its own: resident memory on a CPU (Python and its libraries with it), allocated memory on
-a GPU. On a CPU glibc is told to give freed blocks back at once, so that the peak is what was held at
-a time, not how its heap got holes; set MALLOC_MMAP_THRESHOLD_=262144 for the same in training.
+a GPU. On a CPU glibc is told to give freed blocks back at once, so that the peak is what was held
+at a time, not the holes in its heap; set MALLOC_MMAP_THRESHOLD_=262144 for the same in training.
 """
 
 from __future__ import annotations
