@@ -1,0 +1,1 @@
+"""Original SimBERT weights, from TensorFlow or bert4keras, in this package's form."""

@@ -1,0 +1,246 @@
+"""Original SimBERT weights -> a directory that every loader of this package's models reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from simbert_hf.atomic import put_in_place
+from simbert_hf.conversion.bundle import TensorBundle
+from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
+from simbert_hf.modeling import SimBert, SimBertConfig
+
+WORDS = "bert/embeddings/word_embeddings"
+POOLER = "bert/pooler/dense/kernel"
+HEAD = "cls/predictions/"
+# From our names of weights to the original's, one rule after another.
+RENAMES = (
+    (r"^cls\.predictions\.bias$", "cls.predictions.output_bias"),
+    (r"\.layer\.(\d+)\.", r".layer_\1."),
+    (r"embeddings\.weight$", "embeddings"),
+    (r"LayerNorm\.weight$", "LayerNorm.gamma"),
+    (r"LayerNorm\.bias$", "LayerNorm.beta"),
+    (r"\.weight$", ".kernel"),
+    (r"\.", "/"),
+)
+# bert_config.json's fields without which there is no model.
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+OPTIONS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+)
+
+
+class Weights(Protocol):
+    """The variables of a model by the original's names."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def read(self, name: str) -> np.ndarray:
+        """Read a variable as float32."""
+
+
+def convert(
+    source: str | os.PathLike[str],
+    output_dir: str | os.PathLike[str],
+    *,
+    config_file: str | os.PathLike[str] | None = None,
+    vocab_file: str | os.PathLike[str] | None = None,
+    pooling: str = "linear_pooler",
+    simplified: bool = False,
+    lower_case: bool = True,
+) -> SimBert:
+    """Convert a checkpoint of the original software, and save it.
+
+    Args:
+        source: The released folder, or the checkpoint in it, with or without ``.index``.
+        output_dir: A directory that is empty or not there yet; it appears when it is whole.
+        config_file: ``bert_config.json``; beside the weights if not given.
+        vocab_file: ``vocab.txt`` or ``dict.txt``; beside the weights if not given.
+        pooling: How the sentence vector is made; ``linear_pooler`` is SimBERT's own.
+        simplified: The model was trained with bert4keras' simplified form of this vocabulary.
+        lower_case: Whether its tokenizer lower-cased text.
+
+    Returns:
+        The model, as it was saved.
+
+    Raises:
+        OSError: If a file is missing.
+        ValueError: If the files do not fit each other or are damaged, or ``output_dir`` holds
+            something.
+    """
+    place = Path(output_dir)
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise ValueError(f"{place} holds something already; name another output directory.")
+    weights_path = find_weights(Path(source))
+    folder = weights_path.parent
+    weights = TensorBundle(weights_path)
+    settings = read_settings(Path(config_file or folder / "bert_config.json"))
+    vocab_path = Path(vocab_file) if vocab_file else find_vocabulary(folder)
+    tokens = read_vocabulary(vocab_path)
+    chosen = simplify(tokens) if simplified else tokens
+    check_vocabulary(vocab_path, tokens, len(chosen), weights)
+    model = build_model(settings, chosen, weights, pooling)
+    model.tokenizer = build_tokenizer(chosen, model.positions, lower_case=lower_case)
+    save(model, place)
+    return model
+
+
+def find_weights(source: Path) -> Path:
+    """Find the checkpoint that a path means, in a folder its only one.
+
+    Raises:
+        OSError: If there is none.
+        ValueError: If a folder has several.
+    """
+    if source.is_dir():
+        found = sorted(source.glob("*.index"))
+        if len(found) > 1:
+            names = ", ".join(path.name for path in found)
+            raise ValueError(f"{source} holds several checkpoints: {names}; name one of them.")
+        source = found[0] if found else source / "bert_model.ckpt"
+    prefix = source.with_name(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", source.name))
+    if not prefix.with_name(f"{prefix.name}.index").is_file():
+        raise FileNotFoundError(
+            f"There is no {prefix.name}.index in {prefix.parent}; give the folder with "
+            "bert_config.json, vocab.txt and bert_model.ckpt.index, or the checkpoint itself."
+        )
+    return prefix
+
+
+def find_vocabulary(folder: Path) -> Path:
+    """Return the vocabulary's path in a folder, whichever name it has."""
+    released, own = folder / "vocab.txt", folder / "dict.txt"
+    return own if own.is_file() and not released.is_file() else released
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read ``bert_config.json`` as fields of a config.
+
+    Raises:
+        OSError: If there is no such file.
+        ValueError: If it is no JSON object, lacks a size, or asks for another activation.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}).") from error
+    missing = [name for name in SIZES if not isinstance(found.get(name), int)]
+    if missing:
+        raise ValueError(f"{path} gives no whole number as {', '.join(missing)}.")
+    if found.get("hidden_act", "gelu") != "gelu":
+        raise ValueError(f"{path}: hidden_act is {found['hidden_act']!r}; only gelu is converted.")
+    return {name: found[name] for name in (*SIZES, *OPTIONS) if name in found}
+
+
+def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights) -> None:
+    """Refuse a vocabulary that has not as many tokens as the weights embed.
+
+    Raises:
+        ValueError: In this case.
+    """
+    if WORDS not in weights.shapes:
+        raise ValueError(f"The weights hold no variable {WORDS}; they are no SimBERT's.")
+    embedded = weights.shapes[WORDS][0]
+    if size != embedded:
+        hint = "give the one they were trained with as --vocab_file"
+        if len(simplify(tokens)) == embedded:
+            hint = f"bert4keras' simplified form of it has {embedded}: add --simplified"
+        raise ValueError(f"{path} gives {size} tokens, but the weights embed {embedded}; {hint}.")
+
+
+def build_model(
+    settings: dict[str, Any], tokens: list[str], weights: Weights, pooling: str
+) -> SimBert:
+    """Make a model of the weights.
+
+    Raises:
+        ValueError: If variables are missing, left over or of other shapes than the settings say.
+    """
+    if POOLER not in weights.shapes and pooling in ("linear_pooler", "tanh_pooler"):
+        raise ValueError(f"The weights hold no {POOLER}; choose another pooling, such as cls.")
+    config = SimBertConfig(
+        **settings,
+        vocab_size=len(tokens),
+        layer_norm_eps=1e-12,
+        pad_token_id=tokens.index("[PAD]"),
+        sentence_pooling=pooling,
+    )
+    model = SimBert(config)
+    model.has_lm_head = any(name.startswith(HEAD) for name in weights.shapes)
+    fill(model, weights)
+    return model.eval()
+
+
+@torch.no_grad()
+def fill(model: SimBert, weights: Weights) -> None:
+    """Copy the variables into the model.
+
+    Raises:
+        ValueError: If variables are missing, left over or misshapen.
+    """
+    used = []
+    for name, parameter in model.named_parameters():
+        variable = original_name(name)
+        if variable.startswith(HEAD) and not model.has_lm_head:
+            continue
+        used.append(variable)
+        shape = tuple(parameter.shape[::-1] if variable.endswith("kernel") else parameter.shape)
+        found = weights.shapes.get(variable)
+        if found is None:
+            raise ValueError(f"The weights lack {variable}, which bert_config.json calls for.")
+        if found != shape:
+            raise ValueError(
+                f"{variable} has the shape {found}, but bert_config.json calls for {shape}."
+            )
+        value = weights.read(variable)
+        parameter.copy_(torch.from_numpy(value.T if variable.endswith("kernel") else value))
+    refuse_leftovers(weights, used)
+
+
+def original_name(name: str) -> str:
+    """Return the original's name of a weight.
+
+    Example:
+        >>> original_name("bert.encoder.layer.3.attention.output.LayerNorm.weight")
+        'bert/encoder/layer_3/attention/output/LayerNorm/gamma'
+    """
+    for pattern, replacement in RENAMES:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def refuse_leftovers(weights: Weights, used: list[str]) -> None:
+    """Refuse parts of a model that no part of ours takes; an optimizer's slots are none.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    known = set(used)
+    for name in weights.shapes:
+        is_slot = name not in known and name.rpartition("/")[0] in known
+        if name.startswith(("bert/", HEAD)) and name not in known and not is_slot:
+            raise ValueError(
+                f"The weights hold {name} too, for which bert_config.json has no place; is it "
+                "that of another model?"
+            )
+
+
+def save(model: SimBert, place: Path) -> None:
+    """Write the model's directory aside and move it to its place."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as scratch:
+        made = Path(scratch) / place.name
+        model.save_pretrained(made)
+        put_in_place(made, place)

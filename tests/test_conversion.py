@@ -1,0 +1,305 @@
+"""Original checkpoints in our form, against a NumPy graph and a tokenizer like bert4keras' own."""
+
+import json
+import shutil
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from scripts.convert_tf_checkpoint import main
+from simbert_hf import SimBert
+from simbert_hf.conversion.bundle import TensorBundle
+from simbert_hf.conversion.convert import find_weights
+from simbert_hf.conversion.crc32c import LANES, crc32c
+from simbert_hf.conversion.vocabulary import build_tokenizer, simplify
+from simbert_hf.decoder import BertDecoder
+from tests.make_tf_checkpoint import FIXTURE, save_checkpoint
+from tests.original import CONFIG, SPECIALS, VOCABULARY, Graph, random_weights
+
+TEXTS = ["广州和深圳哪个好？", "你好吗", "Simberting 是什么²"]
+
+WRITTEN = np.array([token not in ("[PAD]", "[SEP]") for token in VOCABULARY])  # in one test
+
+
+def padded(rows: list[tuple[list[int], list[int]]]) -> tuple[np.ndarray, np.ndarray]:
+    width = max(len(ids) for ids, _ in rows)
+    ids = np.array([row + [0] * (width - len(row)) for row, _ in rows])
+    return ids, np.array([row + [0] * (width - len(row)) for _, row in rows])
+
+
+def assert_same_as(graph: Graph, folder: Path) -> None:
+    """Every loader of the folder computes what the original's graph does."""
+    model = SimBert.from_pretrained(folder)
+    assert model.has_lm_head
+    sources = [[VOCABULARY.index(t) for t in tokens] for tokens in map(reference_tokens, TEXTS)]
+    ids, segments = padded([(row, [0] * len(row)) for row in sources])
+    hidden = graph.hidden_states(ids, segments)
+    real = ids != 0
+
+    vectors = graph.vectors(hidden)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert np.abs(vectors @ vectors.T)[np.triu_indices(len(TEXTS), 1)].max() < 0.95
+    assert np.abs(model.encode(TEXTS) - vectors).max() < 1e-5
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    assert np.abs(theirs - vectors).max() < 1e-5
+
+    inputs = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    assert inputs["input_ids"].tolist() == ids.tolist()
+    with torch.no_grad():
+        found = AutoModel.from_pretrained(folder)(**inputs).last_hidden_state.numpy()
+        logits = AutoModelForMaskedLM.from_pretrained(folder)(**inputs).logits.numpy()
+    assert np.abs(found - hidden)[real].max() < 1e-5
+    assert np.abs(logits - graph.logits(hidden))[real].max() < 1e-4
+
+    assert_same_pairs(graph, model, sources)
+    assert_writes_as(graph, model, sources)
+
+
+def assert_same_pairs(graph: Graph, model: SimBert, sources: list[list[int]]) -> None:
+    """Under the UniLM mask, at every position of every row."""
+    both = zip(sources, sources[::-1], strict=True)
+    rows = [(a + b[1:], [0] * len(a) + [1] * (len(b) - 1)) for a, b in both]
+    ids, segments = padded(rows)
+    real = ids != 0
+    positions = torch.tensor(real.ravel().nonzero()[0])
+    inputs = (torch.tensor(value) for value in (ids, real.astype(int), segments))
+    with torch.no_grad():
+        logits = model(*inputs, lm_positions=positions).logits.numpy()
+    expected = graph.logits(graph.hidden_states(ids, segments))[real]
+    assert np.abs(logits - expected).max() < 1e-4
+
+
+@torch.no_grad()
+def assert_writes_as(graph: Graph, model: SimBert, sources: list[list[int]]) -> None:
+    """Sources of several lengths at once, with a cache: the graph's likeliest tokens."""
+    decoder = BertDecoder(model, sources, 6, torch.tensor(np.flatnonzero(~WRITTEN)))
+    logits, rows = decoder.start(), torch.arange(len(sources))
+    targets: list[list[int]] = [[] for _ in sources]
+    for _ in range(6):
+        for target, source, found in zip(targets, sources, logits.numpy(), strict=True):
+            segments = [0] * len(source) + [1] * len(target)
+            row = padded([(source + target, segments)])
+            expected = graph.logits(graph.hidden_states(*row))[0, -1]
+            assert np.abs(found[WRITTEN] - expected[WRITTEN]).max() < 1e-4
+            expected[~WRITTEN] = -np.inf
+            target.append(int(expected.argmax()))
+        logits = decoder.step(rows, rows, torch.tensor(targets)[:, -1])
+    assert len({tuple(target) for target in targets}) == len(sources)
+    written = model.gen_synonyms(TEXTS[0], n=6, k=2, max_new_tokens=8, seed=0, return_scores=True)
+    ours = model.encode([TEXTS[0], written[0].text])
+    assert abs(written[0].similarity - ours[0] @ ours[1]) < 1e-5
+
+
+def reference_tokens(text: str, known: list[str] = VOCABULARY) -> list[str]:
+    """bert4keras' tokenizer, from its description: spaces by kind of character, longest pieces."""
+    text = "".join(
+        char
+        for char in unicodedata.normalize("NFD", text.lower())
+        if unicodedata.category(char) != "Mn"
+    )
+    spaced = ""
+    for char in text:
+        kind = unicodedata.category(char)
+        ascii_mark = char in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+        if ascii_mark or kind.startswith("P") or unicodedata.name(char, "").startswith("CJK UNI"):
+            spaced += f" {char} "
+        elif kind == "Zs" or char in "\t\n\r":
+            spaced += " "
+        elif kind not in ("Cc", "Cf") and char not in "\0\ufffd":
+            spaced += char
+    tokens = [piece for word in spaced.split() for piece in pieces(word, known)]
+    return ["[CLS]", *(token if token in known else "[UNK]" for token in tokens), "[SEP]"]
+
+
+def pieces(word: str, known: list[str]) -> list[str]:
+    if len(word) > 200:
+        return [word]
+    found: list[str] = []
+    while word:
+        mark = "##" if found else ""
+        ends = [end for end in range(len(word), 0, -1) if mark + word[:end] in known]
+        if not ends:
+            return ["[UNK]"]
+        found.append(mark + word[: ends[0]])
+        word = word[ends[0] :]
+    return found
+
+
+# --- TensorFlow's checkpoints ------------------------------------------------------------------
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """A copy of the folder that TensorFlow wrote."""
+    return Path(shutil.copytree(FIXTURE, tmp_path / "released"))
+
+
+def test_a_checkpoint_of_tensorflow_becomes_the_same_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([str(FIXTURE), "--output_dir", str(tmp_path / "new" / "model")])
+    assert "2 layers of 16, 59 tokens, embeds and paraphrases" in capsys.readouterr().out
+    assert_same_as(Graph(random_weights(CONFIG), CONFIG), tmp_path / "new" / "model")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
+
+
+def test_every_variable_is_read_as_it_was_saved() -> None:
+    bundle = TensorBundle(FIXTURE / "bert_model.ckpt")
+    for name, value in random_weights(CONFIG).items():
+        assert np.array_equal(bundle.read(name), value)
+    with pytest.raises(ValueError, match=r"global_step in .* is of type 9; only"):
+        bundle.read("global_step")
+
+
+@pytest.mark.parametrize("length", [0, 3, 4 * LANES - 1, 4 * LANES, 12 * LANES + 5, 28 * LANES])
+def test_checksums_equal_the_definition(length: int) -> None:
+    data = np.random.default_rng(0).bytes(length)
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+    assert crc32c(data) == state ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", ".meta"])
+def test_the_checkpoint_may_be_named_by_any_of_its_files(suffix: str) -> None:
+    prefix = FIXTURE / "bert_model.ckpt"
+    assert find_weights(prefix.with_name(prefix.name + suffix)) == find_weights(FIXTURE) == prefix
+
+
+def change_config(**values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        config = {k: v for k, v in (CONFIG | values).items() if v is not None}
+        (folder / "bert_config.json").write_text(json.dumps(config))
+
+    return change
+
+
+def cut(name: str, size: int) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def flip(name: str, at: int) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        data = bytearray((folder / name).read_bytes())
+        data[at] ^= 1
+        (folder / name).write_bytes(data)
+
+    return change
+
+
+def lines(change: Callable[[list[str]], list[str]]) -> Callable[[Path], object]:
+    return lambda folder: (folder / "vocab.txt").write_text(
+        "\n".join(change(VOCABULARY)) + "\n", encoding="utf-8"
+    )
+
+
+INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
+BROKEN: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "index missing": (lambda d: (d / INDEX).unlink(), OSError, "There is no bert_model.ckpt.index"),
+    "data missing": (lambda d: (d / DATA).unlink(), OSError, r"is missing: .* counts 1 data file"),
+    "config missing": (lambda d: (d / "bert_config.json").unlink(), OSError, "bert_config.json"),
+    "vocab missing": (lambda d: (d / "vocab.txt").unlink(), OSError, "vocab.txt"),
+    "two": (lambda d: shutil.copy(d / INDEX, d / "b.index"), ValueError, "several checkpoints: b"),
+    "index cut": (cut(INDEX, 1000), ValueError, "no whole index .*its end is missing"),
+    "index empty": (cut(INDEX, 0), ValueError, "no whole index"),
+    "index damaged": (flip(INDEX, 700), ValueError, "the block at byte 0 is damaged"),
+    "data cut": (cut(DATA, 20000), ValueError, r"00001 is cut off at bert/"),
+    "data damaged": (flip(DATA, 100), ValueError, r"00001 is damaged at bert/"),
+    "no json": (cut("bert_config.json", 9), ValueError, "bert_config.json is no JSON"),
+    "no size": (change_config(hidden_size=None), ValueError, "no whole number as hidden_size"),
+    "activation": (change_config(hidden_act="relu"), ValueError, "'relu'; only gelu"),
+    "other shape": (
+        change_config(intermediate_size=32), ValueError,
+        r"layer_0/intermediate/dense/kernel has the shape \(16, 24\), .* calls for \(16, 32\)",
+    ),
+    "more layers": (change_config(num_hidden_layers=3), ValueError, "lack bert/encoder/layer_2/"),
+    "fewer layers": (
+        change_config(num_hidden_layers=1), ValueError, "hold bert/encoder/layer_1/.* no place"
+    ),
+    "more tokens": (lines(lambda v: [*v, "x"]), ValueError, "gives 60 tokens, .* embed 59; give"),
+    "fewer tokens": (lines(lambda v: v[:-1]), ValueError, "gives 58 tokens, .* embed 59; give"),
+    "longer form": (lines(lambda v: ["[unused1]", *v]), ValueError, "has 59: add --simplified"),
+    "token twice": (lines(lambda v: [*v[:-1], "我"]), ValueError, "lines 29 and 59 are both '我'"),
+    "no specials": (lines(lambda v: [*v[1:], "x"]), ValueError, r"lacks \[PAD\]"),
+    "not utf-8": (
+        lambda d: (d / "vocab.txt").write_bytes("我".encode("gbk")), ValueError, "is not UTF-8"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_does_not_fit_is_named_and_nothing_is_written(
+    released: Path, tmp_path: Path, case: str
+) -> None:
+    breaking, error, message = BROKEN[case]
+    breaking(released)
+    with pytest.raises(error, match=message):
+        main([str(released), "--output_dir", str(tmp_path / "out")])
+    assert [path.name for path in tmp_path.iterdir()] == ["released"]
+
+
+def test_what_an_output_directory_holds_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds something already"):
+        main([str(FIXTURE), "--output_dir", str(tmp_path)])
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(made: Path, place: Path) -> None:
+        assert (made / "model.safetensors").is_file()
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("simbert_hf.conversion.convert.put_in_place", fail)
+    with pytest.raises(OSError, match="No space left"):
+        main([str(FIXTURE), "--output_dir", str(tmp_path / "out")])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_tensorflow_writes_what_is_read(tmp_path: Path, shards: int, dtype: str) -> None:
+    tf = pytest.importorskip("tensorflow")
+    weights = random_weights(CONFIG | {"hidden_size": 64, "vocab_size": 700}, seed=1)
+    stored = {
+        name: value.astype(tf.as_dtype(dtype).as_numpy_dtype) for name, value in weights.items()
+    }
+    save_checkpoint(tmp_path / "model.ckpt", stored, shards)
+    assert len(list(tmp_path.glob("*.data-*"))) == shards
+    bundle = TensorBundle(tmp_path / "model.ckpt")
+    for name, value in stored.items():
+        assert np.array_equal(bundle.read(name), value.astype(np.float32))
+
+
+# --- vocabularies and tokens -------------------------------------------------------------------
+
+
+def test_token_ids_are_those_of_bert4keras() -> None:
+    tokenizer = build_tokenizer(VOCABULARY, 40)
+    rng = np.random.default_rng(0)
+    alphabet = [*"abcABÉéj我你𠮷豈，。?!-_'^ \t\n\u3000\u200b²İ한か\x00\ufffd", *"simbert", *"ing"]
+    texts = ["".join(rng.choice(alphabet, size=rng.integers(1, 12))) for _ in range(1000)]
+    texts += ["a" * 200, "a" * 201, "我" * 300, "a [unused1] b"]
+    for text in texts:
+        expected = [VOCABULARY.index(token) for token in reference_tokens(text)]
+        assert tokenizer(text)["input_ids"] == expected, repr(text)
+
+
+def test_case_may_be_kept() -> None:
+    tokens = [*SPECIALS, "A", "a", "É"]
+    assert build_tokenizer(tokens, 40, lower_case=False)("A a É")["input_ids"] == [2, 4, 5, 6, 3]
+    assert build_tokenizer(tokens, 40)("A a É")["input_ids"] == [2, 5, 5, 1, 3]
+
+
+def test_a_simplified_vocabulary_keeps_what_chinese_text_yields() -> None:
+    full = ["[unused1]", *SPECIALS[::-1], "[MASK]", "我", "##我", "，", "##，", "go", "##go", "go-"]
+    assert simplify(full) == [*SPECIALS, "我", "，", "go", "##go"]
