@@ -54,5 +54,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except (ValueError, OSError) as error:
+    except (ImportError, ValueError, OSError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

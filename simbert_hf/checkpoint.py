@@ -99,8 +99,8 @@ def vector_modules(model: Embedder) -> list[nn.Module]:
         modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(weights)))
     elif pooling in ("linear_pooler", "tanh_pooler"):
         activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
-        pooler: Any = model.base_model.pooler
-        modules.append(dense_of(pooler.dense, activation))
+        pooler: Any = model.pooler  # a SimBert's
+        modules.append(dense_of(pooler, activation))
     if model.whitening is not None:
         modules.append(dense_of(model.whitening, nn.Identity()))
     return modules

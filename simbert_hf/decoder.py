@@ -30,10 +30,15 @@ class BertDecoder:
         self.sources = len(sources)
         self.banned = banned
         self.sep_id = model.rows.sep_id
-        self.inputs = {k: v.to(model.device) for k, v in model.rows.pad(sources).items()}
-        real = self.inputs["attention_mask"]  # (S, L)
-        self.lengths = real.sum(dim=1)
-        self.width = real.shape[1]
+        inputs = {k: v.to(model.device) for k, v in model.rows.pad(sources).items()}
+        self.lengths = inputs["attention_mask"].sum(dim=1)
+        self.width = inputs["attention_mask"].shape[1]
+        # Rotary positions count from the cache's start, so the padding has to stand on the left.
+        places = torch.arange(self.width, device=model.device) - self.width
+        places = (places + self.lengths[:, None]) % self.width  # where each token stood, (S, L)
+        self.inputs = {k: v.gather(1, places) for k, v in inputs.items()}
+        self.inputs["position_ids"] = places
+        real = self.inputs["attention_mask"]
         hidden = torch.nn.functional.pad(real == 0, (0, max_new_tokens))  # (S, L + T), bool
         mask = torch.zeros(hidden.shape, dtype=model.dtype, device=model.device)
         self.mask = mask.masked_fill_(hidden, torch.finfo(model.dtype).min)[:, None, None]
@@ -42,10 +47,8 @@ class BertDecoder:
 
     def start(self) -> Tensor:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""
-        rows = torch.arange(self.sources, device=self.lengths.device)
-        last = rows * self.width + self.lengths - 1  # each source's [SEP], among all positions
-        output = self.model(**self.inputs, lm_positions=last, past_key_values=self.cache)
-        logits = self._ban(output.logits)
+        output = self.model(**self.inputs, past_key_values=self.cache, logits_to_keep=1)
+        logits = self._ban(output.logits[:, 0])
         logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
         return logits
 

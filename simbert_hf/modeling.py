@@ -67,6 +67,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     config: SimBertConfig
     config_class = SimBertConfig
+    head_prefix = "cls."  # of the names of the LM head's weights
     _supports_flash_attn = False  # neither takes the additive (B, 1, L, L) prefix mask
     _supports_flex_attn = False
     _tied_weights_keys = {  # noqa: RUF012 (transformers' own class attribute)
@@ -79,12 +80,16 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     def __init__(self, config: SimBertConfig) -> None:
         super().__init__(config)
         check_pooling(config.sentence_pooling)
-        self.bert = BertModel(config)
-        self.cls = BertOnlyMLMHead(config)
+        self._add_layers(config)
         self.has_lm_head = True
         self.add_vector_modules()
         self.post_init()
         self._freeze_unused_pooler()
+
+    def _add_layers(self, config: SimBertConfig) -> None:
+        """Make the encoder and the LM head; other architectures have others."""
+        self.bert = BertModel(config)
+        self.cls = BertOnlyMLMHead(config)
 
     # ------------------------------------------------------------------ loading and saving
 
@@ -103,29 +108,35 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 ``hidden_dropout_prob``, ...
 
         Raises:
-            ValueError: If the checkpoint is not a BERT, or lacks encoder weights.
+            ValueError: If the checkpoint is of another architecture, or lacks encoder weights.
             OSError: If there is no such checkpoint.
         """
+        from simbert_hf.architectures import ARCHITECTURES  # which are subclasses of this
+
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
         found = read_config(name_or_path, hub)
         model_type = found.get("model_type", "nameless")
-        if model_type != "bert":
+        if model_type not in ARCHITECTURES:
             raise ValueError(
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
-                'architecture ("model_type": "bert" in its config.json).'
+                'architecture ("model_type": "bert" in its config.json), ELECTRA or RoFormer.'
             )
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
             check_whitening(name_or_path, found, pooling)
-        model, missing = cls.load_weights(name_or_path, ("cls.predictions.", ".pooler."), **kwargs)
-        model.has_lm_head = "cls.predictions.transform.dense.weight" not in missing
+        own: bool = model_type == cls.config_class.model_type
+        kind: Any = cls if own else ARCHITECTURES[model_type]
+        model, missing = kind.load_weights(name_or_path, (kind.head_prefix, "pooler."), **kwargs)
+        model.has_lm_head = not any(
+            name.startswith(kind.head_prefix) and name.endswith("dense.weight") for name in missing
+        )
         if not model.has_lm_head:
-            start_at_identity(model.cls.predictions.transform.dense)
-        if "bert.pooler.dense.weight" in missing:
+            start_at_identity(model.lm_transform.dense)
+        if any("pooler." in name for name in missing):
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
         model.load_tokenizer(name_or_path, hub)
-        return model
+        return model  # type: ignore[no-any-return]
 
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **kwargs: Any
@@ -143,7 +154,9 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             kwargs["state_dict"] = self.state_dict()
         if not self.has_lm_head:
             kwargs["state_dict"] = {
-                k: v for k, v in kwargs["state_dict"].items() if not k.startswith("cls.")
+                name: weight
+                for name, weight in kwargs["state_dict"].items()
+                if not name.startswith(self.head_prefix)
             }
         super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
@@ -155,9 +168,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     def freeze_idle(self) -> None:
         """Leave the LM head as it is; its decoder is the word embeddings, which go on training."""
-        decoder = self.cls.predictions.decoder.weight
-        for parameter in self.cls.parameters():
-            if parameter is not decoder:
+        for name, parameter in self.named_parameters():  # the decoder is named as embeddings
+            if name.startswith(self.head_prefix):
                 parameter.requires_grad_(False)
 
     @property
@@ -165,6 +177,11 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """The pooler's Dense layer."""
         assert self.bert.pooler is not None
         return self.bert.pooler.dense
+
+    @property
+    def lm_transform(self) -> torch.nn.Module:
+        """The LM head up to its decoder."""
+        return self.cls.predictions.transform
 
     # ------------------------------------------------------------------ forward
 
@@ -214,7 +231,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
         all_layers = self.config.sentence_pooling == "first_last_mean"
-        outputs = self.bert(
+        outputs = self.base_model(
             input_ids,
             attention_mask=mask,
             token_type_ids=segments,
@@ -232,21 +249,24 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             embedding = self.finish_vectors(pooled)
         logits = losses = None
         if lm_positions is not None:
-            logits = self.cls(hidden.flatten(0, 1).index_select(0, lm_positions))
+            logits = self._lm_logits(hidden.flatten(0, 1).index_select(0, lm_positions))
         elif logits_to_keep:
-            logits = self.cls(hidden[:, -logits_to_keep:])
+            logits = self._lm_logits(hidden[:, -logits_to_keep:])
         if lm_targets is not None:
             losses = self._lm_losses(hidden.flatten(0, 1), lm_targets)
         return SimBertOutput(embedding, logits, losses, hidden, past_key_values)
 
+    def _lm_logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))
+        return logits
+
     def _lm_losses(
         self, hidden: Tensor, targets: Mapping[str, tuple[Tensor, Tensor]]
     ) -> dict[str, Tensor]:
-        head = self.cls.predictions
-        decoder = head.decoder
+        decoder: Any = self.get_output_embeddings()
         losses = {}
         for name, (positions, labels) in targets.items():
-            read = head.transform(hidden.index_select(0, positions))
+            read = self.lm_transform(hidden.index_select(0, positions))
             losses[name] = token_loss(read, decoder.weight, decoder.bias, labels)
         return losses
 
@@ -304,8 +324,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
 @torch.no_grad()
 def start_at_identity(linear: torch.nn.Linear) -> None:
-    """Let a fresh square layer pass its input on; an LM head's transform then learns far faster."""
-    linear.weight.copy_(torch.eye(len(linear.weight)))
+    """Let a fresh layer pass its input on; an LM head's transform then learns far faster."""
+    linear.weight.copy_(torch.eye(*linear.weight.shape))
     linear.bias.zero_()
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from datasets import Dataset
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 
+from simbert_hf.architectures import ARCHITECTURES
 from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
@@ -79,12 +80,12 @@ def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
 
 
 def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
-    """Load a BERT as :class:`SimBert`, another encoder as :class:`SentenceEncoder`.
+    """Load a BERT or its like as :class:`SimBert`, another encoder as :class:`SentenceEncoder`.
 
     Arguments and errors as of their ``from_pretrained``.
     """
     hub = {name: options[name] for name in HUB_ARGUMENTS if name in options}
-    if read_config(name_or_path, hub).get("model_type") == "bert":
+    if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
         return SimBert.from_pretrained(name_or_path, **options)
     return SentenceEncoder.from_pretrained(name_or_path, **options)
 
@@ -141,7 +142,7 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
         kind = model.config.model_type
         raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
     elif not model.has_lm_head:
-        model.has_lm_head, fresh_head = True, "cls.predictions"
+        model.has_lm_head, fresh_head = True, model.head_prefix
     if isinstance(model, SimBert) and not args.similarity_weight:
         model.pooler.requires_grad_(False)
     if args.training_head:

@@ -6,8 +6,10 @@ orientation of kernels and mask constant. Needs nothing of this package, of torc
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +88,80 @@ def random_weights(
         values = rng.normal(scale=0.1 if len(shape) == 1 else 0.3, size=shape)
         found[name] = (values + name.endswith("gamma")).astype(np.float32)
     return found
+
+
+FACTORISED = CONFIG | {"embedding_size": 6}
+ROTARY = {name: value for name, value in CONFIG.items() if name != "max_position_embeddings"}
+
+
+# --- Keras' file of weights --------------------------------------------------------------------
+
+DENSE, NORM = ("kernel", "bias"), ("beta", "gamma")
+SUBLAYERS = {  # in the order in which each layer makes its weights
+    "Embedding-Token": [("bert/embeddings/word_embeddings", ())],
+    "Embedding-Segment": [("bert/embeddings/token_type_embeddings", ())],
+    "Embedding-Position": [("bert/embeddings/position_embeddings", ())],
+    "Embedding-Norm": [("bert/embeddings/LayerNorm", NORM)],
+    "Embedding-Mapping": [("bert/encoder/embedding_hidden_mapping_in", DENSE)],
+    "Pooler-Dense": [("bert/pooler/dense", DENSE)],
+    "MLM-Dense": [("cls/predictions/transform/dense", DENSE)],
+    "MLM-Norm": [("cls/predictions/transform/LayerNorm", NORM)],
+    "MLM-Bias": [("cls/predictions/output_bias", ())],
+    "Transformer-{}-MultiHeadSelfAttention": [
+        ("bert/encoder/layer_{}/attention/self/query", DENSE),
+        ("bert/encoder/layer_{}/attention/self/key", DENSE),
+        ("bert/encoder/layer_{}/attention/self/value", DENSE),
+        ("bert/encoder/layer_{}/attention/output/dense", DENSE),
+    ],
+    "Transformer-{}-MultiHeadSelfAttention-Norm": [
+        ("bert/encoder/layer_{}/attention/output/LayerNorm", NORM)
+    ],
+    "Transformer-{}-FeedForward": [
+        ("bert/encoder/layer_{}/intermediate/dense", DENSE),
+        ("bert/encoder/layer_{}/output/dense", DENSE),
+    ],
+    "Transformer-{}-FeedForward-Norm": [("bert/encoder/layer_{}/output/LayerNorm", NORM)],
+}
+
+
+def keras_layers(weights: Weights, n_layers: int) -> dict[str, list[tuple[str, np.ndarray]]]:
+    """Each layer's weights in order, named as Keras names them: ``dense_1`` and so on inside."""
+    found: dict[str, list[tuple[str, np.ndarray]]] = {}
+    for pattern, parts in SUBLAYERS.items():
+        for i in range(n_layers if "{}" in pattern else 1):
+            layer = pattern.format(i)
+            rows = []
+            for k, (name, ends) in enumerate(parts):
+                inner = f"{layer}/dense_{7 * i + k + 1}" if len(parts) > 1 else layer
+                for end in ends or ("",):
+                    variable = f"{name.format(i)}/{end}".rstrip("/")
+                    if variable in weights:
+                        rows.append((f"{inner}/{end or 'embeddings'}:0", weights[variable]))
+            found[layer] = rows
+    return found
+
+
+def write_keras(
+    path: Path, weights: Weights, n_layers: int = 2, *, whole: bool = False, nested: bool = False
+) -> None:
+    """Write what ``save_weights`` does; ``whole`` as ``save``; ``nested`` in another model."""
+    import h5py
+
+    layers = {name: rows for name, rows in keras_layers(weights, n_layers).items() if rows}
+    layers |= {"Input-Token": [], "Dropout": []}
+    if nested:
+        layers = {"model_1": [row for rows in layers.values() for row in rows]}
+    with h5py.File(path, "w") as file:
+        root = file.create_group("model_weights") if whole else file
+        if whole:
+            file.attrs["model_config"] = json.dumps({"class_name": "Model"})
+            file.create_group("optimizer_weights")
+        root.attrs["layer_names"] = [name.encode() for name in layers]
+        for name, rows in layers.items():
+            group = root.create_group(name)
+            group.attrs["weight_names"] = [row.encode() for row, _ in rows]
+            for row, value in rows:
+                group[row] = value
 
 
 # --- the forward pass --------------------------------------------------------------------------

@@ -13,16 +13,25 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from simbert_hf.architectures import ARCHITECTURES
 from simbert_hf.atomic import put_in_place
 from simbert_hf.conversion.bundle import TensorBundle
+from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
-from simbert_hf.modeling import SimBert, SimBertConfig
+from simbert_hf.modeling import SimBert
 
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/dense/kernel"
 HEAD = "cls/predictions/"
+POSITIONS = "bert/embeddings/position_embeddings"
+KERAS = (".weights", ".h5", ".hdf5")
 # From our names of weights to the original's, one rule after another.
 RENAMES = (
+    (r"^sentence_pooler\.", "bert.pooler.dense."),
+    (r"^\w+\.embeddings_project\.", "bert.encoder.embedding_hidden_mapping_in."),
+    (r"^generator_predictions\.", "cls.predictions.transform."),
+    (r"^generator_lm_head\.bias$", "cls.predictions.bias"),
+    (r"^(electra|roformer)\.", "bert."),
     (r"^cls\.predictions\.bias$", "cls.predictions.output_bias"),
     (r"\.layer\.(\d+)\.", r".layer_\1."),
     (r"embeddings\.weight$", "embeddings"),
@@ -39,13 +48,16 @@ OPTIONS = (
     "max_position_embeddings",
     "type_vocab_size",
     "initializer_range",
+    "embedding_size",
 )
 
 
 class Weights(Protocol):
     """The variables of a model by the original's names."""
 
-    shapes: Mapping[str, tuple[int, ...]]
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the variables."""
 
     def read(self, name: str) -> np.ndarray:
         """Read a variable as float32."""
@@ -64,7 +76,8 @@ def convert(
     """Convert a checkpoint of the original software, and save it.
 
     Args:
-        source: The released folder, or the checkpoint in it, with or without ``.index``.
+        source: The released folder, or the weights in it: a TensorFlow checkpoint, with or without
+            ``.index``, or Keras weights (``.weights``, ``.h5``, ``.hdf5``).
         output_dir: A directory that is empty or not there yet; it appears when it is whole.
         config_file: ``bert_config.json``; beside the weights if not given.
         vocab_file: ``vocab.txt`` or ``dict.txt``; beside the weights if not given.
@@ -85,7 +98,7 @@ def convert(
         raise ValueError(f"{place} holds something already; name another output directory.")
     weights_path = find_weights(Path(source))
     folder = weights_path.parent
-    weights = TensorBundle(weights_path)
+    weights = open_weights(weights_path)
     settings = read_settings(Path(config_file or folder / "bert_config.json"))
     vocab_path = Path(vocab_file) if vocab_file else find_vocabulary(folder)
     tokens = read_vocabulary(vocab_path)
@@ -98,25 +111,36 @@ def convert(
 
 
 def find_weights(source: Path) -> Path:
-    """Find the checkpoint that a path means, in a folder its only one.
+    """Find the weights that a path means, in a folder its only ones.
+
+    Returns:
+        A file of Keras weights, or a TensorFlow checkpoint's path without ``.index``.
 
     Raises:
-        OSError: If there is none.
+        OSError: If there are none.
         ValueError: If a folder has several.
     """
     if source.is_dir():
-        found = sorted(source.glob("*.index"))
+        found = sorted(path for path in source.iterdir() if path.suffix in (*KERAS, ".index"))
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
-            raise ValueError(f"{source} holds several checkpoints: {names}; name one of them.")
+            raise ValueError(f"{source} holds several weights: {names}; name one of them.")
         source = found[0] if found else source / "bert_model.ckpt"
+    if source.suffix in KERAS and source.is_file():
+        return source
     prefix = source.with_name(re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", source.name))
     if not prefix.with_name(f"{prefix.name}.index").is_file():
         raise FileNotFoundError(
             f"There is no {prefix.name}.index in {prefix.parent}; give the folder with "
-            "bert_config.json, vocab.txt and bert_model.ckpt.index, or the checkpoint itself."
+            "bert_config.json, vocab.txt and bert_model.ckpt.index (or Keras' .weights, .h5), or "
+            "the weights themselves."
         )
     return prefix
+
+
+def open_weights(path: Path) -> Weights:
+    """Open what :func:`find_weights` found; raises as its reader does."""
+    return KerasWeights(path) if path.suffix in KERAS and path.is_file() else TensorBundle(path)
 
 
 def find_vocabulary(folder: Path) -> Path:
@@ -151,7 +175,10 @@ def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights)
         ValueError: In this case.
     """
     if WORDS not in weights.shapes:
-        raise ValueError(f"The weights hold no variable {WORDS}; they are no SimBERT's.")
+        raise ValueError(
+            f"The weights hold no {WORDS} (Keras: Embedding-Token), so they are none of the "
+            "original software; weights that tf.keras saved as a checkpoint must be saved as .h5."
+        )
     embedded = weights.shapes[WORDS][0]
     if size != embedded:
         hint = "give the one they were trained with as --vocab_file"
@@ -170,43 +197,64 @@ def build_model(
     """
     if POOLER not in weights.shapes and pooling in ("linear_pooler", "tanh_pooler"):
         raise ValueError(f"The weights hold no {POOLER}; choose another pooling, such as cls.")
-    config = SimBertConfig(
+    kind = architecture(settings, weights)
+    config = kind.config_class(
         **settings,
         vocab_size=len(tokens),
         layer_norm_eps=1e-12,
         pad_token_id=tokens.index("[PAD]"),
         sentence_pooling=pooling,
     )
-    model = SimBert(config)
-    model.has_lm_head = any(name.startswith(HEAD) for name in weights.shapes)
+    model = kind(config)
     fill(model, weights)
     return model.eval()
 
 
+def architecture(settings: dict[str, Any], weights: Weights) -> type[SimBert]:
+    """Choose the class: without a table of positions they are rotary, as RoFormer's."""
+    if POSITIONS not in weights.shapes:
+        return ARCHITECTURES["roformer"]
+    factorised = settings.get("embedding_size", settings["hidden_size"]) != settings["hidden_size"]
+    return ARCHITECTURES["electra" if factorised else "bert"]
+
+
 @torch.no_grad()
 def fill(model: SimBert, weights: Weights) -> None:
-    """Copy the variables into the model.
+    """Copy the variables into the model; it can do without an LM head, or a pooler.
 
     Raises:
         ValueError: If variables are missing, left over or misshapen.
     """
+    parts = [HEAD, "bert/pooler/"]
+    absent = tuple(part for part in parts if not any(n.startswith(part) for n in weights.shapes))
+    model.has_lm_head = HEAD not in absent
     used = []
     for name, parameter in model.named_parameters():
         variable = original_name(name)
-        if variable.startswith(HEAD) and not model.has_lm_head:
+        if variable.startswith(absent):
             continue
         used.append(variable)
-        shape = tuple(parameter.shape[::-1] if variable.endswith("kernel") else parameter.shape)
-        found = weights.shapes.get(variable)
-        if found is None:
-            raise ValueError(f"The weights lack {variable}, which bert_config.json calls for.")
-        if found != shape:
-            raise ValueError(
-                f"{variable} has the shape {found}, but bert_config.json calls for {shape}."
-            )
-        value = weights.read(variable)
-        parameter.copy_(torch.from_numpy(value.T if variable.endswith("kernel") else value))
+        parameter.copy_(torch.from_numpy(fitting(weights, variable, tuple(parameter.shape))))
     refuse_leftovers(weights, used)
+
+
+def fitting(weights: Weights, variable: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Read a variable that must have the shape of our weight, kernels turned.
+
+    Raises:
+        ValueError: If it is missing or has another shape.
+    """
+    is_kernel = variable.endswith("/kernel")
+    wanted = shape[::-1] if is_kernel else shape
+    found = weights.shapes.get(variable)
+    if found is None:
+        raise ValueError(f"The weights lack {variable}, which bert_config.json calls for.")
+    if found != wanted:
+        raise ValueError(
+            f"{variable} has the shape {found}, but bert_config.json calls for {wanted}."
+        )
+    value = weights.read(variable)
+    return value.T.copy() if is_kernel else value
 
 
 def original_name(name: str) -> str:

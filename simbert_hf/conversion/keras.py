@@ -1,0 +1,107 @@
+"""Keras weights of bert4keras (HDF5), by the names that TensorFlow's checkpoints use.
+
+A layer's weights are known by their order, as bert4keras itself knows them: the names of the
+Dense layers inside one (``dense_7``) are counted anew in every session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def _dense(*names: str) -> tuple[str, ...]:
+    return tuple(f"{name}/{part}" for name in names for part in ("kernel", "bias"))
+
+
+def _norm(name: str) -> tuple[str, ...]:
+    return f"{name}/beta", f"{name}/gamma"
+
+
+LAYERS = {
+    "Embedding-Token": ("bert/embeddings/word_embeddings",),
+    "Embedding-Segment": ("bert/embeddings/token_type_embeddings",),
+    "Embedding-Position": ("bert/embeddings/position_embeddings",),
+    "Embedding-Norm": _norm("bert/embeddings/LayerNorm"),
+    "Embedding-Mapping": _dense("bert/encoder/embedding_hidden_mapping_in"),
+    "Pooler-Dense": _dense("bert/pooler/dense"),
+    "MLM-Dense": _dense("cls/predictions/transform/dense"),
+    "MLM-Norm": _norm("cls/predictions/transform/LayerNorm"),
+    "MLM-Bias": ("cls/predictions/output_bias",),
+}
+BLOCK = {  # of each transformer layer
+    "MultiHeadSelfAttention": _dense(
+        *(f"attention/self/{part}" for part in ("query", "key", "value")), "attention/output/dense"
+    ),
+    "MultiHeadSelfAttention-Norm": _norm("attention/output/LayerNorm"),
+    "FeedForward": _dense("intermediate/dense", "output/dense"),
+    "FeedForward-Norm": _norm("output/LayerNorm"),
+}
+
+
+class KerasWeights:
+    """The weights of ``model.save_weights``, or those in a whole model of ``model.save``.
+
+    Of a whole model nothing but the weights is read: its description may hold code.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        shapes: Shapes of the variables, by the names of TensorFlow's checkpoints.
+
+    Raises:
+        ImportError: If h5py is not installed.
+        ValueError: If the file is no HDF5, or a layer has other weights than bert4keras gives it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import h5py
+        except ImportError as error:
+            raise ImportError(
+                "Keras weights need h5py: pip install 'simbert-hf[convert]'."
+            ) from error
+        try:
+            self.file = h5py.File(path)
+        except OSError as error:
+            raise ValueError(f"{path} is no whole HDF5 file ({error}).") from error
+        self.path = path
+        self.datasets = dict(self._variables(self.file.get("model_weights", self.file)))
+        self.shapes = {name: tuple(data.shape) for name, data in self.datasets.items()}
+
+    def _variables(self, root: Any) -> Iterator[tuple[str, Any]]:
+        layers = defaultdict(list)
+        for group in root.values():
+            for raw in group.attrs.get("weight_names", ()):
+                name = raw.decode() if isinstance(raw, bytes) else raw
+                layers[name.partition("/")[0]].append(group[name])  # a nested model has many
+        for layer, data in layers.items():
+            names = original_names(layer)
+            if names and len(names) != len(data):
+                raise ValueError(
+                    f"{self.path}: {layer} has {len(data)} weights; in SimBERT it has {len(names)}."
+                )
+            yield from zip(names, data, strict=False)
+
+    def read(self, name: str) -> np.ndarray:
+        """Read a variable as float32."""
+        return np.asarray(self.datasets[name], dtype=np.float32)
+
+
+def original_names(layer: str) -> tuple[str, ...]:
+    """Return the variables of a layer; none for a layer that is no part of SimBERT.
+
+    Example:
+        >>> original_names("Transformer-3-FeedForward-Norm")[0]
+        'bert/encoder/layer_3/output/LayerNorm/beta'
+    """
+    block = re.fullmatch(r"Transformer-(\d+)-(.+)", layer)
+    if block is None:
+        return LAYERS.get(layer, ())
+    return tuple(f"bert/encoder/layer_{block[1]}/{name}" for name in BLOCK.get(block[2], ()))
