@@ -101,12 +101,16 @@ class RotarySimBert(SimBert, RoFormerPreTrainedModel):
         self.cls = RoFormerOnlyMLMHead(config)  # type: ignore[assignment]
         self.sentence_pooler = nn.Linear(config.hidden_size, config.hidden_size)
 
+    def _freeze_unused_pooler(self) -> None:
+        super()._freeze_unused_pooler()
+        self.roformer.encoder.embed_positions.requires_grad_(False)  # sines, computed once
+
     @property
     def pooler(self) -> nn.Linear:
         """The pooler's Dense layer."""
         return self.sentence_pooler
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, input_ids: Tensor, *args: Any, position_ids: Tensor | None = None, **kwargs: Any
     ) -> SimBertOutput:
         """Encode rows as :meth:`SimBert.forward` does, by the distances between tokens."""

@@ -205,7 +205,7 @@ def build_model(
         pad_token_id=tokens.index("[PAD]"),
         sentence_pooling=pooling,
     )
-    model = kind(config)
+    model: SimBert = kind(config)
     fill(model, weights)
     return model.eval()
 
@@ -220,12 +220,14 @@ def architecture(settings: dict[str, Any], weights: Weights) -> type[SimBert]:
 
 @torch.no_grad()
 def fill(model: SimBert, weights: Weights) -> None:
-    """Copy the variables into the model; it can do without an LM head, or a pooler.
+    """Copy the variables into the model.
+
+    It can do without those of the LM head or the pooler, and has rotary positions by itself.
 
     Raises:
         ValueError: If variables are missing, left over or misshapen.
     """
-    parts = [HEAD, "bert/pooler/"]
+    parts = (HEAD, "bert/pooler/", "bert/encoder/embed_positions/")
     absent = tuple(part for part in parts if not any(n.startswith(part) for n in weights.shapes))
     model.has_lm_head = HEAD not in absent
     used = []

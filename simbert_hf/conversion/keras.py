@@ -62,7 +62,7 @@ class KerasWeights:
 
     def __init__(self, path: Path) -> None:
         try:
-            import h5py
+            import h5py  # type: ignore[import-untyped]
         except ImportError as error:
             raise ImportError(
                 "Keras weights need h5py: pip install 'simbert-hf[convert]'."
