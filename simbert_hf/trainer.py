@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import CommitInfo
 from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
+from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
@@ -25,8 +25,8 @@ from simbert_hf.atomic import put_in_place
 from simbert_hf.compiling import compile_layers
 from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
-from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.gradcache import use_gradcache
+from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.sampling import Examples
 
 logger = logging.getLogger(__name__)

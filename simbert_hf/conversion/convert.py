@@ -207,7 +207,8 @@ def build_model(
     )
     model: SimBert = kind(config)
     fill(model, weights)
-    return model.eval()
+    model.eval()
+    return model
 
 
 def architecture(settings: dict[str, Any], weights: Weights) -> type[SimBert]:
