@@ -46,18 +46,15 @@ class Release:
 
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
+OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
+ALL = ("MiniLM", "L3", "me5")
 RELEASES = {
     "english": Release(
         "MiniLM",
         (
             Stage("minilm_tatoeba", 1043, ("MiniLM",), (TATOEBA,)),
-            Stage(
-                "english",
-                1400,
-                ("MiniLM", "L3", "me5"),
-                (TATOEBA, QUESTIONS),
-                (EN.format("wiki"), EN.format("tatoeba")),
-            ),
+            Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
+            Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
         ),
         "stsb-en-dev.csv",
         (

@@ -27,7 +27,7 @@ SCORED = [{k: v for k, v in pair.items() if k != "negative"} for pair in PAIRS]
 def joint_batch(model):
     batch = PairCollator(model.rows, 24, mlm=True, texts=True, sentences=WORDS)(PAIRS)
     torch.manual_seed(5)
-    wanted = torch.randn(len(batch["texts"]), 6, dtype=torch.float64)
+    wanted = torch.rand(len(batch["texts"]), len(batch["texts"]), dtype=torch.float64)
     return SimBertObjective(mlm_weight=0.5, teacher=lambda _: wanted, simcse_weight=0.7), batch
 
 
