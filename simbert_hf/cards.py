@@ -27,6 +27,7 @@ UNTOLD = frozenset(
     "use_cpu load_best_model_at_end greater_is_better local_rank".split()
 )
 SHOWN = 3  # samples of either kind
+LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
 SIMBERT = """\
 @misc{simbert,
   title = {{SimBERT}: Integrating Retrieval and Generation into {BERT}},
@@ -197,8 +198,8 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "facts": facts,
         "dimension": dimension,
         "gru": kind == "char_gru",
-        "bert": kind == "bert",
-        "writes": "cls.predictions.transform.dense.weight" in shapes,
+        "bert": kind in ("bert", "electra", "roformer"),  # loaded as a SimBert
+        "writes": any(name.endswith(LM_HEADS) for name in shapes),
     }
 
 

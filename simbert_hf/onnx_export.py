@@ -122,8 +122,8 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
         ImportError: If the extra ``onnx`` is not installed.
         TypeError: If the model is no ``SimBert``.
     """
-    if not isinstance(model, SimBert):
-        raise TypeError(f"Only a SimBert can be exported, not a {type(model).__name__}.")
+    if not isinstance(model, SimBert) or model.config.model_type != "bert":
+        raise TypeError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
     config, out = model.config, Path(folder, FOLDER)
     out.mkdir(parents=True, exist_ok=True)
     ids = torch.ones(2, 3, dtype=torch.long)

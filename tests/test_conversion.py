@@ -15,11 +15,13 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from scripts.convert_tf_checkpoint import main
 from simbert_hf import SimBert
+from simbert_hf.cards import describe_model
 from simbert_hf.conversion.bundle import TensorBundle
 from simbert_hf.conversion.convert import find_weights, open_weights
 from simbert_hf.conversion.crc32c import LANES, crc32c
 from simbert_hf.conversion.vocabulary import build_tokenizer, simplify
 from simbert_hf.decoder import BertDecoder
+from simbert_hf.training import load_encoder
 from tests.make_tf_checkpoint import FIXTURE, save_checkpoint
 from tests.original import (
     CONFIG,
@@ -327,6 +329,10 @@ def test_keras_weights_become_the_same_model(keras_folder: Path, tmp_path: Path,
     model.save_pretrained(tmp_path / "again")
     again = SimBert.from_pretrained(tmp_path / "again")
     assert all(map(torch.equal, model.state_dict().values(), again.state_dict().values()))
+    described = describe_model(out)
+    assert described["bert"]
+    assert described["writes"]
+    assert type(load_encoder(str(out))) is type(model)
 
 
 @pytest.mark.parametrize("form", ["whole", "nested"])
