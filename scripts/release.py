@@ -165,8 +165,9 @@ def main() -> None:
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
     add("--pack", type=Path, help="where the model goes in half precision")
-    add("flags", nargs="*", help="behind --: more flags of the training runs")
-    args = parser.parse_args()
+    given = sys.argv[1:]
+    cut = given.index("--") if "--" in given else len(given)
+    args = parser.parse_args(given[:cut], argparse.Namespace(flags=given[cut + 1 :]))
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
     if missing := sorted(wanted - set(starts)):
