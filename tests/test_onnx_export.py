@@ -78,7 +78,7 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="not a CharGru"):
+    with pytest.raises(TypeError, match="no CharGru"):
         export(CharGru.for_texts(WORDS, min_count=1), tmp_path)
     tiny_simbert().save_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"model\.onnx; make it with scripts/export_onnx\.py"):
