@@ -9,7 +9,9 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.evaluation.geometry import mean_pairwise_cosine
 from simbert_hf.losses import cosines
+from simbert_hf.pooling import normalize
 
 Encode = Callable[[Sequence[str]], Tensor]
 
@@ -40,8 +42,9 @@ class Teacher:
     def __init__(self, models: Sequence[Encode], strangers: Sequence[str] = ()) -> None:
         if len(models) > 1 and len(strangers) < 2:
             raise ValueError("Several teachers need sentences to put their cosines on one scale.")
-        means = [mean_cosine(model(strangers)) if len(models) > 1 else 0.0 for model in models]
-        self.models = list(zip(models, means, strict=True))
+        self.models = [
+            (model, mean_among(model(strangers)) if len(models) > 1 else 0.0) for model in models
+        ]
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
@@ -75,7 +78,6 @@ def encoder(model: SentenceTransformer, bf16: bool) -> Encode:
     return encode
 
 
-def mean_cosine(vectors: Tensor) -> float:
-    """Return the mean cosine of all different rows. Shape: (B, D)."""
-    similarity, n = cosines(vectors, vectors), len(vectors)
-    return float((similarity.sum() - similarity.diagonal().sum()) / (n * (n - 1)))
+def mean_among(vectors: Tensor) -> float:
+    """Return the mean cosine of two different rows, of any length. Shape: (B, D)."""
+    return mean_pairwise_cosine(normalize(vectors).cpu().numpy())

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from prepare_tatoeba import write_records
 from sentence_transformers import SentenceTransformer
 
 from simbert_hf.readers import normalize
@@ -52,7 +52,7 @@ def near_pairs(texts: Sequence[str], model: SentenceTransformer) -> Iterator[tup
 
 
 def main() -> None:
-    """Write the records, packed so that the same input gives the same bytes."""
+    """Make the records and write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--banking", type=Path, required=True)
@@ -65,11 +65,7 @@ def main() -> None:
         for texts in read_intents(args.banking, args.clinc).values()
         for text, synonyms in near_pairs(texts, model)
     ]
-    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    args.target.parent.mkdir(parents=True, exist_ok=True)
-    args.target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
-    pairs = sum(len(record["synonyms"]) for record in records)
-    print(f"{len(records):,} records, {pairs:,} pairs, {args.target.stat().st_size:,} bytes")
+    write_records(args.target, records)
 
 
 if __name__ == "__main__":

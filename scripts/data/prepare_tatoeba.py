@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +37,23 @@ def _members(row: dict[str, Any]) -> list[str]:
     return [text.strip() for text in (row["text"], *row["synonyms"])]
 
 
+def write_records(target: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Write records, packed so that the same input gives the same bytes; print their number."""
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
+    pairs = sum(len(record["synonyms"]) for record in records)
+    print(f"{len(records):,} records, {pairs:,} pairs, {target.stat().st_size:,} bytes")
+
+
 def main() -> None:
-    """Write the records, packed so that the same input gives the same bytes."""
+    """Make the records and write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     args = parser.parse_args()
     records = [{"text": a, "synonyms": rest} for a, rest in unique_pairs(args.source)]
-    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    args.target.parent.mkdir(parents=True, exist_ok=True)
-    args.target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
-    pairs = sum(len(record["synonyms"]) for record in records)
-    print(f"{len(records):,} records, {pairs:,} pairs, {args.target.stat().st_size:,} bytes")
+    write_records(args.target, records)
 
 
 if __name__ == "__main__":
