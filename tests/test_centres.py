@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-from torch import multiprocessing, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from simbert_hf.margin.centres import SampledCentres, check_memory
 from simbert_hf.margin.softmax import MarginSoftmax, margin_softmax_loss
 from tests.naive import naive_adam_row, naive_margin_loss
+from tests.processes import run_processes
 
 SOFTMAX = MarginSoftmax("arc", 10.0)
 CLASSES = torch.tensor([6, 0, 3, 3])
@@ -154,14 +154,12 @@ def train(rank: int | None, sampled: int) -> dict[str, torch.Tensor]:
 
 
 def work(rank: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.save(train(rank, sampled=7), f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
 
 
 @pytest.mark.multiproc
 def test_two_processes_are_one_on_the_whole_batch(tmp_path: Path) -> None:
-    multiprocessing.spawn(work, (str(tmp_path),), nprocs=2)
+    run_processes(work, 2, str(tmp_path))
     halves = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     whole = train(None, sampled=7)
     for rank, half in enumerate(halves):

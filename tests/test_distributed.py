@@ -1,17 +1,18 @@
 """Two gloo processes against one process on the concatenated batch."""
 
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
-from torch import multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.margin.classes import ClassCollator, MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
+from tests.processes import run_processes
 from tests.tiny import tiny_simbert
 
 TEXTS = ["a cat sat", "the cat sat on the mat", "a dog ran fast", "the dog ran",
@@ -62,7 +63,6 @@ def simcse_ready(name: str):
 
 
 def work(rank: int, folder: str, name: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     model = simcse_ready(name)
     objective, make_batch = OBJECTIVES[name]
     wrapped = DistributedDataParallel(model)
@@ -72,13 +72,12 @@ def work(rank: int, folder: str, name: str) -> None:
         parts.total.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     torch.save({"loss": parts.total.detach(), "gradients": gradients}, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
 
 
 @pytest.mark.multiproc
 @pytest.mark.parametrize("name", list(OBJECTIVES))
 def test_a_loss_sees_every_process(tmp_path: Path, name: str) -> None:
-    multiprocessing.spawn(work, (str(tmp_path), name), nprocs=2)
+    run_processes(work, 2, str(tmp_path), name)
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     model = simcse_ready(name)
     objective, make_batch = OBJECTIVES[name]
@@ -93,3 +92,14 @@ def test_a_loss_sees_every_process(tmp_path: Path, name: str) -> None:
                 assert torch.allclose(rank["gradients"][name], parameter.grad, atol=1e-10), name
                 compared += int(parameter.grad.abs().max() > 1e-6)
     assert compared > 40
+
+
+def hang(rank: int) -> None:
+    time.sleep(600 * rank)
+
+
+@pytest.mark.multiproc
+def test_processes_that_hang_are_ended() -> None:
+    with pytest.raises(TimeoutError, match=r"2 processes took over 15 s"):
+        run_processes(hang, 2, seconds=15)
+    assert not [process for process in multiprocessing.active_children() if process.is_alive()]

@@ -2,15 +2,14 @@
 
 import itertools
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import multiprocessing
 
 from scripts import train_simbert, train_simcse
+from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
 Weights = dict[str, torch.Tensor]
@@ -56,24 +55,17 @@ def train(folder: Path, run: str, pairs: int, accumulation: int) -> tuple[Weight
     return weights, trainer.state.log_history[0]["loss"]
 
 
-def work(rank: int, world: int, folder: Path, port: int) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "HF_HUB_OFFLINE": "1",
-    }  # fmt: skip
+def work(rank: int, world: int, folder: Path) -> None:
     for run, accumulation in itertools.product(RUNS, (1, 2)):
         found = train(folder, run, 8 // world // accumulation, accumulation)
         torch.save(found, folder / f"{run}-{accumulation}-{rank}.pt")
-    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.multiproc
 @pytest.mark.parametrize("world", [2, 4])
-def test_processes_train_as_one(folder: Path, world: int, free_port: int) -> None:
+def test_processes_train_as_one(folder: Path, world: int) -> None:
     start = tiny_simbert().state_dict()
-    multiprocessing.spawn(work, (world, folder, free_port), nprocs=world)
+    run_processes(work, world, world, folder)
     for run, accumulation in itertools.product(RUNS, (1, 2)):
         # A similarity loss sees one micro-batch of all processes; token losses see the whole step.
         alone = 1 if run == "tokens" else accumulation
@@ -96,12 +88,3 @@ def test_accumulated_token_losses_are_those_of_one_batch(folder: Path) -> None:
         assert mean == pytest.approx(loss, abs=1e-4)
         for name in whole:
             torch.testing.assert_close(parts[name], whole[name], rtol=0, atol=1e-5)
-
-
-@pytest.fixture
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]

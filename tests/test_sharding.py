@@ -5,18 +5,16 @@ Accelerate shards on accelerators only, so this applies torch's own `fully_shard
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
 
 import pytest
 import torch
-from torch import multiprocessing
 from torch.distributed.fsdp import fully_shard
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.objectives import SimBertObjective
+from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
 # As many target tokens on both sides, so that the mean of two means is the mean.
@@ -44,23 +42,16 @@ def gradients(pairs, micro: int, sharded: bool) -> dict[str, torch.Tensor]:
     return {name: gradient.full_tensor() for name, gradient in found.items()}
 
 
-def work(rank: int, folder: Path, port: int) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank: int, folder: Path) -> None:
     torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
     for micro in (0, 3):
         found = gradients(PAIRS[4 * rank : 4 * rank + 4], micro, sharded=True)
         torch.save(found, folder / f"{micro}-{rank}.pt")
-    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.multiproc
 def test_sharded_weights_get_the_gradients_of_one_process(tmp_path: Path) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    multiprocessing.spawn(work, (tmp_path, port), nprocs=2)
+    run_processes(work, 2, tmp_path)
     wanted = gradients(PAIRS, 0, sharded=False)
     assert len(wanted) > 30
     for micro in (0, 3):
