@@ -1,11 +1,13 @@
 """FAQ retrieval that may refuse: quality on CLINC150 and Banking77, paraphrases, index timings.
 
 python -m benchmarks.retrieval --models NAME=DIR_OR_ID ... --data DIR [--writer DIR_OR_ID]
+    [--train_from DIR_OR_ID --steps 100]
 python -m benchmarks.retrieval --sizes 10000 100000 1000000
 
 Quality: every training question is a row, its intent the answer; the threshold is calibrated on the
 validation questions (for CLINC150 with its 100 out of scope), and measured on test. Paraphrases: a
-few questions an intent, with and without those that --writer writes. Timings: unit vectors around
+few questions an intent, with and without those that --writer writes. --train_from: models trained
+on the FAQs' own questions, one an objective, join the table. Timings: unit vectors around
 random centres, 20 each, one query at a time on one thread.
 """
 
@@ -17,13 +19,16 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import faiss
 import numpy as np
 
+from benchmarks.group_data import intents, write_groups
+from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
 from simbert_hf.index import Calibration, FaissVectors, Faq, FaqIndex, Query, TextEncoder, augment
@@ -31,6 +36,11 @@ from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.plots import plot_calibrations
 from simbert_hf.index.stores import kind_for, measure_recall
 
+TRAINED: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {  # script, flags and rows a step
+    "AM-Softmax": (train_margin_softmax.main, ("--loss=am", "--per_device_train_batch_size=96")),
+    "SimCSE": (train_simcse.main, ("--examples=pairs", "--per_device_train_batch_size=48")),
+    "SimBERT": (train_simbert.main, ("--per_device_train_batch_size=48",)),
+}
 OUT = "oos"  # CLINC150's name for out of scope
 
 
@@ -70,6 +80,25 @@ def load_banking(folder: Path) -> dict[str, list[Query]]:
         with (folder / "banking77" / f"{part}.csv").open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file)
             found[part] = [Query(row["text"], answer=row["category"]) for row in rows]
+    return found
+
+
+def train_models(args: argparse.Namespace) -> list[str]:
+    """Train on the intents of both training splits; return ``NAME=folder``, made if missing."""
+    found = []
+    with TemporaryDirectory() as folder:
+        write_groups(Path(folder, "intents.tsv"), intents(args.data))
+        for name, (script, flags) in TRAINED.items():
+            output = args.trained / f"{name}-{args.steps}"
+            if not (output / "config.json").exists():
+                script([
+                    f"--model_name_or_path={args.train_from}", f"--output_dir={output}",
+                    f"--train_file={folder}/intents.tsv", f"--max_steps={args.steps}",
+                    "--learning_rate=1e-4", "--head_learning_rate=1e-2", "--max_length=32",
+                    "--validation_groups=0", "--eval_strategy=no", "--save_strategy=no",
+                    "--report_to=none", "--bf16=true", *flags,
+                ])  # fmt: skip
+            found.append(f"{name} on these questions={output}")
     return found
 
 
@@ -115,7 +144,8 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
     clinc, banking = load_clinc(args.data), load_banking(args.data)
     figures: dict[str, dict] = {}
     pictures = {}
-    for name, path in map(split_name, args.models):
+    models = [*args.models, *(train_models(args) if args.train_from else [])]
+    for name, path in map(split_name, models):
         encoder = Remembering(path)
         indexes = build(encoder, clinc["train"]), build(encoder, banking["train"])
         for votes in (1, 3):
@@ -243,6 +273,9 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids.")
+    parser.add_argument("--train_from", help="Train this start on the FAQs' own questions.")
+    parser.add_argument("--steps", type=int, default=100, help="Of that training.")
+    parser.add_argument("--trained", type=Path, default=Path("outputs/retrieval"))
     parser.add_argument("--writer", help="A SimBert that writes the paraphrases, and embeds.")
     parser.add_argument("--data", type=Path, help="Holds clinc150/ and banking77/.")
     parser.add_argument("--false_accept_rate", type=float, default=0.05)
@@ -255,6 +288,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     args = parser.parse_args()
+    if args.train_from and not args.models:
+        parser.error("--train_from adds to --models")
     if (args.models or args.writer) and not args.data:
         parser.error("--models and --writer need --data")
     return args

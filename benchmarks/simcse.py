@@ -6,7 +6,7 @@ on from its model's state with a fresh optimiser, so that a busy machine slows t
 leaves other work out altogether.
 
 python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
-    [--steps 30] [--blocks 4] [--output benchmarks/results/simcse.json]
+    [--steps 30] [--blocks 4] [--seeds 0] [--output benchmarks/results/simcse.json]
 """
 
 from __future__ import annotations
@@ -115,26 +115,42 @@ def main() -> None:
     """Measure, print a Markdown table, write JSON."""
     args = parse_arguments()
     sentences = load_sentences(args.sentences) if args.sentences else tatoeba()
-    size = args.batch * args.steps
-    if len(sentences) < args.blocks * size:
-        raise SystemExit(f"{args.blocks * size} sentences are due; there are {len(sentences)}.")
+    due = args.blocks * args.batch * args.steps * len(args.seeds)
+    if len(sentences) < due:
+        raise SystemExit(f"{due} sentences are due; there are {len(sentences)}.")
+    sts = load_scored_pairs(args.sts) if args.sts else []
+    rates: dict[str, list[tuple[float, float]]] = {}
+    figures: dict[str, list[tuple[float, float]]] = {}
+    for number, seed in enumerate(args.seeds):
+        part = sentences[number :: len(args.seeds)]
+        train_in_turns(args, seed, part, sts, rates, figures)
+    report(args, rates, figures)
+
+
+def train_in_turns(
+    args: argparse.Namespace,
+    seed: int,
+    sentences: Sequence[str],
+    sts: Sequence[Any],
+    rates: dict[str, list[tuple[float, float]]],
+    figures: dict[str, list[tuple[float, float]]],
+) -> None:
+    """Train every variant from the start; add its blocks' rates, and Spearman before and after."""
     variants = {
         PEER: theirs(args.model),
         "simbert_hf": ours(args.model, 1, args.compile),
         "simbert_hf, like lengths together": ours(args.model, 50, args.compile),
     }
-    sts = load_scored_pairs(args.sts) if args.sts else []
-    figures = {name: [sts_spearman(model, sts)] for name, (model, _) in variants.items() if sts}
-    rates: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    before = {name: sts_spearman(model, sts) for name, (model, _) in variants.items() if sts}
+    size = args.batch * args.steps
     with tempfile.TemporaryDirectory() as folder:
-        options = trainer_options(args, folder)
+        options = trainer_options(args, folder) | {"seed": seed}
         for i in range(args.blocks):
             part = sentences[i * size : (i + 1) * size]
             for name in list(variants)[:: 1 if i % 2 else -1]:  # nobody always comes first
-                rates[name].append(variants[name][1](part, options))
-    for name, values in figures.items():
-        values.append(sts_spearman(variants[name][0], sts))
-    report(args, rates, figures)
+                rates.setdefault(name, []).append(variants[name][1](part, options))
+    for name, value in before.items():
+        figures.setdefault(name, []).append((value, sts_spearman(variants[name][0], sts)))
 
 
 def tatoeba() -> list[str]:
@@ -159,6 +175,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
     parser.add_argument("--blocks", type=int, default=4)
@@ -181,7 +198,6 @@ def trainer_options(args: argparse.Namespace, folder: str) -> dict[str, Any]:
         "weight_decay": 0.0,
         "bf16": args.bf16,
         "use_cpu": not torch.accelerator.is_available(),
-        "seed": 0,
         "dataloader_drop_last": True,
         "logging_steps": args.steps,
         "save_strategy": "no",
@@ -193,15 +209,15 @@ def trainer_options(args: argparse.Namespace, folder: str) -> dict[str, Any]:
 def report(
     args: argparse.Namespace,
     rates: dict[str, list[tuple[float, float]]],
-    figures: dict[str, list[float]],
+    figures: dict[str, list[tuple[float, float]]],
 ) -> None:
     """Print a Markdown table, and write everything as JSON."""
     ratios = {name: median_ratios(values, rates[PEER]) for name, values in rates.items()}
-    print("| | steps/s | ratio | ratio in CPU time | STS Spearman, before -> after |")
+    print("| | steps/s | ratio | ratio in CPU time | STS Spearman by seed, before -> after |")
     print("|---|---|---|---|---|")
     for name, values in rates.items():
         rate = statistics.median(wall for wall, _ in values)
-        shown = " -> ".join(f"{100 * value:.2f}" for value in figures.get(name, []))
+        shown = ", ".join(f"{100 * a:.2f} -> {100 * b:.2f}" for a, b in figures.get(name, []))
         print(f"| {name} | {rate:.2f} | {ratios[name][0]:.2f} | {ratios[name][1]:.2f} | {shown} |")
     settings = {key: value for key, value in vars(args).items() if key != "output"}
     settings["model"] = Path(args.model).name
