@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from simbert_hf.data import load_groups
 from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
@@ -38,6 +39,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if not args.output_file.endswith(".csv"):
         raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
+    Path(args.output_file).parent.mkdir(parents=True, exist_ok=True)
     return args
 
 

@@ -40,6 +40,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.output_file.suffix != ".jsonl":
         raise ValueError(f"--output_file {args.output_file}: the groups are a .jsonl file.")
+    args.output_file.parent.mkdir(parents=True, exist_ok=True)
     return args
 
 

@@ -24,6 +24,7 @@ from simbert_hf.app_tools import (
     paraphrase,
     read_upload,
 )
+from simbert_hf.generation import load
 from simbert_hf.modeling import SimBert
 
 try:
@@ -88,7 +89,7 @@ def launch(
         OSError: If the model or the port is not to be had.
         ValueError: If the model cannot write.
     """
-    loaded = model if isinstance(model, SimBert) else SimBert.from_pretrained(model)
+    loaded = model if isinstance(model, SimBert) else load(model)
     if not loaded.has_lm_head:
         raise ValueError(f"{model} has no LM head: it embeds, but cannot write paraphrases.")
     make_page(loaded).launch(

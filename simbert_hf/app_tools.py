@@ -93,7 +93,7 @@ def read_upload(content: bytes) -> list[dict[str, Any]]:
 
 def _json_rows(text: str) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 row = json.loads(line)

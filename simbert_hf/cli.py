@@ -97,7 +97,7 @@ def lines_of(path: str) -> list[str]:
     from simbert_hf.textfiles import check_exists, fault, read_lines
 
     if path == "-":
-        lines = sys.stdin.read().splitlines()
+        lines = [line.rstrip("\r\n") for line in sys.stdin]  # splitlines() parts at more
     else:
         check_exists(path)
         lines = list(read_lines(path))
@@ -200,7 +200,9 @@ def _build_flags(parser: argparse.ArgumentParser) -> None:
 def build(args: argparse.Namespace) -> None:
     """Make an index and save it."""
     from simbert_hf.index import FaqIndex, augment, read_faqs
+    from simbert_hf.index.saving import check_place
 
+    check_place(Path(args.index))
     faqs = read_faqs(args.faqs, _columns(args))
     if args.augment:
         say(f"writing paraphrases of {len(faqs):,} questions")
@@ -259,11 +261,11 @@ def calibrate(args: argparse.Namespace) -> None:
         precision=args.precision,
         columns=_columns(args),
     )
+    index.save(args.index)
     if args.plot:
         from simbert_hf.index.plots import plot_calibrations
 
         plot_calibrations({Path(args.index).name: found}, args.plot)
-    index.save(args.index)
     rates = asdict(found.rates)
     if args.json:
         facts = {"threshold": found.threshold, "interval": found.interval, "auroc": found.auroc}

@@ -261,8 +261,9 @@ class Embedder(PreTrainedModel):
                 chosen = order[start : start + batch_size]
                 inputs = self.rows.pad([rows[i] for i in chosen])
                 found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
+                found = found.float()  # first: 16 bits are too few for a length of 1
                 found = normalize(found) if normalize_embeddings else found
-                vectors[chosen] = found.float().cpu().numpy()
+                vectors[chosen] = found.cpu().numpy()
         return vectors[0] if isinstance(texts, str) else vectors
 
 

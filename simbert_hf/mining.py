@@ -13,6 +13,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
+from simbert_hf.atomic import put_in_place
 from simbert_hf.data import DataError
 from simbert_hf.triplets import Triplet
 from simbert_hf.words import nearest_by_words
@@ -211,5 +212,7 @@ def write_triplets(path: str | Path, triplets: Sequence[Triplet]) -> None:
         ...     load_triplets(Path(folder, "mined.csv"))
         [Triplet(anchor='Hi', positive='Hello', negative='Bye, then')]
     """
-    with Path(path).open("w", encoding="utf-8", newline="") as file:
+    part = Path(f"{path}.part")
+    with part.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *triplets])
+    put_in_place(part, Path(path))

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.atomic import put_in_place
-from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.encoding import TextEncoder, check_vectors
 from simbert_hf.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
 BLOCK = 10_000  # texts
+PROBES = 8  # texts that tell one pooling or prompt from another
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -61,7 +62,7 @@ def encode_file(
     check_output(output)
     encoder = TextEncoder(model)
     parts = output.with_name(f"{output.name}.parts")
-    _claim(parts, texts, encoder.fingerprint, block)
+    _claim(parts, texts, encoder, block)
     starts = range(0, len(texts), block)
     files = [parts / f"{start}.npy" for start in starts]
     done = sum(min(block, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
@@ -78,17 +79,20 @@ def encode_file(
     return done
 
 
-def _claim(parts: Path, texts: Sequence[str], fingerprint: str, block: int) -> None:
+def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) -> None:
     """Make the folder of parts, or see that it is of the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    work = {"texts": digest, "model": fingerprint, "block": block}
-    note = parts / "work.json"
+    work = {"texts": digest, "model": encoder.fingerprint, "block": block}
+    note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
     if note.exists():
-        if json.loads(note.read_text(encoding="utf-8")) != work:
+        same = json.loads(note.read_text(encoding="utf-8")) == work
+        # Another pooling or prompt changes no weight.
+        if not same or not np.allclose(np.load(probe), vectors, rtol=0, atol=1e-3):
             problem = "holds vectors of other texts, another model or other blocks"
             raise fault(parts, None, problem, "Remove it, or name another output")
         return
     parts.mkdir(parents=True, exist_ok=True)
+    _write_block(probe, vectors)
     made = parts / "work.json.tmp"
     made.write_text(json.dumps(work), encoding="utf-8")
     put_in_place(made, note)
@@ -114,13 +118,9 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
     model = encoder.model
     pool = model.start_multi_process_pool(devices)
     try:
-        yield lambda texts: model.encode(
-            list(texts),
-            pool=pool,
-            batch_size=encoder.batch_size,
-            normalize_embeddings=True,
-            show_progress_bar=False,
-        ).astype(np.float32)
+        options = {"batch_size": encoder.batch_size, "normalize_embeddings": True}
+        options |= {"pool": pool, "show_progress_bar": False}
+        yield lambda texts: check_vectors(model.encode(list(texts), **options), texts)
     finally:
         model.stop_multi_process_pool(pool)
 

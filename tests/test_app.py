@@ -66,8 +66,8 @@ def test_an_upload_becomes_an_index() -> None:
     session = open_session(tiny_simbert(), rows)
     assert session.index.search("how do i reset my password", k=1)[0].answer == "Press 'forgot'."
     assert session.places.shape == (3, 2)
-    assert read_upload(b'{"question": "a", "answer": "b"}\n\n') == [
-        {"question": "a", "answer": "b"}
+    assert read_upload('{"question": "a\u2028b", "answer": "b"}\r\n\n'.encode()) == [
+        {"question": "a\u2028b", "answer": "b"}
     ]
 
 

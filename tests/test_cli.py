@@ -51,6 +51,8 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     index = tmp_path / "index"
     (tmp_path / "faq.csv").write_text(FAQ)
     (tmp_path / "dev.csv").write_text(QUERIES)
+    code, _, error = run("index", "build", tmp_path, "none.csv", "--model", model)
+    assert (code, "holds something else than an index" in error) == (1, True)
     built = run("index", "build", index, tmp_path / "faq.csv", "--model", model, "--json")
     assert built[:2] == (
         0,
@@ -94,7 +96,7 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
 
     def third_is_killed(self, block):
         calls.append(len(block))
-        if len(calls) == 3:
+        if len(calls) == 4:  # the first are the probes
             raise KeyboardInterrupt
         return encode(self, block)
 
@@ -102,7 +104,7 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
     assert run(*argv)[0] == 130
     assert not output.exists()
     code, (facts,), _ = run(*argv)
-    assert (code, facts["texts"], facts["resumed"], calls) == (0, 10, 8, [4, 4, 2, 2])
+    assert (code, facts["texts"], facts["resumed"], calls) == (0, 10, 8, [8, 4, 4, 2, 8, 2])
     if suffix == ".npy":
         vectors = np.load(output)
     else:
@@ -114,15 +116,20 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
 
 
 def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch):
-    def killed(self, block):
+    def killed(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(TextEncoder, "__call__", killed)
+    monkeypatch.setattr(vectorfiles, "_encoding", killed)
     output = tmp_path / "out.npy"
     with pytest.raises(KeyboardInterrupt):
         vectorfiles.encode_file(["a cat"], model, output)
+    monkeypatch.undo()
     with pytest.raises(ValueError, match="holds vectors of other texts"):
         vectorfiles.encode_file(["a dog"], model, output)
+    tiny_simbert(pooling="cls").save_pretrained(tmp_path / "cls")  # of the same weights
+    with pytest.raises(ValueError, match="another model"):
+        vectorfiles.encode_file(["a cat"], str(tmp_path / "cls"), output)
+    assert vectorfiles.encode_file(["a cat"], model, output) == 0
 
 
 @pytest.mark.multiproc

@@ -89,6 +89,19 @@ def test_save_and_load(tmp_path) -> None:
     assert Judge.load(tmp_path / "b").score(PAIRS).tolist() == judge.score(PAIRS).tolist()
 
 
+def test_a_failed_save_is_no_judge(tmp_path, monkeypatch) -> None:
+    judge = tiny_judge(tmp_path, threshold=0.25)
+
+    def full(*args, **options):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(judge.model, "save_pretrained", full)
+    with pytest.raises(OSError, match="No space"):
+        judge.save(tmp_path)
+    with pytest.raises(ValueError, match="is no judge"):
+        Judge.load(tmp_path)
+
+
 def test_what_is_no_judge_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"holds no judge\.json, so it is no judge; train one"):
         Judge.load(tmp_path)

@@ -42,8 +42,15 @@ def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path):
         FaqIndex.load(tmp_path / "index", model)
 
 
+class Gone:
+    """A server without collections."""
+
+    def has_collection(self, name):
+        return False
+
+
 @pytest.mark.slow
-def test_a_collection_that_is_taken_or_gone(tmp_path):
+def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     uri = str(tmp_path / "faq.db")
     vectors = np.eye(4, dtype=np.float32)
     store = milvus.MilvusVectors(uri, "faq")
@@ -53,6 +60,33 @@ def test_a_collection_that_is_taken_or_gone(tmp_path):
         milvus.MilvusVectors(uri, "faq").add(vectors)
     with pytest.raises(DataError, match="has no 'other'"):
         milvus.MilvusVectors.open(facts | {"collection": "other"})
+    insert, calls = store.client.insert, []
+
+    def fails_midway(*args):
+        calls.append(args)
+        if len(calls) > 1:
+            raise milvus.pymilvus.MilvusException(message="full")
+        return insert(*args)
+
+    monkeypatch.setattr(store.client, "insert", fails_midway)
+    monkeypatch.setattr(milvus, "BATCH", 2)
+    with pytest.raises(milvus.pymilvus.MilvusException, match="full"):
+        store.add(vectors)
+    assert (len(store), store.stored()) == (4, 4)
     store.close()
+    tokens = []
+    monkeypatch.setenv("MILVUS_TOKEN", "secret")
+
+    def client(uri, token, timeout):
+        tokens.append(token)
+        return Gone()
+
+    monkeypatch.setattr(milvus.pymilvus, "MilvusClient", client)
+    for named in ("http://mine", "http://theirs"):
+        monkeypatch.setenv("MILVUS_URI", named)
+        with pytest.raises(DataError, match="has no 'faq'"):
+            milvus.MilvusVectors.open(facts | {"uri": "http://mine"})
+    assert tokens == ["secret", ""]
+    monkeypatch.undo()
     with pytest.raises(ConnectionError, match=r"Milvus at http://127.0.0.1:1 does not answer"):
         milvus.MilvusVectors("http://127.0.0.1:1", "faq", timeout=1)

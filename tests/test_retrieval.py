@@ -7,12 +7,14 @@ import json
 import datasets
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binomtest
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
 from simbert_hf.index.calibration import Calibration, Rate, calibrate_scores
-from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.encoding import TextEncoder, load_model, saved_name
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.textfiles import DataError
@@ -227,6 +229,49 @@ def test_an_index_of_another_model_is_refused(index, model, tmp_path):
         FaqIndex.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change", [{"data": ".."}, {"data": "/"}, {"data": "a/b"}, {"files": {"../x": 1}}]
+)
+def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
+    (tmp_path / "mine.txt").write_text("mine")
+    index.save(tmp_path / "faq")
+    manifest = tmp_path / "faq" / "index.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"files": {}} | change))
+    with pytest.raises(DataError, match=r"index\.json: is not whole"):
+        FaqIndex.load(tmp_path / "faq", model)
+    index.save(tmp_path / "faq")
+    assert (tmp_path / "mine.txt").exists()
+    assert len(FaqIndex.load(tmp_path / "faq", model)) == 5
+
+
+def test_what_a_killed_save_left_is_swept(index, model, tmp_path):
+    (tmp_path / "data-begun").mkdir()
+    (tmp_path / "data-begun" / "rows.parquet").write_text("half")
+    (tmp_path / "data-begun.json").write_text("{")
+    index.save(tmp_path)
+    assert not list(tmp_path.glob("data-begun*"))
+    assert len(FaqIndex.load(tmp_path, model)) == 5
+
+
+def test_an_index_names_its_model_for_everyone(model, tmp_path, monkeypatch):
+    model.save_pretrained(tmp_path / "m")
+    monkeypatch.chdir(tmp_path)
+    FaqIndex.build("m", ROWS).save("faq")
+    monkeypatch.chdir("/")
+    assert len(FaqIndex.load(tmp_path / "faq")) == 5
+    assert saved_name(DEFAULT_MODEL) == "simbert-minilm-en"
+    assert load_model("simbert-minilm-en").get_embedding_dimension() == 384
+    assert saved_name("org/name") == "org/name"
+
+
+def test_16_bits_are_enough_for_an_index(tmp_path):
+    half = tiny_simbert().to(torch.bfloat16)
+    lengths = np.linalg.norm(half.encode(sentences(50)), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-5)
+    FaqIndex.build(half, ROWS).save(tmp_path)
+    assert len(FaqIndex.load(tmp_path, half)) == 5
+
+
 @pytest.mark.slow
 def test_every_loader_of_one_checkpoint_fits_its_index(index, model, tmp_path):
     from sentence_transformers import SentenceTransformer
@@ -360,6 +405,8 @@ def test_every_source_gives_the_same_rows(tmp_path):
     assert read_faqs(str(tmp_path / "faq.tsv"), names) == wanted
     (query,) = read_queries([{"query": " hi ", "intent": "x"}], {"group": "intent"})
     assert (query.text, query.group, query.in_scope) == ("hi", "x", True)
+    pair = [{"paraphrase": "b?", "question": "a?", "answer": "Yes", "group": float("nan")}]
+    assert read_faqs(pair, {"question": "paraphrase"}) == [Faq("b?", "Yes", None, None)]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import HUB_ID
 from simbert_hf.embedding import Embedder
@@ -65,24 +66,45 @@ class TextEncoder:
         options: dict[str, Any] = {"batch_size": self.batch_size, "normalize_embeddings": True}
         if not isinstance(self.model, Embedder):
             options["show_progress_bar"] = False
-        found = np.ascontiguousarray(self.model.encode(list(texts), **options), dtype=np.float32)
-        bad = np.flatnonzero(~(abs(np.linalg.norm(found, axis=1) - 1) < 1e-2))  # NaN is in no order
-        if len(bad):
-            raise DataError(
-                f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
-                "overflow in 16-bit weights, or a run that diverged."
-            )
-        return found
+        return check_vectors(self.model.encode(list(texts), **options), texts)
+
+
+def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
+    """Return vectors in float32, (N, D).
+
+    Raises:
+        DataError: If one is not of length 1.
+    """
+    vectors = np.ascontiguousarray(found, dtype=np.float32)
+    bad = np.flatnonzero(~(abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-2))  # NaN is in no order
+    if len(bad):
+        raise DataError(
+            f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
+            "overflow in 16-bit weights, or a run that diverged."
+        )
+    return vectors
+
+
+def saved_name(name: str) -> str:
+    """Name a model so that another process finds it: by id, or by its whole path.
+
+    The model that comes with the package has a name of its own, as its path is not everyone's.
+    """
+    if name == DEFAULT_MODEL:
+        return Path(name).name
+    return str(Path(name).resolve()) if name and Path(name).is_dir() else name
 
 
 def load_model(name_or_path: str) -> SentenceTransformer:
-    """Load a model in float32.
+    """Load a model in float32, by what :func:`saved_name` gives too.
 
     Raises:
         OSError: If there is none.
     """
     from sentence_transformers import SentenceTransformer  # slow to import
 
+    if name_or_path == Path(DEFAULT_MODEL).name and not Path(name_or_path).is_dir():
+        name_or_path = DEFAULT_MODEL
     if not Path(name_or_path).is_dir() and not HUB_ID.fullmatch(name_or_path):
         raise OSError(
             f"{name_or_path!r} is no model: neither a directory nor a Hub id of the form org/name. "

@@ -11,7 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
-from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.encoding import TextEncoder, saved_name
 from simbert_hf.index.faqs import (
     KEYS,
     Columns,
@@ -142,7 +142,10 @@ class FaqIndex:
     def _write(self, folder: Path) -> dict[str, Any]:
         self._table.write(folder / FILE)
         return {
-            "model": {"name": self.encoder.name, "fingerprint": self.encoder.fingerprint},
+            "model": {
+                "name": saved_name(self.encoder.name),
+                "fingerprint": self.encoder.fingerprint,
+            },
             "store": self.store.save(folder),
             "rows": len(self._table),
             "votes": self.votes,

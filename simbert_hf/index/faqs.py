@@ -165,8 +165,9 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     if first is None:
         return name, iter(())
     _check_columns(name, first, text, columns)
+    taken = columns.keys() - theirs.keys()  # another column goes by this name of ours
     renamed = (
-        (line, {theirs.get(key, key): value for key, value in row.items()})
+        (line, {theirs.get(key, key): value for key, value in row.items() if key not in taken})
         for line, row in chain([first], filled)
     )
     return name, renamed
@@ -233,4 +234,5 @@ def _query(name: str, line: int, row: Row) -> Query:
 def _key(row: Row, name: str) -> str | None:
     """Return an id, group or label as text; None where it is empty."""
     value = row.get(name)
-    return None if value is None else str(value).strip() or None
+    missing = value is None or value != value
+    return None if missing else str(value).strip() or None

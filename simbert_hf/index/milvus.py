@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,14 @@ class MilvusVectors:
     def open(cls, facts: Mapping[str, Any]) -> MilvusVectors:
         """Open the collection that :meth:`save` named.
 
+        ``MILVUS_TOKEN`` is sent only if ``MILVUS_URI`` names the same server.
+
         Raises:
             DataError: If it is not there, or holds other vectors than were saved.
         """
-        store = cls(facts["uri"], facts["collection"], index_type=facts["index_type"])
+        # An index may come from anyone, and names its server: that one gets no other's token.
+        token = None if os.environ.get("MILVUS_URI") == facts["uri"] else ""
+        store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
         remedy = "Save after every change; now build the index anew."
         if not store.client.has_collection(store.collection):
             raise DataError(f"Milvus at {facts['uri']} has no {store.collection!r}. {remedy}")
@@ -104,13 +109,15 @@ class MilvusVectors:
         """
         if not self._count:
             self._create(vectors.shape[1])
-        for start in range(0, len(vectors), BATCH):
-            rows = [
-                {"id": self._count + i, "vector": vector}
-                for i, vector in enumerate(vectors[start : start + BATCH], start)
-            ]
-            self.client.insert(self.collection, rows)
-        self._count += len(vectors)
+        rows = [{"id": i, "vector": vector} for i, vector in enumerate(vectors, self._count)]
+        try:
+            for start in range(0, len(rows), BATCH):
+                self.client.insert(self.collection, rows[start : start + BATCH])
+        except pymilvus.MilvusException:
+            with suppress(pymilvus.MilvusException):  # else a search would find rows unknown here
+                self.remove(np.arange(self._count, self._count + len(rows)))
+            raise
+        self._count += len(rows)
 
     def _create(self, dim: int) -> None:
         if self.client.has_collection(self.collection):

@@ -7,6 +7,7 @@ step. Whatever fails, or whenever the process is killed, the manifest names whol
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from simbert_hf.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1
+DATA = "data-*"  # folders of data, and manifests that are not in place yet
+NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
 
 
@@ -32,9 +35,7 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
         ValueError: If the directory holds other things.
         OSError: If the disk does not take it; then the old index stays.
     """
-    if place.is_file() or (place.is_dir() and any(place.iterdir()) and not is_index(place)):
-        raise ValueError(f"{place} holds something else than an index; name an empty directory.")
-    old = _data_of(place) if is_index(place) else None
+    check_place(place)
     place.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="data-", dir=place))
     made = place / f"{folder.name}.json"
@@ -50,8 +51,18 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
         made.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+    for old in place.glob(DATA):  # the last save's, and what a kill has left
+        if old.is_file():
+            old.unlink()
+        elif old != folder:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def check_place(place: Path) -> None:
+    """Raise a ValueError if a directory holds anything but an index, whole or begun."""
+    begun = place.is_dir() and all(file.match(DATA) for file in place.iterdir())
+    if place.exists() and not begun and not is_index(place):
+        raise ValueError(f"{place} holds something else than an index; name an empty directory.")
 
 
 def is_index(place: Path) -> bool:
@@ -73,11 +84,13 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
         if manifest["format"] != FORMAT:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
             raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
-        folder, sizes = place / manifest["data"], manifest["files"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        folder, sizes = place / _plain(manifest["data"]), manifest["files"]
+        files = {folder / _plain(name): size for name, size in sizes.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, DataError):
+            raise
         raise fault(place / MANIFEST, None, "is not whole", ANEW) from None
-    for name, size in sizes.items():
-        file = folder / name
+    for file, size in files.items():
         found = file.stat().st_size if file.is_file() else 0
         if found != size:
             problem = f"is not whole: {found:,} of {size:,} bytes are there"
@@ -85,9 +98,8 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
     return manifest, folder
 
 
-def _data_of(place: Path) -> Path | None:
-    """Return the data that a manifest names, whole or not."""
-    try:
-        return read_manifest(place)[1]
-    except DataError:
-        return None
+def _plain(name: str) -> str:
+    """Refuse a name that leads out of its folder: an index may come from anyone."""
+    if not NAME.fullmatch(name):
+        raise ValueError(name)
+    return name

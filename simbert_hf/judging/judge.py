@@ -28,6 +28,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
+from simbert_hf.atomic import put_in_place
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.text import join_wordpieces
 
@@ -76,11 +77,15 @@ class Judge:
 
     def save(self, directory: str | Path) -> None:
         """Write weights, tokenizer and record into a directory."""
+        path = Path(directory, RECORD)
+        path.unlink(missing_ok=True)  # a judge is whole once its threshold stands beside it
         with quiet_transformers():
             self.model.save_pretrained(str(directory), create_model_card=False)
         record = {"threshold": self.threshold, **self.record}
         text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        Path(directory, RECORD).write_text(text, encoding="utf-8")
+        part = path.with_name(f"{RECORD}.part")
+        part.write_text(text, encoding="utf-8")
+        put_in_place(part, path)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs from 0 to 1, alike in both orders. Shape: (N,)."""
