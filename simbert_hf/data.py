@@ -29,9 +29,9 @@ from simbert_hf.sampling import (
     LengthGroupedBatchSampler,
     Pair,
     PairDataset,
-    PairStream,
 )
 from simbert_hf.scored import ScoredPair, load_scored_pairs
+from simbert_hf.streams import PairStream
 from simbert_hf.textfiles import (
     OBJECTS,
     TABLES,
@@ -183,9 +183,18 @@ class _Source:
 
     def records(self, options: ReadOptions) -> Iterator[Record]:
         rows: Iterator[tuple[int, Row]] = (
-            read_rows(self.name, options) if self.rows is None else enumerate(self.rows, start=1)
+            read_rows(self.name, options)
+            if self.rows is None
+            else enumerate(_single(self.rows), start=1)
         )
         return read_records(self.name, rows, options)
+
+
+def _single(rows: Any) -> Iterator[Row]:
+    """Give a Hub data set's rows, and all of them in a worker, whose part is dealt elsewhere."""
+    for columns in rows.iter(100):
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _find_sources(
