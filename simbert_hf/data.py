@@ -17,7 +17,6 @@ import datasets
 import numpy as np
 
 from simbert_hf.grouping import (
-    GROUP_FEATURES,
     RECORD_FEATURES,
     DataReport,
     group_records,
@@ -276,10 +275,8 @@ def _data_error_in(error: BaseException | None) -> DataError | None:
 
 
 def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
-    stream = datasets.IterableDataset.from_generator(
-        _stream_groups,
-        features=GROUP_FEATURES,
-        gen_kwargs={"sources": sources, "options": options},
+    stream = datasets.IterableDataset.from_generator(  # with features each row would be cast: slow
+        _stream_groups, gen_kwargs={"sources": sources, "options": options}
     )
     if next(iter(stream), None) is None:  # also finds unknown columns before training starts
         raise no_groups(name, "none in the whole stream")
