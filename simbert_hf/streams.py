@@ -114,6 +114,14 @@ class PairStream(IterableDataset[Pair]):
             f"that {readers} divides would be read once"
         )
 
+    def check_process(self, process: int, processes: int) -> None:
+        """Raise a ValueError if this is not the part of that process."""
+        if (self.process, self.processes) != (process, processes):
+            raise ValueError(
+                f"The stream is process {self.process}'s part of {self.processes}, but this is "
+                f"process {process} of {processes}: give PairStream its process and processes."
+            )
+
     # ------------------------------------------------------------------ state
 
     def took(self, position: Position) -> None:

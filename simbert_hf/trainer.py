@@ -128,6 +128,7 @@ class SimilarityTrainer(Trainer):
         if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
             use_gradcache(self.model, self.args.gradcache_batch_size)
         if isinstance(self.train_dataset, PairStream):
+            self.train_dataset.check_process(self.args.process_index, self.args.world_size)
             self.args.ignore_data_skip = True  # it goes on by its own state
         self.meter = LossMeter()
         self._saving = False
@@ -224,7 +225,7 @@ class SimilarityTrainer(Trainer):
             logs |= self.meter.read(self.args.world_size)
             self.meter.reset()
         if isinstance(self.train_dataset, PairStream):  # Trainer forgets the part before a resume
-            self.state.epoch = self.state.global_step / self.state.max_steps
+            self.state.epoch = self.state.global_step / self.args.max_steps
         super().log(logs, start_time)
 
     # ------------------------------------------------------------------ evaluation and saving

@@ -173,6 +173,12 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
         make_stream(process=1, processes=2).load(tmp_path)
 
 
+def test_the_part_of_another_process_is_refused() -> None:
+    make_stream(process=1, processes=2).check_process(1, 2)
+    with pytest.raises(ValueError, match="is process 0's part of 1, but this is process 0 of 2"):
+        make_stream().check_process(0, 2)
+
+
 # Training ----------------------------------------------------------------------------------------
 
 
