@@ -57,9 +57,8 @@ def simbert_step(setting: dict[str, int], args: argparse.Namespace) -> Callable[
     """Return a step of SimBERT's joint loss, in a group of processes if there is one."""
     shape = headline.TOY if args.toy else MINILM
     torch.manual_seed(0)
-    bert = SimBert(SimBertConfig(vocab_size=setting["vocabulary"], **shape)).to(args.device)
-    model: nn.Module = bert.train()
-    model.requires_grad_(True)
+    model: nn.Module = SimBert(SimBertConfig(vocab_size=setting["vocabulary"], **shape))
+    model.to(args.device).train()
     if distributed.is_initialized():
         model = nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6)
