@@ -62,17 +62,22 @@ def make_step(
     return step
 
 
+def make_batch(rows: int, classes: int, seed: int, device: str) -> dict[str, Tensor]:
+    """Draw rows of 32 random ids, and their classes."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, 1000, (rows, 32), generator=generator)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    batch["token_type_ids"] = torch.zeros_like(ids)
+    batch["classes"] = torch.randint(classes, (rows,), generator=generator)
+    return {name: values.to(device) for name, values in batch.items()}
+
+
 def measure(args: argparse.Namespace, device: str) -> dict[str, float]:
     """Run one variant: its median seconds a step and its peak memory in bytes."""
     step = make_step(args.classes, args.drawn, args.model, device)
     seconds = []
     for i in range(args.steps + 2):  # two warm up
-        generator = torch.Generator().manual_seed(i)
-        ids = torch.randint(5, 1000, (args.batch, 32), generator=generator)
-        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        batch["token_type_ids"] = torch.zeros_like(ids)
-        batch["classes"] = torch.randint(args.classes, (args.batch,), generator=generator)
-        batch = {name: values.to(device) for name, values in batch.items()}
+        batch = make_batch(args.batch, args.classes, i, device)
         started = time.perf_counter()
         step(batch)
         if device == "cuda":

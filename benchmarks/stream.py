@@ -3,20 +3,19 @@
 python -m benchmarks.stream [--groups 5000000] [--shards 16] [--processes 4] \
     [--output benchmarks/results/stream.json]
 
-Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes takes its
-batches as in training; a resumed one skips to the middle and must go on with the very same pairs.
+Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes (one after
+the other here) takes its batches of an epoch as in training; a new one goes on from the saved
+middle of the first one's epoch, and must give the very same pairs.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import itertools
 import json
 import platform
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,9 @@ import datasets
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from accelerate import skip_first_batches
-from accelerate.data_loader import prepare_data_loader
-from torch.utils.data import DataLoader
 
 from simbert_hf.data import PairStream, load_groups
+from simbert_hf.streams import stream_loader
 
 BATCH = 64
 
@@ -39,44 +36,73 @@ def write_shards(folder: Path, groups: int, shards: int) -> list[str]:
     for shard in range(shards):
         numbers = range(shard, groups, shards)
         columns = {
-            "sentence1": [f"how does thing {n} work?" for n in numbers],
-            "sentence2": [f"what is the way in which thing {n} works?" for n in numbers],
+            "sentence1": [f"what is {n}" for n in numbers],
+            "sentence2": [f"tell me of {n}" for n in numbers],
         }
         files.append(str(folder / f"part-{shard:05d}.parquet"))
         pq.write_table(pa.table(columns), files[-1], row_group_size=10_000)
     return files
 
 
-def make_loader(files: list[str], process: int, processes: int) -> DataLoader[Any]:
-    """Prepare a process's loader as the trainer does."""
-    groups, _ = load_groups(files, streaming=True)
-    plain = DataLoader(PairStream(groups, seed=1), BATCH, collate_fn=list, drop_last=True)
-    found: DataLoader[Any] = prepare_data_loader(
-        plain, num_processes=processes, process_index=process, put_on_device=False
+def make_stream(files: list[str], process: int, processes: int) -> PairStream:
+    """Open a process's stream as a training script does."""
+    return PairStream(
+        load_groups(files, streaming=True)[0], 1, process=process, processes=processes
     )
-    return found
 
 
-def digest(batches: Iterator[list[dict[str, Any]]]) -> str:
-    """Name a run of batches by their sentences and seeds."""
+def digest(batches: list[dict[str, Any]]) -> str:
+    """Name batches by their sentences and seeds."""
     found = hashlib.sha256()
-    for pair in itertools.chain.from_iterable(batches):
+    for pair in (pair for batch in batches for pair in batch["pairs"]):
         found.update(f"{pair['source']}|{pair['target']}|{pair['seed']}\n".encode())
     return found.hexdigest()
 
 
-def pass_once(loader: DataLoader[Any], seen: bytearray) -> dict[str, Any]:
-    """Take a whole epoch: mark the groups, and note memory ten times on the way."""
-    own = psutil.Process()
-    memory, rows, started = [], 0, time.perf_counter()
-    step = max(1, len(seen) // 10)
-    for batch in loader:
-        for pair in batch:
-            seen[int(pair["source"].rstrip("?").split("thing ")[1].split()[0])] += 1
-        rows += len(batch)
+def pass_once(
+    stream: PairStream, seen: bytearray, middle: int, compared: int, checkpoint: Path
+) -> dict[str, Any]:
+    """Take a whole epoch: mark the groups, note memory ten times on the way, save the middle."""
+    own, memory, after, rows = psutil.Process(), [], [], 0
+    step = max(1, len(seen) // stream.processes // 10)
+    started, cpu = time.perf_counter(), time.process_time()
+    for number, batch in enumerate(stream_loader(stream, BATCH, lambda pairs: {"pairs": pairs})):
+        pairs = [pair for pair in batch["pairs"] if pair["position"].epoch == 0]
+        for pair in pairs:
+            seen[int(pair["source"].rsplit(maxsplit=1)[1])] += 1
+        rows += len(pairs)
         if rows // step > len(memory):
             memory.append(round(own.memory_info().rss / 1e6))
-    return {"rows": rows, "seconds": time.perf_counter() - started, "MB": memory}
+        if number == middle:
+            stream.took(batch["position"])
+            stream.save(checkpoint)
+            before_middle = time.perf_counter() - started
+        elif middle < number <= middle + compared:
+            after.append(batch)
+        if len(pairs) < len(batch["pairs"]):
+            break
+    seconds = time.perf_counter() - started
+    return {
+        "rows": rows, "seconds": round(seconds, 2), "MB": memory,
+        "seconds_a_million_rows": round(seconds / rows * 1e6, 1),
+        "cpu_seconds_a_million_rows": round((time.process_time() - cpu) / rows * 1e6, 1),
+        "seconds_to_the_middle": round(before_middle, 2), "after_the_middle": digest(after),
+    }  # fmt: skip
+
+
+def resume(stream: PairStream, compared: int, checkpoint: Path) -> dict[str, Any]:
+    """Go on from the saved middle: seconds until the first batch, and what came."""
+    started = time.perf_counter()
+    stream.load(checkpoint)
+    loader = stream_loader(stream, BATCH, lambda pairs: {"pairs": pairs})
+    batches: list[dict[str, Any]] = []
+    for batch in loader:
+        if not batches:
+            seconds = time.perf_counter() - started
+        batches.append(batch)
+        if len(batches) == compared:
+            break
+    return {"seconds_to_first_batch": round(seconds, 2), "digest": digest(batches)}
 
 
 def main() -> None:
@@ -88,23 +114,24 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/stream.json"))
     args = parser.parse_args()
     datasets.disable_progress_bars()
+    middle = args.groups // args.processes // BATCH // 2
+    compared = min(200, middle // 2)  # batches after the middle: more than a window
     with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
         files = write_shards(Path(folder), args.groups, args.shards)
-        seen = bytearray(args.groups)
-        parts = [
-            pass_once(make_loader(files, process, args.processes), seen)
-            for process in range(args.processes)
-        ]
-        middle = args.groups // args.processes // BATCH // 2
-        whole = itertools.islice(make_loader(files, 0, args.processes), middle, middle + 20)
-        resumed = skip_first_batches(make_loader(files, 0, args.processes), middle)
-        same = digest(whole) == digest(itertools.islice(resumed, 20))
+        written, seen, parts = time.perf_counter() - started, bytearray(args.groups), []
+        for process in range(args.processes):
+            stream = make_stream(files, process, args.processes)
+            parts.append(pass_once(stream, seen, middle, compared, Path(folder)))
+            print(f"{process}: {parts[-1]}", flush=True)
+        resumed = resume(make_stream(files, 0, args.processes), compared, Path(folder))
     report = {
-        "groups": args.groups, "shards": args.shards, "processes": parts,
-        "seen_once": seen.count(1), "seen_more": sum(n > 1 for n in seen),
-        "resumed_alike": same, "machine": platform.machine(), "datasets": datasets.__version__,
+        "groups": args.groups, "sharing": stream.sharing(), "seconds_to_write": round(written, 1),
+        "processes": parts, "seen_once": seen.count(1), "seen_more": sum(n > 1 for n in seen),
+        "resumed": resumed, "resumed_alike": resumed["digest"] == parts[0]["after_the_middle"],
+        "machine": platform.machine(), "datasets": datasets.__version__,
     }  # fmt: skip
-    print(json.dumps(report, indent=2))
+    print({name: value for name, value in report.items() if name != "processes"})
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
 

@@ -17,7 +17,6 @@ import datasets
 import numpy as np
 
 from simbert_hf.grouping import (
-    GROUP_FEATURES,
     RECORD_FEATURES,
     DataReport,
     group_records,
@@ -29,9 +28,9 @@ from simbert_hf.sampling import (
     LengthGroupedBatchSampler,
     Pair,
     PairDataset,
-    PairStream,
 )
 from simbert_hf.scored import ScoredPair, load_scored_pairs
+from simbert_hf.streams import PairStream
 from simbert_hf.textfiles import (
     OBJECTS,
     TABLES,
@@ -183,9 +182,18 @@ class _Source:
 
     def records(self, options: ReadOptions) -> Iterator[Record]:
         rows: Iterator[tuple[int, Row]] = (
-            read_rows(self.name, options) if self.rows is None else enumerate(self.rows, start=1)
+            read_rows(self.name, options)
+            if self.rows is None
+            else enumerate(_single(self.rows), start=1)
         )
         return read_records(self.name, rows, options)
+
+
+def _single(rows: Any) -> Iterator[Row]:
+    """Give a Hub data set's rows, and all of them in a worker, whose part is dealt elsewhere."""
+    for columns in rows.iter(100):
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _find_sources(
@@ -267,10 +275,8 @@ def _data_error_in(error: BaseException | None) -> DataError | None:
 
 
 def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
-    stream = datasets.IterableDataset.from_generator(
-        _stream_groups,
-        features=GROUP_FEATURES,
-        gen_kwargs={"sources": sources, "options": options},
+    stream = datasets.IterableDataset.from_generator(  # with features each row would be cast: slow
+        _stream_groups, gen_kwargs={"sources": sources, "options": options}
     )
     if next(iter(stream), None) is None:  # also finds unknown columns before training starts
         raise no_groups(name, "none in the whole stream")

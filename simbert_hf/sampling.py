@@ -8,7 +8,6 @@ outlive an epoch see it change, and a sampler reads it there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 import datasets
@@ -16,14 +15,12 @@ import numpy as np
 import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, IterableDataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from simbert_hf.textfiles import DataError
 
 Hashes = NDArray[np.uint64]
 Ints = NDArray[np.int64]
-
-DRAWN_AT_ONCE = 100  # rows of a stream, as numpy is slow on single ones
 
 
 class Pair(TypedDict):
@@ -37,6 +34,7 @@ class Pair(TypedDict):
         negative: A hard negative of the source, in triplets only.
         score: How similar people found the two, in scored pairs only.
         label: The class of the source, in labelled sentences only.
+        position: Where to go on after this pair, in streams only.
     """
 
     source: str
@@ -46,13 +44,14 @@ class Pair(TypedDict):
     negative: NotRequired[str]
     score: NotRequired[float]
     label: NotRequired[int]
+    position: NotRequired[Any]
 
 
 Example = TypeVar("Example", covariant=True)
 
 
-def _mix(values: Hashes) -> Hashes:
-    """Scramble bits (the finaliser of splitmix64)."""
+def mix(values: Hashes) -> Hashes:
+    """Scramble bits (the finaliser of splitmix64): (N,)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -66,10 +65,10 @@ def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
         >>> a.shape, bool((a[:, 1:] == b).all())
         ((3, 2), True)
     """
-    key = _mix(np.array([seed], dtype=np.int64).astype(np.uint64))
-    key = _mix(key + np.uint64(epoch))
+    key = mix(np.array([seed], dtype=np.int64).astype(np.uint64))
+    key = mix(key + np.uint64(epoch))
     streams = np.arange(1, 4, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
-    return _mix(_mix(key + rows.astype(np.uint64)) + streams)
+    return mix(mix(key + rows.astype(np.uint64)) + streams)
 
 
 def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
@@ -87,7 +86,8 @@ def shared_number(value: int = 0) -> torch.Tensor:
     return number
 
 
-def _make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
+def make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
+    """Draw a pair of each of N groups by their (3, N) random bits."""
     first, second = _draw(bits, np.array([len(members) for members in texts]))
     return [
         Pair(source=members[a], target=members[b], group=int(group), seed=int(seed))
@@ -151,7 +151,7 @@ class PairDataset(EpochDataset[Pair]):
         rows = [range(len(self))[i] for i in indices]
         columns = self.groups[rows]
         bits = random_bits(self.seed, self.epoch, np.array(rows))
-        return _make_pairs(columns["texts"], columns["group"], bits)
+        return make_pairs(columns["texts"], columns["group"], bits)
 
     def lengths(self, rows: Ints) -> Ints:
         """Count the characters of the pairs drawn this epoch, both sides, untransformed: (N,)."""
@@ -206,59 +206,6 @@ class FixedPairs(EpochDataset[Pair]):
         """Count the characters of these pairs: (N,)."""
         lengths: Ints = self._lengths[rows]
         return lengths
-
-
-class PairStream(IterableDataset[Pair]):
-    """Pairs of a streamed data set of groups, shuffled through a buffer anew each epoch.
-
-    Worker processes share the stream's shards (its files), and
-    ``accelerate`` lets every process read all and keep its part, so each row is seen once.
-
-    Args:
-        groups: A streamed data set of groups.
-        seed: Choice and order of the pairs.
-        buffer_size: Rows in the buffer that the next one is drawn from.
-        repeat: Start the next epoch when one ends, for ever. With a Trainer's ``max_steps`` this
-            makes a resume exact: it counts a stream of unknown length as one epoch.
-
-    Example:
-        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [7]})
-        >>> for pair in PairStream(groups.to_iterable_dataset()):
-        ...     print(pair["source"], pair["target"], pair["group"])
-        Hello Hi 7
-    """
-
-    def __init__(
-        self,
-        groups: datasets.IterableDataset,
-        seed: int = 0,
-        buffer_size: int = 10_000,
-        repeat: bool = False,
-    ) -> None:
-        self.groups = groups
-        self.seed = seed
-        self.buffer_size = buffer_size
-        self.repeat = repeat
-        self._epoch = shared_number()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the pairs of this epoch, or begin with it, from the next iteration on."""
-        self._epoch.fill_(epoch)
-
-    def __iter__(self) -> Iterator[Pair]:
-        epoch = int(self._epoch)
-        yield from self._one_epoch(epoch)
-        while self.repeat:
-            epoch += 1
-            yield from self._one_epoch(epoch)
-
-    def _one_epoch(self, epoch: int) -> Iterator[Pair]:
-        order = int(random_bits(self.seed, epoch, np.array([-1]))[0, 0])
-        stream = iter(self.groups.shuffle(seed=order, buffer_size=self.buffer_size))
-        while rows := list(islice(stream, DRAWN_AT_ONCE)):
-            groups = [row["group"] for row in rows]
-            bits = random_bits(self.seed, epoch, np.array(groups))
-            yield from _make_pairs([row["texts"] for row in rows], groups, bits)
 
 
 class Examples(Protocol):

@@ -28,6 +28,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.sampling import Examples
+from simbert_hf.streams import stream_loader
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +127,9 @@ class SimilarityTrainer(Trainer):
             compile_layers(self.model, backend, self.args.torch_compile_mode)
         if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
             use_gradcache(self.model, self.args.gradcache_batch_size)
+        if isinstance(self.train_dataset, PairStream):
+            self.train_dataset.check_process(self.args.process_index, self.args.world_size)
+            self.args.ignore_data_skip = True  # it goes on by its own state
         self.meter = LossMeter()
         self._saving = False
 
@@ -133,27 +137,32 @@ class SimilarityTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Batch rows of like length; a streamed dataset brings its own order."""
-        if isinstance(self.train_dataset, PairStream):
-            return super().get_train_dataloader()
+        args, dataset = self.args, self.train_dataset
+        batch_size, collate = args.per_device_train_batch_size, self.data_collator
+        names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
+        options = {name: getattr(args, f"dataloader_{name}") for name in names}
+        if isinstance(dataset, PairStream):
+            logger.info("%s", dataset.sharing(args.dataloader_num_workers))
+            return stream_loader(dataset, batch_size, collate, self.accelerator.device, **options)
         sampler = LengthGroupedBatchSampler(
-            self.train_dataset,
-            self.args.per_device_train_batch_size,
-            seed=self.args.order_seed,
-            window=self.args.length_window,
-            drop_last=self.args.dataloader_drop_last,
+            dataset,
+            batch_size,
+            seed=args.order_seed,
+            window=args.length_window,
+            drop_last=args.dataloader_drop_last,
         )
-        examples: Any = self.train_dataset  # torch has a class for it, not a protocol
+        examples: Any = dataset  # torch has a class for it, not a protocol
         loader: DataLoader[Any] = DataLoader(
-            examples,
-            batch_sampler=sampler,
-            collate_fn=self.data_collator,
-            num_workers=self.args.dataloader_num_workers,
-            pin_memory=self.args.dataloader_pin_memory,
-            persistent_workers=self.args.dataloader_persistent_workers,
-            prefetch_factor=self.args.dataloader_prefetch_factor,
+            examples, batch_sampler=sampler, collate_fn=collate, **options
         )
         prepared: DataLoader[Any] = self.accelerator.prepare(loader)
         return prepared
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        if isinstance(self.train_dataset, PairStream):
+            workers = self.args.dataloader_num_workers
+            self.train_dataset.load(Path(resume_from_checkpoint), workers)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -169,6 +178,8 @@ class SimilarityTrainer(Trainer):
         counts = torch.tensor(own, device=device) / max(len(batches), 1)
         counts = self.accelerator.reduce(counts, reduction="mean").clamp(min=1)
         for batch in batches:
+            if isinstance(self.train_dataset, PairStream):
+                self.train_dataset.took(batch.pop("position"))
             batch |= {f"{name}_count": count for name, count in zip(TOKENS, counts, strict=True)}
         return batches, items
 
@@ -213,6 +224,8 @@ class SimilarityTrainer(Trainer):
         if "loss" in logs:
             logs |= self.meter.read(self.args.world_size)
             self.meter.reset()
+        if isinstance(self.train_dataset, PairStream):  # Trainer forgets the part before a resume
+            self.state.epoch = self.state.global_step / self.args.max_steps
         super().log(logs, start_time)
 
     # ------------------------------------------------------------------ evaluation and saving
@@ -275,6 +288,8 @@ class SimilarityTrainer(Trainer):
             for callback in self.callback_handler.callbacks:
                 if isinstance(callback, CheckpointPart):
                     callback.save(scratch / name)
+            if isinstance(self.train_dataset, PairStream):
+                self.train_dataset.save(scratch / name)
             best = self.state.best_model_checkpoint
             if best is not None and Path(best) == scratch / name:
                 self.state.best_model_checkpoint = str(out / name)

@@ -166,8 +166,9 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     check_measured(held_out, data_args)
     seed = args.order_seed
     train: PairDataset | PairStream
-    if data_args.streaming:  # Trainer sees one long epoch, which only an endless stream resumes
-        train = PairStream(groups, seed, repeat=True)
+    if data_args.streaming:
+        processes = {"process": args.process_index, "processes": args.world_size}
+        train = PairStream(groups, seed, **processes)
     else:
         train = PairDataset(groups, seed)
     if held_out is None:

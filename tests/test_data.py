@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import datasets
 import numpy as np
 import pytest
+from torch.utils.data import DataLoader
 
-from simbert_hf.data import DataError, DataReport, load_groups, split_groups
+from simbert_hf.data import DataError, DataReport, PairStream, load_groups, split_groups
 from simbert_hf.grouping import find_components, find_first, hash_sentences
 from simbert_hf.readers import normalize
 
@@ -239,6 +241,16 @@ def test_hub_streams_keep_their_shards(hub, load):
     stream, _ = load("org/name", streaming=True)
     assert stream.num_shards == 3
     assert sorted(row["texts"] for row in stream) == [["A", "B"], ["B", "A"], ["C", "D"]]
+
+
+@pytest.mark.multiproc
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
+def test_workers_read_all_shards_of_the_hub(hub, load):
+    stream, _ = load("org/name", streaming=True)
+    pairs = DataLoader(PairStream(stream), None, num_workers=2, multiprocessing_context="fork")
+    drawn = {pair["group"] >> 40 for pair in itertools.islice(pairs, 12)}
+    assert drawn == {0, 1, 2}
 
 
 def test_hub_rows_that_do_not_fit_are_named(hub, load):

@@ -16,7 +16,6 @@ from simbert_hf.data import (
     FixedPairs,
     LengthGroupedBatchSampler,
     PairDataset,
-    PairStream,
 )
 
 N = 103
@@ -225,55 +224,6 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
     assert set(first) != set(second)
     assert seeds(helped) == first
     assert seeds(helped) == second
-
-
-# Streams -----------------------------------------------------------------------------------------
-
-
-def stream(shards=1, **options):
-    rows = make_groups().to_iterable_dataset(num_shards=shards)
-    return PairStream(rows, seed=3, buffer_size=10, **options)
-
-
-def test_a_stream_gives_each_row_once_an_epoch_in_another_order():
-    pairs = stream()
-    first, again = list(pairs), list(pairs)
-    pairs.set_epoch(1)
-    second = list(pairs)
-    assert first == again
-    rows = [[pair["group"] for pair in epoch] for epoch in (first, second)]
-    assert sorted(rows[0]) == sorted(rows[1]) == list(range(N))
-    assert rows[0] != rows[1] != list(range(N))
-    assert not {pair["seed"] for pair in first} & {pair["seed"] for pair in second}
-
-
-def test_a_stream_draws_as_a_data_set_does(pairs):
-    by_row = {pair["group"]: pair for pair in stream()}
-    assert [by_row[i] for i in range(N)] == all_pairs(pairs)
-
-
-def test_a_repeated_stream_goes_on_with_the_next_epoch():
-    pairs = stream(repeat=True)
-    endless = iter(pairs)
-    taken = [next(endless) for _ in range(2 * N)]
-    once = stream()
-    once.set_epoch(1)
-    assert taken == [*stream(), *once]
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_share_a_stream(processes):
-    parts = [loader(stream(), rank, processes) for rank in range(processes)]
-    rows = [pair["group"] for part in parts for batch in part for pair in batch]
-    assert len(rows) == len(set(rows)) == N // (8 * processes) * 8 * processes
-
-
-@pytest.mark.multiproc
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
-def test_workers_share_the_shards_of_a_stream():
-    prepared = DataLoader(stream(shards=4), batch_size=None, num_workers=2)
-    assert sorted(pair["group"] for pair in prepared) == list(range(N))
 
 
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():

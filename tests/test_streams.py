@@ -1,0 +1,233 @@
+"""Streams: each row once an epoch over all readers, a resume as if nothing had happened."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+
+from scripts.train_simbert import main
+from simbert_hf.data import DataError, PairDataset, PairStream
+from simbert_hf.streams import stream_loader
+from tests.processes import run_processes
+from tests.tiny import WORDS, tiny_simbert
+
+SIZES = (7, 0, 31, 1, 20, 44)  # rows of each shard
+N = sum(SIZES)
+opened: list[int] = []  # shards, in this process
+
+
+def rows_of(shards: list[int]):
+    for shard in shards:
+        opened.append(shard)
+        for i in range(sum(SIZES[:shard]), sum(SIZES[: shard + 1])):
+            yield {"texts": [f"{i} {c}" for c in "abcde"[: 2 + i % 4]], "group": i}
+
+
+def make_stream(shards: int = 6, **options) -> PairStream:
+    numbers = {"shards": list(range(shards))}
+    groups = datasets.IterableDataset.from_generator(rows_of, gen_kwargs=numbers)
+    return PairStream(groups, seed=3, **{"buffer_size": 20} | options)
+
+
+def collate(pairs):
+    return {"pairs": [{k: v for k, v in pair.items() if k != "position"} for pair in pairs]}
+
+
+def loader(stream: PairStream, workers: int = 0):
+    method = "fork" if workers else None
+    return stream_loader(stream, 8, collate, num_workers=workers, multiprocessing_context=method)
+
+
+# Each row once an epoch --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("processes", [1, 2, 3, 4])
+@pytest.mark.parametrize("shards", [6, 5, 1])
+def test_each_row_is_read_once_an_epoch(shards: int, processes: int, workers: int) -> None:
+    streams = [make_stream(shards, process=i, processes=processes) for i in range(processes)]
+    orders = []
+    for epoch in range(3):
+        drawn = [
+            pair["group"]
+            for stream in streams
+            for worker in range(workers)
+            for pair in stream.epoch(epoch, worker, workers)
+        ]
+        assert sorted(drawn) == list(range(sum(SIZES[:shards])))
+        orders.append(drawn)
+    assert all(a != b for a, b in itertools.combinations([*orders, sorted(orders[0])], 2))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_shards_are_read_by_one_process_and_dealt_anew(processes: int) -> None:
+    own = []
+    for epoch, process in itertools.product(range(4), range(processes)):
+        opened.clear()
+        list(make_stream(process=process, processes=processes).epoch(epoch))
+        own.append(frozenset(opened))
+        assert len(opened) == len(own[-1]) == 6 // processes
+    assert all(len(frozenset().union(*own[i : i + processes])) == 6
+               for i in range(0, len(own), processes))  # fmt: skip
+    assert len(set(own[::processes])) > 1
+
+
+def test_the_sharing_is_told() -> None:
+    assert make_stream(processes=3).sharing(2) == "6 shards, 6 readers: each reads 1 of its own"
+    said = make_stream(processes=4).sharing()
+    assert said.startswith("6 shards, 4 readers (workers of all processes): 2 read the same 3 ")
+
+
+def test_windows_mix_the_shards_and_draws_are_those_of_a_data_set() -> None:
+    drawn = list(make_stream().epoch(1))
+    begin = Counter(sum(pair["group"] >= total for total in (7, 38, 39, 59)) for pair in drawn[:20])
+    assert len(begin) >= 4
+    pairs = PairDataset(datasets.Dataset.from_generator(rows_of, gen_kwargs={"shards": [0, 2]}), 3)
+    pairs.set_epoch(1)
+    by_row = {pair["group"]: pair for pair in collate(drawn)["pairs"]}
+    assert [by_row[i] for i in range(38)] == pairs.__getitems__(range(38))
+
+
+def test_epochs_follow_each_other_and_none_ends_a_process() -> None:
+    for process in range(2):  # of which one has the large shards
+        stream = make_stream(process=process, processes=2)
+        taken = [pair["group"] for pair in itertools.islice(stream, 3 * N)]
+        expected = itertools.chain.from_iterable(stream.epoch(i) for i in itertools.count())
+        assert taken == [pair["group"] for pair in itertools.islice(expected, 3 * N)]
+
+
+def test_a_stream_without_a_row_ends_with_an_error() -> None:
+    stream = PairStream(make_stream().groups.filter(lambda row: False))
+    with pytest.raises(DataError, match="holds no group"):
+        next(iter(stream))
+
+
+# Resume ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("process", "processes"), [(0, 1), (0, 2), (2, 3), (3, 4)])
+def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(process, processes, tmp_path) -> None:
+    options = {"process": process, "processes": processes}
+    whole = list(itertools.islice(loader(make_stream(**options)), 30))
+    for used in (1, 2, 3, 7, 12, 19):
+        stopped = make_stream(**options)
+        stopped.took(whole[used - 1]["position"])
+        stopped.save(tmp_path)
+        resumed = make_stream(**options)
+        resumed.load(tmp_path)
+        assert list(itertools.islice(loader(resumed), 30 - used)) == whole[used:]
+
+
+def test_a_resumed_stream_opens_no_shard_that_is_done(tmp_path: Path) -> None:
+    numbers = {"shards": [2] * 40}
+    groups = datasets.IterableDataset.from_generator(rows_of, gen_kwargs=numbers)
+    stream = PairStream(groups, buffer_size=100)
+    *_, last = itertools.islice(stream, 40 * SIZES[2] - 150)
+    stream.took(last["position"])
+    opened.clear()
+    list(itertools.islice(stream, 150))
+    assert len(opened) < 20
+
+
+@pytest.mark.multiproc
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_resume_with_workers(workers: int, tmp_path: Path) -> None:
+    whole = list(itertools.islice(loader(make_stream(), workers), 40))
+    first = [pair["group"] for batch in whole[: 2 * workers] for pair in batch["pairs"]]
+    assert len(first) == len(set(first)) == 16 * workers
+    stopped = make_stream()
+    for used, batch in enumerate(whole[:24], start=1):
+        stopped.took(batch["position"])
+        if used in (1, 2, 13, 24):
+            stopped.save(tmp_path)
+            resumed = make_stream()
+            resumed.load(tmp_path, workers)
+            after = list(itertools.islice(loader(resumed, workers), 8))
+            assert collate_all(after) == collate_all(whole[used : used + 8])
+            with pytest.raises(ValueError, match=f"with workers {workers}, this one has 1: resume"):
+                resumed.load(tmp_path)
+
+
+def collate_all(batches):
+    """Leave out the positions, which name workers by their place in one run."""
+    return [batch["pairs"] for batch in batches]
+
+
+def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
+    stream = make_stream()
+    stream.took(next(iter(stream))["position"])
+    stream.save(tmp_path)
+    with pytest.raises(ValueError, match="with shards 6, this one has 5: resume with the files"):
+        make_stream(5).load(tmp_path)
+    with pytest.raises(ValueError, match="with processes 1, this one has 2"):
+        make_stream(processes=2).load(tmp_path)
+    with pytest.raises(ValueError, match=r"is missing: .* is of fewer processes"):
+        make_stream(process=1, processes=2).load(tmp_path)
+
+
+def test_the_part_of_another_process_is_refused() -> None:
+    make_stream(process=1, processes=2).check_process(1, 2)
+    with pytest.raises(ValueError, match="is process 0's part of 1, but this is process 0 of 2"):
+        make_stream().check_process(0, 2)
+
+
+# Training ----------------------------------------------------------------------------------------
+
+
+def train(folder: Path, out: Path, *more: str) -> dict[str, torch.Tensor]:
+    files = " ".join(str(path) for path in sorted(folder.glob("*.jsonl")))
+    trainer = main(
+        [f"--model_name_or_path={folder / 'start'}", "--train_file", *files.split(),
+         f"--output_dir={out}", "--streaming=true", "--per_device_train_batch_size=4",
+         "--max_steps=9", "--eval_strategy=no", "--save_strategy=steps", "--save_steps=5",
+         "--use_cpu", "--report_to=none", "--disable_tqdm=true", "--max_length=24",
+         "--hidden_dropout=0.2", "--learning_rate=1e-2", "--lr_scheduler_type=constant",
+         "--warmup_steps=0", "--logging_steps=1", *more]
+    )  # fmt: skip
+    assert trainer.state.global_step == 9
+    assert [line["epoch"] for line in trainer.state.log_history if "loss" in line] == [
+        pytest.approx(step / 9) for step in range(1, 10)
+    ]
+    return trainer.accelerator.unwrap_model(trainer.model).state_dict()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A start, and two shards of very different sizes."""
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    for name, words in (("few", WORDS[:3]), ("many", WORDS[3:30])):
+        rows = [{"text": f"{word} cat", "synonyms": [f"the {word} dog"]} for word in words]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def interrupt_and_resume(folder: Path, rank: int = 0) -> None:
+    torch.set_num_threads(1)
+    out = folder / "out"
+    whole = train(folder, out)
+    resumed = train(folder, out, f"--resume_from_checkpoint={out / 'checkpoint-5'}")
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    torch.save(whole, folder / f"{rank}.pt")
+
+
+def test_a_resumed_run_ends_as_an_uninterrupted_one(folder: Path) -> None:
+    interrupt_and_resume(folder)
+
+
+def work(rank: int, folder: Path) -> None:
+    interrupt_and_resume(folder, rank)
+
+
+@pytest.mark.multiproc
+def test_processes_with_unequal_shards_do_not_wait_for_each_other(folder: Path) -> None:
+    run_processes(work, 2, folder, seconds=150)
+    first, second = (torch.load(folder / f"{rank}.pt") for rank in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
