@@ -8,7 +8,7 @@ python -m benchmarks.paraphrase_peers --start all-MiniLM-L6-v2 --judge outputs/j
 - encoder-decoder: EncoderDecoderModel, both halves from the start, cross-attention fresh. Nothing
   is shared between them: `tie_encoder_decoder` is gone from transformers.
 
-All train on both orders of the shipped Tatoeba pairs, for as many steps of as many rows (like
+All train on both orders of the shipped Tatoeba pairs, one of each group, for as many steps of as many rows (like
 lengths together), in bfloat16, with one schedule and seed. LM heads start at the identity, and
 fresh weights train at ten times the rate of the others. The peers' rate is the one of --sweep with
 the least loss, after --sweep_steps, on held-out sentences that are not judged; SimBERT's is given.
@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
@@ -38,6 +39,7 @@ from benchmarks.transformers_peers import (
     NEW_TOKENS,
     PEERS,
     TOP_K,
+    Pair,
     token_rows,
     train_peer,
     write_peer,
@@ -45,7 +47,7 @@ from benchmarks.transformers_peers import (
 from scripts.train_simbert import main as train_simbert
 from simbert_hf import SimBert
 from simbert_hf.atomic import put_in_place
-from simbert_hf.data import load_groups, split_groups
+from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import FLUENCY_WEIGHT, Draft, distinct, load, rank, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
@@ -72,7 +74,7 @@ def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Sequence[str]]) -> float:
+def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Pair]) -> float:
     """Return SimBERT's rate, or a peer's with the least loss on held-out groups."""
     if name == OURS:
         return float(args.rate)
@@ -90,9 +92,11 @@ def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Sequence[str]])
 
 
 def fine_tune(name: str, args: argparse.Namespace, rate: float, steps: int) -> Trainer:
-    """Train a peer on the pairs that SimBERT trains on."""
-    texts = load_groups(args.output / TRAIN)[0]["texts"][:]
-    return train_peer(name, args.start, texts, rate=rate, steps=steps, pairs=args.pairs, seed=SEED)
+    """Train a peer on pairs drawn as SimBERT's run draws them: one of each group."""
+    pairs = PairDataset(load_groups(args.output / TRAIN)[0], SEED)
+    chosen = np.random.default_rng(SEED).permutation(len(pairs))[: steps * args.pairs].tolist()
+    data = [(pair["source"], pair["target"]) for pair in map(pairs.__getitem__, chosen)]
+    return train_peer(name, args.start, data, rate=rate, steps=steps, pairs=args.pairs, seed=SEED)
 
 
 def train(name: str, args: argparse.Namespace, rate: float, out: Path) -> dict[str, Any]:
@@ -146,7 +150,7 @@ def ranked(model: SimBert, name: str, texts: Sequence[str], drafts: Any, k: int)
 
 
 def compete(
-    name: str, args: argparse.Namespace, data: HeldOut, dev: Sequence[Sequence[str]]
+    name: str, args: argparse.Namespace, data: HeldOut, dev: Sequence[Pair]
 ) -> tuple[list[System], dict[str, float]]:
     """Train a model, let it write, take its best by both rankings; say what that took."""
     rate, start, texts = best_rate(name, args, dev), load(args.start), data.sources
@@ -175,7 +179,7 @@ def report(
     """Judge, print the tables, write them with samples and as JSON."""
     judge = Judge.load(args.judge)
     name = Path(args.start).absolute().name
-    relatives = {name: check_independent(judge, args.start, args.start, False)}
+    relatives = {"the start": check_independent(judge, args.start, args.start, False)}
     scores = [judge.score_lists(data.sources, system.candidates) for system in systems]
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, judge.threshold, data, args.k) for system, each in judged]
@@ -224,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = load_held_out([str(DATA)], HELD_OUT, SEED, args.limit)
     whole = load_held_out([str(DATA)], HELD_OUT, SEED, None)
     both = zip(whole.sources, whole.references, strict=True)
-    dev = [[source, *others] for source, others in both][args.limit :]  # those that are not judged
+    dev = [(source, others[0]) for source, others in both][args.limit :]  # that are not judged
     systems: list[System] = []
     costs: dict[str, dict[str, float]] = {}
     for name in (OURS, *PEERS):

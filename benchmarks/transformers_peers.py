@@ -7,7 +7,6 @@ and fresh weights train at ten times the rate of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import permutations
 from typing import Any
 
 import datasets
@@ -33,6 +32,7 @@ MAX_LENGTH, NEW_TOKENS, TOP_K = 64, 32, 5
 FRESH = ("cls.predictions.transform", "cls.predictions.bias", "crossattention")
 ROWS = 100  # of one call of generate(), which keeps the logits of all steps
 CAUSAL = "causal LM"
+Pair = tuple[str, str]
 Peer = BertLMHeadModel | EncoderDecoderModel
 
 
@@ -62,16 +62,16 @@ PEERS: dict[str, Callable[[str], Peer]] = {
 }
 
 
-def token_rows(tokenizer: Any, texts: Sequence[Sequence[str]], joined: bool) -> datasets.Dataset:
-    """Turn every ordered pair of a group into a row; joined, one sequence holds source and target.
+def token_rows(tokenizer: Any, pairs: Sequence[Pair], joined: bool) -> datasets.Dataset:
+    """Turn pairs into rows in both orders; joined, one sequence holds source and target.
 
     The target ends with [SEP]; a target of its own stands without [CLS], which the decoder starts
     with.
     """
-    pairs = [pair for group in texts for pair in permutations(group, 2)]
+    both = [texts for a, b in pairs for texts in ((a, b), (b, a))]
     cut = [
         tokenizer(list(side), truncation=True, max_length=MAX_LENGTH)["input_ids"]
-        for side in zip(*pairs, strict=True)
+        for side in zip(*both, strict=True)
     ]
     rows: dict[str, list[Any]] = {"input_ids": [], "labels": [], "length": []}
     for source, (_, *target) in zip(*cut, strict=True):
@@ -112,22 +112,15 @@ def peer_trainer(
 
 
 def train_peer(
-    name: str,
-    start: str,
-    texts: Sequence[Sequence[str]],
-    *,
-    rate: float,
-    steps: int,
-    pairs: int,
-    seed: int,
+    name: str, start: str, data: Sequence[Pair], *, rate: float, steps: int, pairs: int, seed: int
 ) -> Trainer:
-    """Train a peer from a start on groups of texts: 2 rows a pair and step."""
+    """Train a peer from a start, by so many pairs a step."""
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(start)
     with quiet_transformers():
         model = PEERS[name](start)
-    data = token_rows(tokenizer, texts, joined=name == CAUSAL)
-    trainer = peer_trainer(model, tokenizer, data, rate, steps, pairs, seed)
+    rows = token_rows(tokenizer, data, joined=name == CAUSAL)
+    trainer = peer_trainer(model, tokenizer, rows, rate, steps, pairs, seed)
     trainer.train()
     return trainer
 
