@@ -8,10 +8,10 @@ python -m benchmarks.paraphrase_peers --start all-MiniLM-L6-v2 --judge outputs/j
 - encoder-decoder: EncoderDecoderModel, both halves from the start, cross-attention fresh. Nothing
   is shared between them: `tie_encoder_decoder` is gone from transformers.
 
-All train on both orders of the shipped Tatoeba pairs, one of each group, for as many steps of as many rows (like
-lengths together), in bfloat16, with one schedule and seed. LM heads start at the identity, and
-fresh weights train at ten times the rate of the others. The peers' rate is the one of --sweep with
-the least loss, after --sweep_steps, on held-out sentences that are not judged; SimBERT's is given.
+All train on both orders of the shipped Tatoeba pairs, one of each group, for as many steps of as
+many rows (like lengths together), in bfloat16, with one schedule and seed. LM heads start at the
+identity, and fresh weights train at ten times the rate of the others. The peers' rate is that of
+--sweep with the least loss, after --sweep_steps, on held-out pairs that are not judged.
 
 Each writes n samples for every source, top-k 5. From them are taken, repetitions and copies of the
 source left out: by SimBERT's own ranking, the best by its vector and fluency; `by the start`, the
