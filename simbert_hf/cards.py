@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -190,7 +191,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     config = read_json(folder / "config.json")
     weights = [safe_open(path, "pt") for path in sorted(folder.glob("model*.safetensors"))]
     shapes = {name: w.get_slice(name).get_shape() for w in weights for name in w.keys()}  # noqa: SIM118
-    parameters = sum(product(shape) for shape in shapes.values())
+    parameters = sum(math.prod(shape) for shape in shapes.values())
     dimension = config.get("whitening_dim") or config.get("hidden_size")
     kind = config.get("model_type", "unknown")
     facts = {
@@ -214,14 +215,6 @@ def longest(folder: Path, config: Mapping[str, Any]) -> int | str:
     limits = [config.get("max_length"), config.get("max_position_embeddings")]
     limits += [read_json(path).get("model_max_length")] if path.exists() else []
     return min([limit for limit in limits if limit and limit > 0], default="unknown")
-
-
-def product(shape: Sequence[int]) -> int:
-    """Count the entries of a tensor."""
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[Any]) -> None:
