@@ -229,6 +229,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     whole = load_held_out([str(DATA)], HELD_OUT, SEED, None)
     both = zip(whole.sources, whole.references, strict=True)
     dev = [(source, others[0]) for source, others in both][args.limit :]  # that are not judged
+    if len(args.sweep) > 1 and not dev:
+        parser.error(
+            f"--limit {args.limit} leaves nothing of {len(data.sources)} groups to sweep on"
+        )
     systems: list[System] = []
     costs: dict[str, dict[str, float]] = {}
     for name in (OURS, *PEERS):

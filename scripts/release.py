@@ -23,6 +23,7 @@ import torch
 from simbert_hf import SimBert
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups, split_groups
+from simbert_hf.judging.judge import Judge, check_independent
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
@@ -200,6 +201,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
+    if args.judge:  # a judge that may not judge is better known before hours of training
+        check_independent(Judge.load(args.judge), starts[release.start], release.start, False)
     held_out = hold_out(release, args)
     model = train(release, args, starts, held_out)
     measure(release, model, args, starts, held_out)
@@ -208,4 +211,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -55,15 +55,19 @@ def test_all_weights_train_and_only_fresh_ones_at_the_higher_rate(start: Path, n
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_likelihoods_of_what_is_written_are_those_of_the_loss(start: Path, name: str) -> None:
-    """Sampled for texts of unlike lengths together; the loss is of one row at a time."""
+def test_likelihoods_of_what_is_written_are_those_of_the_loss(
+    start: Path, name: str, tmp_path: Path
+) -> None:
+    """Saved, loaded, sampled for texts of unlike lengths; the loss is of one row at a time."""
     encoder, model = SimBert.from_pretrained(start), PEERS[name](str(start)).eval()
     tokenizer = encoder.rows.tokenizer
     bias = getattr(model, "decoder", model).cls.predictions.bias.data
     bias.fill_(-torch.inf)  # of what is never written, and of pieces that decoding joins
     bias[tokenizer.convert_tokens_to_ids(WORDS)] = 0.0
     bias[tokenizer.sep_token_id] = 2.5
-    drafts = write_peer(model, encoder, TEXTS, n=4, seed=0)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path)
+    drafts = write_peer(loaded, encoder, TEXTS, n=4, seed=0)
     assert max(len(draft.text.split()) for row in drafts for draft in row) > 2
     for text, draft in (
         (text, draft) for text, row in zip(TEXTS, drafts, strict=True) for draft in row

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from scripts import release
+from simbert_hf import SimBert
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
 from simbert_hf.data import load_groups
 from simbert_hf.training import hold_out
+from tests.tiny import tiny_judge, tiny_simbert
 
 
 def write(path: Path, rows: list[list[str]]) -> None:
@@ -40,7 +42,10 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     monkeypatch.setattr(release, "HELD_OUT", 12)
     called: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
-    given = ["tiny", f"--data={data}", "--starts", "a=start", "--judge=judge"]
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    tiny_judge(tmp_path / "judge")
+    given = ["tiny", f"--data={data}", "--starts", f"a={tmp_path / 'start'}"]
+    given += [f"--judge={tmp_path / 'judge'}"]
     for _ in range(2):  # as after a stop: the list is drawn once
         called.clear()
         release.main([*given, f"--output_dir={tmp_path / 'out'}"])
@@ -63,3 +68,21 @@ def test_every_stage_holds_out_what_is_judged(
         assert not set.intersection(*sentences)
         assert any(text.startswith("some") for text in sentences[0])
     assert "--all_groups" in judged
+
+
+def test_a_kindred_judge_is_refused_before_training(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    flags = commands[0][1]
+    start = flag(flags, "model_name_or_path")
+    judge = tiny_judge(tmp_path / "kin")
+    embeddings = SimBert.from_pretrained(start).get_input_embeddings().weight.data
+    judge.model[0].model.get_input_embeddings().weight.data.copy_(embeddings)
+    judge.save(tmp_path / "kin")
+    commands.clear()
+    with pytest.raises(ValueError, match="kin"):
+        release.main(
+            ["tiny", f"--data={tmp_path / 'data'}", "--starts", f"a={start}",
+             f"--judge={tmp_path / 'kin'}", f"--output_dir={tmp_path / 'other'}"]
+        )  # fmt: skip
+    assert not commands
