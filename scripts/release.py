@@ -10,16 +10,23 @@ The sentences, pairs and test sets that the table below names lie anywhere below
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from simbert_hf import SimBert
+from simbert_hf.atomic import put_in_place
+from simbert_hf.data import load_groups, split_groups
+from simbert_hf.judging.judge import Judge, check_independent
 
 HERE = Path(__file__).parent
+HELD_OUT, SEED = 500, 42
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Release:
-    """How a model is made from a start, on which file it is watched, and what is measured."""
+    """How a model is made from a start, on which file it is watched, and what is measured.
+
+    Groups of the files in ``judged`` are held out of all stages; paraphrases are judged on them.
+    """
 
     start: str
     stages: tuple[Stage, ...]
@@ -104,7 +114,25 @@ def run(script: str, *flags: str) -> None:
         sys.exit(f"{script} ended with {code}; this command goes on where it stopped.")
 
 
-def train(release: Release, args: argparse.Namespace, starts: dict[str, str]) -> Path:
+def hold_out(release: Release, args: argparse.Namespace) -> Path:
+    """Write the groups that no stage trains on, once; return their file."""
+    path: Path = args.output_dir / f"{args.name}-held-out.jsonl"
+    if not path.exists():
+        groups: Any = load_groups([find(args.data, pattern)[0] for pattern in release.judged])[0]
+        rows = [
+            json.dumps({"text": text, "synonyms": others}, ensure_ascii=False)
+            for text, *others in split_groups(groups, HELD_OUT, SEED)[1]["texts"]
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text("\n".join(rows), encoding="utf-8")
+        put_in_place(part, path)
+    return path
+
+
+def train(
+    release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
+) -> Path:
     """Train every stage that has not ended; return the last one's folder."""
     path = starts[release.start]
     for number, stage in enumerate(release.stages):
@@ -118,6 +146,7 @@ def train(release: Release, args: argparse.Namespace, starts: dict[str, str]) ->
             flags += [
                 f"--max_steps={stage.steps}",
                 f"--sts_file={find(args.data, release.sts_dev)[0]}",
+                f"--validation_file={held_out}",
             ]
             flags += ["--resume_from_checkpoint=true", *args.flags]
             run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
@@ -126,7 +155,7 @@ def train(release: Release, args: argparse.Namespace, starts: dict[str, str]) ->
 
 
 def measure(
-    release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str]
+    release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> None:
     """Write the tables of embeddings and, with a judge, of paraphrases beside the model."""
     out = args.output_dir / f"{args.name}-evaluation"
@@ -142,9 +171,9 @@ def measure(
             flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
         run("evaluate.py", *flags, f"--output_dir={out}")
     if args.judge and not (out / "paraphrases.json").exists():
-        files = [find(args.data, pattern)[0] for pattern in release.judged]
-        run("evaluate_paraphrases.py", f"--judge={args.judge}", "--models", str(model), "--groups",
-            *files, "--held_out=500", "--limit=200", f"--output_dir={out}")  # fmt: skip
+        run("evaluate_paraphrases.py", f"--judge={args.judge}", "--models", str(model),
+            f"--groups={held_out}", "--all_groups", "--limit=200",
+            f"--output_dir={out}")  # fmt: skip
 
 
 def pack(model: Path, target: Path) -> None:
@@ -155,7 +184,7 @@ def pack(model: Path, target: Path) -> None:
     print(f"{target}: {size / 1e6:.1f} MB")
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Do what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = parser.add_argument
@@ -165,18 +194,24 @@ def main() -> None:
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
     add("--pack", type=Path, help="where the model goes in half precision")
-    given = sys.argv[1:]
+    given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:cut], argparse.Namespace(flags=given[cut + 1 :]))
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
-    model = train(release, args, starts)
-    measure(release, model, args, starts)
+    if args.judge:  # a judge that may not judge is better known before hours of training
+        check_independent(Judge.load(args.judge), starts[release.start], release.start, False)
+    held_out = hold_out(release, args)
+    model = train(release, args, starts, held_out)
+    measure(release, model, args, starts, held_out)
     if args.pack:
         pack(model, args.pack)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

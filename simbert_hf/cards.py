@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -49,6 +50,10 @@ class CardArguments:
     base_model: str = field(default="", metadata={"help": "Hub id of the start."})
     datasets: list[str] = field(default_factory=list, metadata={"help": "Hub ids of the data."})
     data: str = field(default="", metadata={"help": "On the data: what, whose, which licences."})
+    recipes: list[str] = field(
+        default_factory=list,
+        metadata={"help": "YAML files that it was trained by, in turn, if no run.json tells."},
+    )
     limits: str = field(default="", metadata={"help": "What it cannot do, in Markdown."})
     citation: str = field(default=SIMBERT, metadata={"help": "BibTeX."})
     evaluation: str = field(default="", metadata={"help": "results.json of scripts/evaluate.py."})
@@ -120,6 +125,7 @@ def make_card(args: CardArguments) -> ModelCard:
     )
     given = {"limits": args.limits, "citation": args.citation}
     given |= {"data": args.data} if args.data else {}
+    given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}
     repo_id = args.repo_id or name
     example = samples[0]["text"].replace('"', "'") if samples else "how can i reset my password?"
     card: ModelCard = ModelCard.from_template(
@@ -185,7 +191,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     config = read_json(folder / "config.json")
     weights = [safe_open(path, "pt") for path in sorted(folder.glob("model*.safetensors"))]
     shapes = {name: w.get_slice(name).get_shape() for w in weights for name in w.keys()}  # noqa: SIM118
-    parameters = sum(product(shape) for shape in shapes.values())
+    parameters = sum(math.prod(shape) for shape in shapes.values())
     dimension = config.get("whitening_dim") or config.get("hidden_size")
     kind = config.get("model_type", "unknown")
     facts = {
@@ -209,14 +215,6 @@ def longest(folder: Path, config: Mapping[str, Any]) -> int | str:
     limits = [config.get("max_length"), config.get("max_position_embeddings")]
     limits += [read_json(path).get("model_max_length")] if path.exists() else []
     return min([limit for limit in limits if limit and limit > 0], default="unknown")
-
-
-def product(shape: Sequence[int]) -> int:
-    """Count the entries of a tensor."""
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[Any]) -> None:
@@ -247,7 +245,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
     if (folder / RUN).exists():
         run = read_json(folder / RUN)
         arguments = {name: shortened(value) for name, value in run["arguments"].items()}
-        found["command"] = yaml.safe_dump(arguments, allow_unicode=True, sort_keys=False).strip()
+        found["command"] = as_yaml(arguments).strip()
         found["script"] = run["script"]
         size = "Examples" if run["rows"] is None else f"{run['rows']:,} examples"
         found["data"] = f"{size} of {', '.join(arguments.get('train_file', ['data']))}."
@@ -259,6 +257,27 @@ def describe_run(folder: Path) -> dict[str, Any]:
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")
         found["samples"] = text.rpartition("## ")[2].partition("\n")[2].strip()
     return found
+
+
+def read_recipe(path: str) -> str:
+    """Read the arguments in a recipe, those left out that a run's record leaves out.
+
+    Raises:
+        DataError: If the file cannot be read, or holds no arguments.
+    """
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds no arguments, `name: value` on each line.")
+    told = {name: shortened(value) for name, value in content.items() if name not in UNTOLD}
+    return f"# {Path(path).name}\n{as_yaml(told)}"
+
+
+def as_yaml(arguments: Mapping[str, Any]) -> str:
+    """Write arguments as a YAML file gives them to a script."""
+    return yaml.safe_dump(arguments, allow_unicode=True, sort_keys=False)
 
 
 def shortened(value: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 from scripts.make_card import main
@@ -128,6 +129,21 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
     assert samples[3] == "- question 1 -> best 1 (.10)"
     assert "Open data." in card.text
     assert "Few." in card.text
+
+
+def test_recipes_stand_in_for_a_run_s_record(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("# why\nlearning_rate: 1.0e-3\noutput_dir: mine\n")
+    (tmp_path / "two.yaml").write_text(f"train_file: [{tmp_path}/pairs.jsonl]\n")
+    args = CardArguments(
+        model=str(model), recipes=[str(tmp_path / f"{name}.yaml") for name in ("one", "two")]
+    )
+    text = make_card(args).text
+    (told,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert [*yaml.safe_load_all(told)] == [{"learning_rate": 1e-3}, {"train_file": ["pairs.jsonl"]}]
+    assert "left no record" in text
+    (tmp_path / "two.yaml").write_text("- pairs.jsonl")
+    with pytest.raises(DataError, match=r"two\.yaml holds no arguments"):
+        make_card(args)
 
 
 @pytest.mark.slow

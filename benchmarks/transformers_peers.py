@@ -1,0 +1,168 @@
+"""What transformers offers to write paraphrases with: a causal BERT, and an encoder-decoder.
+
+Both start from a BERT that has no LM head: its transform starts at the identity, as SimBERT's does,
+and fresh weights train at ten times the rate of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import datasets
+import torch
+from torch import Tensor
+from transformers import (
+    AutoTokenizer,
+    BertLMHeadModel,
+    DataCollatorForSeq2Seq,
+    EncoderDecoderModel,
+    Trainer,
+    set_seed,
+)
+
+from simbert_hf import SimBert
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.generation import Draft, banned_tokens
+from simbert_hf.modeling import start_at_identity
+from simbert_hf.text import decode
+
+MAX_LENGTH, NEW_TOKENS, TOP_K = 64, 32, 5
+FRESH = ("cls.predictions.transform", "cls.predictions.bias", "crossattention")
+ROWS = 100  # of one call of generate(), which keeps the logits of all steps
+CAUSAL = "causal LM"
+Pair = tuple[str, str]
+Peer = BertLMHeadModel | EncoderDecoderModel
+
+
+def causal_lm(start: str) -> Peer:
+    """Load the start as a causal language model."""
+    model = BertLMHeadModel.from_pretrained(start, is_decoder=True, dtype=torch.float32)
+    start_at_identity(model.cls.predictions.transform.dense)
+    return model
+
+
+def encoder_decoder(start: str) -> Peer:
+    """Load the start twice: an encoder, and a decoder that attends to it."""
+    model = EncoderDecoderModel.from_encoder_decoder_pretrained(
+        start, start, encoder_dtype=torch.float32, decoder_dtype=torch.float32
+    )
+    start_at_identity(model.decoder.cls.predictions.transform.dense)
+    first = AutoTokenizer.from_pretrained(start).cls_token_id
+    for config in (model.config, model.generation_config):
+        config.decoder_start_token_id = first
+        config.pad_token_id = model.config.decoder.pad_token_id
+    return model
+
+
+PEERS: dict[str, Callable[[str], Peer]] = {
+    CAUSAL: causal_lm,
+    "encoder-decoder": encoder_decoder,
+}
+
+
+def token_rows(tokenizer: Any, pairs: Sequence[Pair], joined: bool) -> datasets.Dataset:
+    """Turn pairs into rows in both orders; joined, one sequence holds source and target.
+
+    The target ends with [SEP]; a target of its own stands without [CLS], which the decoder starts
+    with.
+    """
+    both = [texts for a, b in pairs for texts in ((a, b), (b, a))]
+    cut = [
+        tokenizer(list(side), truncation=True, max_length=MAX_LENGTH)["input_ids"]
+        for side in zip(*both, strict=True)
+    ]
+    rows: dict[str, list[Any]] = {"input_ids": [], "labels": [], "length": []}
+    for source, (_, *target) in zip(*cut, strict=True):
+        rows["input_ids"].append([*source, *target] if joined else source)
+        rows["labels"].append([-100] * len(source) + target if joined else target)
+        rows["length"].append(len(source) + len(target))
+    return datasets.Dataset.from_dict(rows)
+
+
+def peer_trainer(
+    model: Peer,
+    tokenizer: Any,
+    data: datasets.Dataset,
+    rate: float,
+    steps: int,
+    pairs: int,
+    seed: int,
+) -> Trainer:
+    """Make transformers' trainer, with the arguments that SimBERT's run has."""
+    fresh = [p for name, p in model.named_parameters() if any(part in name for part in FRESH)]
+    known = {id(parameter) for parameter in fresh}
+    others = [p for p in model.parameters() if id(p) not in known]
+    groups = [{"params": others}, {"params": fresh, "lr": 10 * rate}]
+    args = SimilarityTrainingArguments(
+        output_dir="unused", max_steps=steps, seed=seed, bf16=True, report_to="none",
+        per_device_train_batch_size=2 * pairs, per_device_eval_batch_size=2 * pairs,
+        train_sampling_strategy="group_by_length", remove_unused_columns=True,
+        eval_strategy="no", save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    return Trainer(
+        model=model,
+        args=args,
+        train_dataset=data,
+        processing_class=tokenizer,
+        data_collator=DataCollatorForSeq2Seq(tokenizer),
+        optimizers=(torch.optim.AdamW(groups, lr=rate, weight_decay=args.weight_decay), None),
+    )
+
+
+def train_peer(
+    name: str, start: str, data: Sequence[Pair], *, rate: float, steps: int, pairs: int, seed: int
+) -> Trainer:
+    """Train a peer from a start, by so many pairs a step."""
+    set_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    with quiet_transformers():
+        model = PEERS[name](start)
+    rows = token_rows(tokenizer, data, joined=name == CAUSAL)
+    trainer = peer_trainer(model, tokenizer, rows, rate, steps, pairs, seed)
+    trainer.train()
+    return trainer
+
+
+@torch.inference_mode()
+def write_peer(
+    model: Peer, start: SimBert, texts: Sequence[str], n: int, seed: int, top_k: int = TOP_K
+) -> list[list[Draft]]:
+    """Sample n sentences for each text by `generate()`; those that ended, in the order drawn."""
+    tokenizer, banned = start.rows.tokenizer, banned_tokens(start)
+    side = "left" if isinstance(model, BertLMHeadModel) else "right"
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    size = max(1, ROWS // n)
+    drafts: dict[int, list[Draft]] = {}
+    torch.manual_seed(seed)
+    for chosen in (order[i : i + size] for i in range(0, len(order), size)):
+        batch = tokenizer(
+            [texts[i] for i in chosen], truncation=True, max_length=MAX_LENGTH, padding=True,
+            padding_side=side, return_tensors="pt", return_token_type_ids=False,
+        ).to(model.device)  # fmt: skip
+        found = model.generate(
+            **batch, do_sample=True, top_k=top_k, num_return_sequences=n,
+            max_new_tokens=NEW_TOKENS, suppress_tokens=banned.tolist(),
+            eos_token_id=tokenizer.sep_token_id, pad_token_id=tokenizer.pad_token_id,
+            return_dict_in_generate=True, output_logits=True,
+        )  # fmt: skip
+        read = written(found, tokenizer, banned)
+        for at, i in enumerate(chosen):
+            drafts[i] = [draft for draft in read[at * n : (at + 1) * n] if draft]
+    return [drafts[i] for i in range(len(texts))]
+
+
+def written(found: Any, tokenizer: Any, banned: Tensor) -> list[Draft | None]:
+    """Read what was generated and how likely it was; None for what did not end."""
+    tokens, sep = found.sequences[:, -len(found.logits) :], tokenizer.sep_token_id  # (R, T)
+    steps = [
+        logits.float().index_fill(1, banned, -torch.inf).log_softmax(1).gather(1, step[:, None])
+        for logits, step in zip(found.logits, tokens.T, strict=True)
+    ]
+    drafts: list[Draft | None] = []
+    for row, each in zip(tokens.tolist(), torch.cat(steps, dim=1).tolist(), strict=True):
+        length = row.index(sep) + 1 if sep in row else 0
+        text = decode(tokenizer, [row[:length]])[0]
+        drafts.append(Draft(text, sum(each[:length]) / length) if length else None)
+    return drafts

@@ -1,0 +1,88 @@
+"""The release script: what one stage holds out, no stage trains on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import release
+from simbert_hf import SimBert
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
+from simbert_hf.data import load_groups
+from simbert_hf.training import hold_out
+from tests.tiny import tiny_judge, tiny_simbert
+
+
+def write(path: Path, rows: list[list[str]]) -> None:
+    path.write_text("\n".join(json.dumps({"text": a, "synonyms": [b]}) for a, b in rows))
+
+
+def flag(flags: list[str], name: str) -> str:
+    (found,) = (each.split("=", 1)[1] for each in flags if each.startswith(f"--{name}="))
+    return found
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Two stages, the second with more files; the scripts are only written down."""
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
+    write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
+    write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
+    for name in ("dev.csv", "sts.csv"):
+        (data / name).touch()
+    stages = (
+        release.Stage("english", 3, ("a",), ("some.jsonl",)),
+        release.Stage("english_polish", 2, ("a",), ("some.jsonl", "more.jsonl", "other.jsonl")),
+    )
+    tests = (("sts", "STS", "sts.csv"),)
+    tiny = release.Release("a", stages, "dev.csv", tests, ("some.jsonl", "more.jsonl"))
+    monkeypatch.setitem(release.RELEASES, "tiny", tiny)
+    monkeypatch.setattr(release, "HELD_OUT", 12)
+    called: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    tiny_judge(tmp_path / "judge")
+    given = ["tiny", f"--data={data}", "--starts", f"a={tmp_path / 'start'}"]
+    given += [f"--judge={tmp_path / 'judge'}"]
+    for _ in range(2):  # as after a stop: the list is drawn once
+        called.clear()
+        release.main([*given, f"--output_dir={tmp_path / 'out'}"])
+    return called
+
+
+def test_every_stage_holds_out_what_is_judged(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    trained = [flags for script, flags in commands if script == "train_simbert.py"]
+    (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
+    args = SimilarityTrainingArguments(output_dir=str(tmp_path), report_to="none")
+    for flags in trained:
+        files = flags[flags.index("--train_file") + 1 : flags.index("--teacher_name_or_path")]
+        told = DataArguments(train_file=files, validation_file=flag(flags, "validation_file"))
+        assert told.validation_file == flag(judged, "groups")
+        kept, held_out = hold_out(load_groups(files)[0], told, args)
+        assert len(held_out) == 12
+        sentences = [{t.lower() for row in rows["texts"] for t in row} for rows in (kept, held_out)]
+        assert not set.intersection(*sentences)
+        assert any(text.startswith("some") for text in sentences[0])
+    assert "--all_groups" in judged
+
+
+def test_a_kindred_judge_is_refused_before_training(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    flags = commands[0][1]
+    start = flag(flags, "model_name_or_path")
+    judge = tiny_judge(tmp_path / "kin")
+    embeddings = SimBert.from_pretrained(start).get_input_embeddings().weight.data
+    judge.model[0].model.get_input_embeddings().weight.data.copy_(embeddings)
+    judge.save(tmp_path / "kin")
+    commands.clear()
+    with pytest.raises(ValueError, match="kin"):
+        release.main(
+            ["tiny", f"--data={tmp_path / 'data'}", "--starts", f"a={start}",
+             f"--judge={tmp_path / 'kin'}", f"--output_dir={tmp_path / 'other'}"]
+        )  # fmt: skip
+    assert not commands
