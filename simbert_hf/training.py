@@ -158,7 +158,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         ValueError: If the arguments do not go together.
     """
     if data_args.streaming:
-        check_streaming(args)
+        prepare_streaming(data_args, args)
     if data_args.sample_sentences:
         check_texts(data_args.sample_sentences)
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
@@ -182,32 +182,36 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     return TrainingData(train, validation, sts, sentences)
 
 
-def check_streaming(args: SimilarityTrainingArguments) -> None:
-    """Refuse to stream without an end, or with evaluation and saving at the ends of epochs.
+def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArguments) -> None:
+    """Replace the ends of epochs, which a stream has not: save by steps, evaluate at the end only.
 
     Raises:
-        ValueError: In these cases.
+        ValueError: If the run would not end, or is to hold out groups of its stream.
     """
     if args.max_steps <= 0:
         raise ValueError("--streaming knows no length; give --max_steps.")
-    if "epoch" in (args.eval_strategy, args.save_strategy):
-        raise ValueError(
-            "--streaming knows no epochs; give --eval_strategy steps --eval_steps N "
-            "--save_strategy steps --save_steps N (or no)."
-        )
+    if data_args.validation_groups:
+        raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
+    if args.eval_strategy == "epoch":
+        logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
+        args.eval_strategy, args.load_best_model_at_end = "no", False
+    if args.save_strategy == "epoch":
+        logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
+        args.save_strategy, args.load_best_model_at_end = "steps", False
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
-    """Refuse a test set that would not be used: evaluations are those of held-out groups.
+    """Refuse what would not be used: evaluations are those of held-out groups.
 
     Raises:
-        ValueError: If ``--sts_file`` is given and no group is held out.
+        ValueError: If ``--sts_file`` or ``--sample_sentences`` is given and no group is held out.
     """
-    if held_out is None and data_args.sts_file:
-        raise ValueError(
-            "--sts_file is measured together with held-out groups, and there are none: give "
-            "--validation_file or --validation_groups, or drop --sts_file."
-        )
+    for name in ("sts_file", "sample_sentences"):
+        if held_out is None and getattr(data_args, name):
+            raise ValueError(
+                f"--{name} goes with the evaluation on held-out groups, and there are none: give "
+                f"--validation_file or --validation_groups, or drop --{name}."
+            )
 
 
 def hold_out(
@@ -387,12 +391,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
         *arguments: The run's other arguments, which the card tells.
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
-    checkpoint: str | None = args.resume_from_checkpoint
-    if checkpoint is not None and checkpoint.lower() == "false":
-        checkpoint = None
-    elif checkpoint is not None and checkpoint.lower() == "true":
-        checkpoint = newest_checkpoint(out)
-        logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
+    checkpoint = checkpoint_of(args)
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -411,6 +410,18 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
             logger.info("%s", error)
     if args.push_to_hub:
         trainer.push_to_hub()
+
+
+def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
+    """Name the checkpoint that a run is to go on from; None for a new run."""
+    wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
+    if wanted.lower() in ("none", "false"):
+        return None
+    if wanted.lower() != "true":
+        return wanted
+    checkpoint = newest_checkpoint(Path(str(args.output_dir)))
+    logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
+    return checkpoint
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

@@ -6,21 +6,36 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 
 from simbert_hf.embedding import evaluating
-from simbert_hf.evaluation.geometry import CollapseMeter, Vectors
-from simbert_hf.evaluation.retrieval import topk_accuracy
+from simbert_hf.evaluation.geometry import METER, CollapseMeter, Vectors
+from simbert_hf.evaluation.retrieval import KS, topk_accuracy
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
     from simbert_hf.data import PairDataset
     from simbert_hf.modeling import SimBert
     from simbert_hf.objectives import SimBertObjective
+
+
+SPEARMAN = "sts_spearman"
+TOPS = tuple(f"top{k}" for k in KS)
+
+
+class Evaluator(Protocol):
+    """Measures a model while it trains."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures, named before anything is measured."""
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        """Return the named figures."""
 
 
 def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:
@@ -60,10 +75,15 @@ class StsEvaluator:
     sts: Sequence[tuple[str, str, float]]
     meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        return (SPEARMAN, *METER)
+
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures."""
         vectors = _encode_pairs(model, self.sts)
-        return {"sts_spearman": _spearman(vectors, self.sts)} | self.meter(vectors)
+        return {SPEARMAN: _spearman(vectors, self.sts)} | self.meter(vectors)
 
 
 @dataclass
@@ -99,6 +119,12 @@ class SimBertEvaluator:
         self._texts = list(by_text)
         self._groups = np.array(list(by_text.values()))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        losses = ("loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity")
+        return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures; ``loss`` is the objective's total."""
         with evaluating(model), torch.inference_mode():
@@ -106,7 +132,7 @@ class SimBertEvaluator:
         vectors = model.encode(self._texts)
         figures |= topk_accuracy(vectors, self._groups) | self.meter(vectors)
         if self.sts:
-            figures["sts_spearman"] = sts_spearman(model, self.sts)
+            figures[SPEARMAN] = sts_spearman(model, self.sts)
         return figures
 
     def paraphrases(self, model: SimBert, k: int = 3) -> dict[str, list[Any]]:

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from simbert_hf.collators import cut_at_punctuation
 from simbert_hf.data import FixedPairs, Pair
 from simbert_hf.evaluation import CollapseMeter, sts_spearman, topk_accuracy
+from simbert_hf.evaluation.evaluators import SPEARMAN, TOPS
+from simbert_hf.evaluation.geometry import METER
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.objectives import model_inputs
@@ -167,10 +169,15 @@ class RetrievalEvaluator:
         held_out = labelled_sentences(self.groups).columns
         self._sentences, self._labels = held_out["source"], np.array(held_out["label"])
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        return (*TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures, of anything with ``encode``."""
         vectors = model.encode(self._sentences)
         figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
         if self.sts:
-            figures["sts_spearman"] = sts_spearman(model, self.sts)
+            figures[SPEARMAN] = sts_spearman(model, self.sts)
         return figures

@@ -19,6 +19,7 @@ from simbert_hf.arguments import (
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import StsEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.margin.classes import RetrievalEvaluator
 from simbert_hf.mining import MiningSettings
 from simbert_hf.readers import normalize
@@ -32,7 +33,6 @@ from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 
 logger = logging.getLogger(__name__)
 
-Evaluator = StsEvaluator | RetrievalEvaluator
 Train = MemberDataset | FixedPairs | RenewedTriplets
 
 _MODERN: dict[str, Any] = {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"}
@@ -188,6 +188,8 @@ def load_triplet_data(
     if held_out is not None:
         return train, RetrievalEvaluator(held_out, sts)
     if sts:
+        if args.metric_for_best_model == "eval_top1":  # the presets', which takes groups
+            args.metric_for_best_model = "eval_sts_spearman"
         return train, StsEvaluator(sts)
     logger.info("No groups are held out, so nothing is measured while training.")
     args.eval_strategy, args.load_best_model_at_end = "no", False
