@@ -10,6 +10,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import torch
+
 from simbert_hf.data import load_sentences
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
@@ -26,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     whiten(model, sentences, args.dim)
     model.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: whitened on {len(sentences)} sentences.")
