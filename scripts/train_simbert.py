@@ -6,7 +6,6 @@ accelerate launch scripts/train_simbert.py --model_name_or_path DIR_OR_ID --trai
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from transformers import set_seed
@@ -22,6 +21,7 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.script import run_script
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
 
@@ -78,7 +78,4 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

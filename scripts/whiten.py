@@ -7,12 +7,12 @@ python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.t
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 import torch
 
 from simbert_hf.data import load_sentences
+from simbert_hf.script import run_script
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
 
@@ -35,7 +35,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -36,7 +36,7 @@ from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
 from simbert_hf.synonyms import nearest_words
@@ -171,8 +171,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     else:
         train = PairDataset(groups, seed)
     if held_out is None:
-        logger.info("No groups are held out, so nothing is measured while training.")
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        measure_nothing(args)
         return TrainingData(train, None, [], [])
     validation = PairDataset(held_out, seed)
     sts = load_sts(data_args)
@@ -198,6 +197,12 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
     if args.save_strategy == "epoch":
         logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
         args.save_strategy, args.load_best_model_at_end = "steps", False
+
+
+def measure_nothing(args: SimilarityTrainingArguments) -> None:
+    """Train without evaluation, as there is nothing to evaluate on."""
+    logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
+    args.eval_strategy, args.load_best_model_at_end = "no", False
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
@@ -234,10 +239,8 @@ def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
     Raises:
         DataError: If none is left.
     """
-    seen = {normalize(text) for texts in held_out["texts"] for text in texts}
-    kept = groups.filter(
-        lambda texts: seen.isdisjoint(map(normalize, texts)), input_columns="texts"
-    )
+    seen = {fold(text) for texts in held_out["texts"] for text in texts}
+    kept = groups.filter(lambda texts: seen.isdisjoint(map(fold, texts)), input_columns="texts")
     if isinstance(kept, Dataset):
         if not len(kept):
             raise DataError("Every training group shares a sentence with the validation file.")
@@ -286,7 +289,7 @@ def load_simcse_data(
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
     sts = load_sts(data_args)
     if not sts:
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        measure_nothing(args)
     return TrainingData(train, None, sts, [])
 
 

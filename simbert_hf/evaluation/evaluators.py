@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import datasets
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from simbert_hf.data import labelled_sentences
 from simbert_hf.embedding import evaluating
 from simbert_hf.evaluation.geometry import METER, CollapseMeter, Vectors
 from simbert_hf.evaluation.retrieval import KS, topk_accuracy
@@ -87,6 +89,38 @@ class StsEvaluator:
 
 
 @dataclass
+class RetrievalEvaluator:
+    """Measures how held-out sentences find those of their group.
+
+    Attributes:
+        groups: Held-out groups, none of whose sentences is trained.
+        sts: (sentence, sentence, score) triples, if there are any.
+        meter: Measures how the held-out sentences' vectors spread.
+    """
+
+    groups: datasets.Dataset
+    sts: Sequence[tuple[str, str, float]] = ()
+    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
+
+    def __post_init__(self) -> None:
+        held_out = labelled_sentences(self.groups).columns
+        self._sentences, self._labels = held_out["source"], np.array(held_out["label"])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        return (*TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        """Return the named figures, of anything with ``encode``."""
+        vectors = model.encode(self._sentences)
+        figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
+        if self.sts:
+            figures[SPEARMAN] = sts_spearman(model, self.sts)
+        return figures
+
+
+@dataclass
 class SimBertEvaluator:
     """Measures a SimBert on held-out groups, an STS set and a few sentences.
 
@@ -146,7 +180,7 @@ class SimBertEvaluator:
         seq2seq = 0.0
         for start in range(0, len(self.pairs), self.batch_size):
             stop = min(start + self.batch_size, len(self.pairs))
-            batch = self.collator([self.pairs[i] for i in range(start, stop)])
+            batch = self.collator(self.pairs.__getitems__(range(start, stop)))
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
             size, n_tokens = len(batch["input_ids"]), len(batch["target_labels"])
             for name, value in dataclasses.asdict(parts).items():
