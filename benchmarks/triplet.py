@@ -24,7 +24,7 @@ from sentence_transformers import SentenceTransformer
 from scripts.train_triplet import main as train
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import load_groups, split_groups
-from simbert_hf.margin.classes import RetrievalEvaluator
+from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.training import load_encoder
 

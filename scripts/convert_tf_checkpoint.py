@@ -9,11 +9,11 @@ TensorFlow is not needed; Keras weights (.weights, .h5) need the extra "convert"
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from simbert_hf.conversion.convert import convert
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.script import run_script
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -52,7 +52,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ImportError, ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -103,6 +103,8 @@ def seconds_a_step(start: str, bf16: bool) -> float:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
         times.append(time.perf_counter() - started)
     return float(np.median(times[1:]))
 

@@ -18,7 +18,6 @@ more than any other sentence-transformers model (pip install mteb):
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 
 from simbert_hf.arguments import parse_arguments
@@ -26,6 +25,7 @@ from simbert_hf.cards import add_results
 from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
@@ -41,7 +41,4 @@ def main(argv: Sequence[str] | None = None) -> Results:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

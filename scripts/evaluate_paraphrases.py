@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from simbert_hf.judging.evaluation import (
 )
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
+from simbert_hf.script import run_script
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -99,7 +99,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -10,7 +10,6 @@ and weights into another. Run them with simbert_hf.onnx_export.OnnxSimBert, or s
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import numpy as np
 from simbert_hf import SimBert
 from simbert_hf.generation import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
+from simbert_hf.script import run_script
 from simbert_hf.search import SearchSettings
 
 TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
@@ -56,7 +56,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError, ImportError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

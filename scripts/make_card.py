@@ -11,12 +11,12 @@ a Jinja template of your own (the package's is simbert_hf/card_template.md).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from simbert_hf.arguments import parse_arguments
 from simbert_hf.cards import CardArguments, write_card
+from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Path:
@@ -28,7 +28,4 @@ def main(argv: Sequence[str] | None = None) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

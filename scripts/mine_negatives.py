@@ -10,12 +10,12 @@ train_simcse.py --examples triplets read them. Hold out groups before, in a file
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from simbert_hf.data import load_groups
 from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
+from simbert_hf.script import run_script
 from simbert_hf.starts import load_sentence_transformer
 
 
@@ -66,7 +66,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import numpy as np
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_sentences
 from simbert_hf.pair_mining import PairSettings, different, mine_groups
+from simbert_hf.script import run_script
 from simbert_hf.starts import load_sentence_transformer
 
 
@@ -67,7 +67,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -10,10 +10,10 @@ place of Xet, `HF_ENDPOINT` names another Hub.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from simbert_hf.hub import plan_upload, push
+from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -44,7 +44,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -8,7 +8,6 @@ Start from an encoder that is neither start nor teacher of the models to judge.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
@@ -22,6 +21,7 @@ from simbert_hf.judging.training import (
     left_out,
     train_judge,
 )
+from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Judge:
@@ -37,7 +37,4 @@ def main(argv: Sequence[str] | None = None) -> Judge:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

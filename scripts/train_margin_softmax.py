@@ -8,7 +8,6 @@ accelerate launch scripts/train_margin_softmax.py --train_file intents.csv --out
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from transformers import set_seed
@@ -27,6 +26,7 @@ from simbert_hf.margin.training import (
     make_margin_objective,
     n_classes,
 )
+from simbert_hf.script import run_script
 from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import run, set_up_logging
@@ -60,7 +60,4 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

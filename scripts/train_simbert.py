@@ -6,7 +6,6 @@ accelerate launch scripts/train_simbert.py --model_name_or_path DIR_OR_ID --trai
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from transformers import set_seed
@@ -22,6 +21,7 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.script import run_script
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
 
@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     data = load_training_data(data_args, args)
     has_fresh_head = not model.has_lm_head
     model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
+    if data_args.sample_sentences and not model.has_lm_head:
+        raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
     unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]
     objective = SimBertObjective(
         scale=objective_args.scale,
@@ -59,7 +61,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     )
     evaluator = None
     if data.validation is not None:
-        evaluator = SimBertEvaluator(data.validation, collator, objective, data.sts, data.sentences)
+        sentences = data.sentences if model.has_lm_head else []  # else there is nothing to write by
+        evaluator = SimBertEvaluator(data.validation, collator, objective, data.sts, sentences)
     trainer = SimilarityTrainer(
         model=model,
         args=args,
@@ -75,7 +78,4 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -6,7 +6,6 @@ accelerate launch scripts/train_simcse.py --model_name_or_path DIR_OR_ID --train
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from transformers import set_seed
@@ -21,6 +20,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.evaluation import StsEvaluator
+from simbert_hf.script import run_script
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import (
     load_simcse_data,
@@ -63,7 +63,4 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -10,7 +10,6 @@ Each process mines its own batch: several processes see more negatives, but none
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from transformers import set_seed
@@ -21,6 +20,7 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
+from simbert_hf.script import run_script
 from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import run, set_up_logging
@@ -63,7 +63,4 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -7,10 +7,12 @@ python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.t
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
+import torch
+
 from simbert_hf.data import load_sentences
+from simbert_hf.script import run_script
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
 
@@ -26,13 +28,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     whiten(model, sentences, args.dim)
     model.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: whitened on {len(sentences)} sentences.")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

@@ -118,7 +118,7 @@ def _add_synonyms(commands: Any) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="One a line on stdin if none.")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
-    parser.add_argument("-k", type=int, default=10, help="Paraphrases shown (%(default)s).")
+    parser.add_argument("-k", type=int, help="Paraphrases shown (10, or n if that is less).")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--strategy", default="sample", help="sample, without_replacement, beam")
     parser.add_argument("--json", action="store_true", help="One JSON object a text.")
@@ -131,11 +131,12 @@ def synonyms(args: argparse.Namespace) -> None:
     from simbert_hf.generation import gen_synonyms, load
 
     texts = texts_of(args)
+    k = min(10, args.n) if args.k is None else args.k
     with quiet_transformers():
         model = load(args.model)
     options = {"strategy": args.strategy, "seed": args.seed, "return_scores": True}
     for text in texts:
-        found = gen_synonyms(text, args.n, args.k, model=model, **options)
+        found = gen_synonyms(text, args.n, k, model=model, **options)
         if args.json:
             show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
@@ -178,6 +178,26 @@ class Augmentation:
         new = rng.choice(found)
         new = new.capitalize() if letters[0][0].isupper() else new
         return word[: letters.start()] + new + word[letters.end() :]
+
+
+@dataclass
+class TextCollator:
+    """Texts -> padded rows.
+
+    Attributes:
+        rows: Builds token rows: ``model.rows``.
+        max_length: Longest sentence, in tokens with the special ones.
+        max_chars: Cut sentences at punctuation to this many characters first; None does not.
+    """
+
+    rows: Rows
+    max_length: int = 64
+    max_chars: int | None = None
+
+    def pad(self, texts: Iterable[str]) -> dict[str, Tensor]:
+        """Build a row of each text, and pad them: (B, L)."""
+        cut = [cut_at_punctuation(text, self.max_chars) for text in texts]
+        return self.rows.pad(self.rows.sources(cut, self.max_length))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from simbert_hf.grouping import (
     group_records,
     no_groups,
 )
-from simbert_hf.readers import USABLE, Form, ReadOptions, Record, read_records, read_rows
+from simbert_hf.readers import USABLE, Form, ReadOptions, Record, fold, read_records, read_rows
 from simbert_hf.sampling import (
     FixedPairs,
     LengthGroupedBatchSampler,
@@ -53,6 +53,7 @@ __all__ = [
     "PairStream",
     "ScoredPair",
     "Triplet",
+    "labelled_sentences",
     "load_groups",
     "load_scored_pairs",
     "load_sentences",
@@ -289,3 +290,31 @@ def _stream_groups(sources: list[_Source], options: ReadOptions) -> Iterator[dic
         usable = (record for record in source.records(options) if record["fate"] == USABLE)
         for i, record in enumerate(usable):
             yield {"texts": record["texts"], "group": (source.number << 40) + i}
+
+
+def labelled_sentences(groups: datasets.Dataset, seed: int = 0) -> FixedPairs:
+    """Make every sentence an example of its group, the classes numbered 0, 1, 2, ...
+
+    Rows that share a sentence have one ``group``, so they are one class; each sentence stands once.
+
+    Args:
+        groups: A data set of groups.
+        seed: For whatever is random about an example.
+
+    Returns:
+        Sentences with their ``label``.
+
+    Example:
+        >>> texts = [["Hi", "Hello"], ["Bye", "So long"], ["hello", "Hey"]]
+        >>> rows = datasets.Dataset.from_dict({"texts": texts, "group": [7, 9, 7]})
+        >>> [(row["source"], row["label"]) for row in labelled_sentences(rows)]
+        [('Hi', 0), ('Hello', 0), ('Bye', 1), ('So long', 1), ('Hey', 0)]
+    """
+    number: dict[int, int] = {}
+    found: dict[str, tuple[str, int]] = {}
+    for row in groups:
+        label = number.setdefault(row["group"], len(number))
+        for text in row["texts"]:
+            found.setdefault(fold(text), (text, label))
+    sentences, labels = zip(*found.values(), strict=True)
+    return FixedPairs({"source": sentences, "target": sentences, "label": labels}, seed)

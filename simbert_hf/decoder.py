@@ -63,6 +63,8 @@ class BertDecoder:
         Returns:
             Logits of the token after it. Shape: (R, V).
         """
+        # The search may run elsewhere: see `with_float64`.
+        parents, sources, tokens = (t.to(self.mask.device) for t in (parents, sources, tokens))
         if len(parents) != self.rows or (parents.diff() != 1).any():  # else every row goes on
             self.cache.reorder_cache(parents)  # type: ignore[arg-type]  # it is int64
             self.rows = len(parents)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -17,8 +17,8 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
-from simbert_hf.rows import check_texts
-from simbert_hf.search import Hypotheses, SearchSettings, search
+from simbert_hf.rows import RowBuilder, check_texts
+from simbert_hf.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.text import decode, normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
@@ -41,6 +41,26 @@ class Paraphrase(NamedTuple):
     log_prob: float
 
 
+class Writer(Protocol):
+    """What a model that writes says of itself; a ``SimBert`` does."""
+
+    @property
+    def rows(self) -> RowBuilder:
+        """Builds token rows."""
+
+    @property
+    def config(self) -> Any:
+        """Knows the numbers of tokens and of positions."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest source in tokens."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its logits are."""
+
+
 class Draft(NamedTuple):
     """A written sentence, not ranked yet.
 
@@ -56,7 +76,7 @@ class Draft(NamedTuple):
 def gen_synonyms(
     text: str | Sequence[str],
     n: int = 100,
-    k: int = 20,
+    k: int | None = None,
     *,
     model: SimBert | str | os.PathLike[str] = DEFAULT_MODEL,
     strategy: str = "sample",
@@ -77,7 +97,7 @@ def gen_synonyms(
     Args:
         text: One text, or several.
         n: Sentences to write for each text.
-        k: Paraphrases to return for each text, at most.
+        k: Paraphrases to return for each text, at most; 20, or n if that is less, if None.
         model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
             default the package's English model.
         strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
@@ -102,6 +122,7 @@ def gen_synonyms(
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
     """
     settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, seed)
+    k = min(20, n) if k is None else k
     check_ranking(n, k, min_similarity, fluency_weight)
     texts = check_texts(text)
     if not texts:
@@ -130,7 +151,6 @@ def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: 
         )
 
 
-@torch.inference_mode()
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
     """Write different sentences for each text, the text itself left out.
 
@@ -147,35 +167,55 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
     Raises:
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
     """
-    rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
-    banned = banned_tokens(model)
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    size = max(1, MAX_ROWS // settings.n)
-    drafts: list[list[Draft]] = [[] for _ in rows]
-    with evaluating(model):
-        for first in range(0, len(order), size):
-            batch = order[first : first + size]
-            sources = [rows[i] for i in batch]
-            decoder = BertDecoder(model, sources, settings.max_new_tokens, banned)
-            found = search(decoder, settings, model.rows.sep_id)
-            for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
-                drafts[batch[at]].append(draft)
-    inputs = decode(model.rows.tokenizer, rows)
-    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
-
-
-def source_limit(model: SimBert, max_new_tokens: int) -> int:
-    """Return how many tokens a source may have.
-
-    Raises:
-        ValueError: If the model has no LM head or no room for ``max_new_tokens``.
-    """
     if not model.has_lm_head:
         raise ValueError(
             "This model only embeds: its checkpoint has no LM head to write with. Train one with "
             "scripts/train_simbert.py, or load a checkpoint that was."
         )
-    limit = model.config.max_position_embeddings - max_new_tokens
+    with evaluating(model):
+        return write_by(partial(BertDecoder, model), model, texts, settings)
+
+
+@torch.inference_mode()
+def write_by(
+    make_decoder: Callable[[list[list[int]], int, Tensor], Decoder],
+    model: Writer,
+    texts: Sequence[str],
+    settings: SearchSettings,
+) -> list[list[Draft]]:
+    """Do as :func:`write` does, whatever runs the model.
+
+    Args:
+        make_decoder: (source rows, ``max_new_tokens``, banned ids) -> what the search asks.
+        model: Its tokens and limits.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Raises:
+        ValueError: If the model has no room for ``max_new_tokens``.
+    """
+    rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
+    banned = banned_tokens(model)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = max(1, MAX_ROWS // settings.n)
+    drafts: list[list[Draft]] = [[] for _ in rows]
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        decoder = make_decoder([rows[i] for i in batch], settings.max_new_tokens, banned)
+        found = search(decoder, settings, model.rows.sep_id)
+        for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
+            drafts[batch[at]].append(draft)
+    inputs = decode(model.rows.tokenizer, rows)
+    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+
+
+def source_limit(model: Writer, max_new_tokens: int) -> int:
+    """Return how many tokens a source may have.
+
+    Raises:
+        ValueError: If there is no room for ``max_new_tokens``.
+    """
+    limit: int = model.config.max_position_embeddings - max_new_tokens
     if limit < 3:  # [CLS], a token, [SEP]
         raise ValueError(
             f"max_new_tokens={max_new_tokens} is out of range: the model has "
@@ -184,7 +224,7 @@ def source_limit(model: SimBert, max_new_tokens: int) -> int:
     return min(limit, model.max_length)
 
 
-def banned_tokens(model: SimBert) -> Tensor:
+def banned_tokens(model: Writer) -> Tensor:
     """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
     tokenizer = model.rows.tokenizer
     unused = map(tokenizer.convert_tokens_to_ids, (f"[unused{i}]" for i in range(1000)))
@@ -193,7 +233,7 @@ def banned_tokens(model: SimBert) -> Tensor:
     return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
 
 
-def read(model: SimBert, found: Hypotheses) -> list[Draft]:
+def read(model: Writer, found: Hypotheses) -> list[Draft]:
     """Turn hypotheses into text and the mean log-probability of a token, [SEP] included."""
     written = found.tokens != model.rows.sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from simbert_hf.readers import BLANK, NEGATIVE, ONE_MEMBER, USABLE, normalize
+from simbert_hf.readers import BLANK, NEGATIVE, ONE_MEMBER, USABLE, fold
 from simbert_hf.textfiles import DataError, fault
 
 Hashes = NDArray[np.uint64]
@@ -143,7 +143,7 @@ def hash_sentences(texts: list[str]) -> Hashes:
         >>> bool(a == b), bool(a == c)
         (True, False)
     """
-    digests = (blake2b(normalize(text).encode(), digest_size=8).digest() for text in texts)
+    digests = (blake2b(fold(text).encode(), digest_size=8).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 

@@ -44,24 +44,12 @@ def cosines(rows: Tensor, columns: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class InBatchLoss:
-    """An in-batch softmax loss.
+    """A loss over a batch, and how often the batch is right.
 
     Attributes:
-        loss: Mean cross-entropy, a scalar.
-        accuracy: Share of queries whose positive outscores every other candidate, a scalar.
-    """
-
-    loss: Tensor
-    accuracy: Tensor
-
-
-@dataclass(frozen=True)
-class RankingLoss:
-    """A loss over the order in which pairs of sentences are similar.
-
-    Attributes:
-        loss: A scalar.
-        accuracy: Share of the couples of differently scored pairs that stand in the right order.
+        loss: A scalar; of a softmax, the mean cross-entropy.
+        accuracy: Share of queries whose positive outscores every other candidate; of scored pairs,
+            of the couples of differently scored ones in the right order. A scalar.
     """
 
     loss: Tensor
@@ -228,7 +216,7 @@ def one_way_loss(
     return mean_over_blocks(block, anchors, len(keys))
 
 
-def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> RankingLoss:
+def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> InBatchLoss:
     """CoSENT (Su 2022, https://kexue.fm/archives/8847): pairs keep the order of their scores.
 
     ``log(1 + sum exp(scale * (s_j - s_i)))`` over all pairs i that are scored above pairs j.
@@ -252,7 +240,7 @@ def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> Rankin
     terms = gaps.masked_fill(~ordered, torch.finfo(gaps.dtype).min).flatten()
     loss = torch.cat([terms.new_zeros(1), terms]).logsumexp(dim=0)
     right = ((gaps.detach() < 0) & ordered).sum()
-    return RankingLoss(loss, right / ordered.sum().clamp(min=1))
+    return InBatchLoss(loss, right / ordered.sum().clamp(min=1))
 
 
 def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:

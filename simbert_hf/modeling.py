@@ -314,7 +314,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         return RowBuilder(self.loaded_tokenizer())
 
     def gen_synonyms(
-        self, text: str | Sequence[str], n: int = 100, k: int = 20, **kwargs: Any
+        self, text: str | Sequence[str], n: int = 100, k: int | None = None, **kwargs: Any
     ) -> Any:
         """Write paraphrases, best first; see :func:`simbert_hf.generation.gen_synonyms`."""
         from simbert_hf.generation import gen_synonyms

@@ -13,8 +13,8 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property, partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,11 @@ from transformers import AutoTokenizer, DynamicCache
 
 from simbert_hf.atomic import put_in_place
 from simbert_hf.embedding import evaluating, sentence_limit
-from simbert_hf.generation import Draft, banned_tokens, distinct, read
+from simbert_hf.generation import Draft, write_by
 from simbert_hf.modeling import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
-from simbert_hf.search import SearchSettings, search
-from simbert_hf.text import decode
+from simbert_hf.search import SearchSettings
 
 FOLDER = "onnx"
 ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
@@ -126,7 +125,7 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
         raise TypeError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
     config, out = model.config, Path(folder, FOLDER)
     out.mkdir(parents=True, exist_ok=True)
-    ids = torch.ones(2, 3, dtype=torch.long)
+    ids = torch.ones(2, 3, dtype=torch.long, device=model.device)
     names = ["input_ids", "attention_mask", "token_type_ids"]
     made = [out / ENCODER]
     with evaluating(model), torch.no_grad():
@@ -136,8 +135,8 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
         if model.has_lm_head:
             heads = config.num_attention_heads
             shape = (config.num_hidden_layers, 2, heads, 5, config.hidden_size // heads)
-            past = torch.zeros(shape)
-            given = (ids, torch.ones(2, 8, dtype=torch.long), ids, ids, past, past)
+            past = torch.zeros(shape, device=model.device)
+            given = (ids, ids.new_ones(2, 8), ids, ids, past, past)
             names = [*names, "position_ids", "past_keys", "past_values"]
             made.append(out / DECODER)
             write_graph(DecoderGraph(model), given, names, ["logits", "keys", "values"], made[1])
@@ -224,7 +223,14 @@ class OnnxSimBert:
         tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))
         self.rows = RowBuilder(tokenizer)
         self.max_length = min(tokenizer.model_max_length, self.config.max_position_embeddings)
+        self.device = torch.device("cpu")
         self.session = self.open(encoder)
+        self.dimension: int = self.session.get_outputs()[1].shape[-1]
+
+    @cached_property
+    def decoder(self) -> Any:
+        """The graph that writes, loaded when it is first asked for."""
+        return self.open(DECODER)
 
     def open(self, name: str) -> Any:
         """Load a graph.
@@ -250,37 +256,30 @@ class OnnxSimBert:
         batch = check_texts(texts)
         rows = self.rows.sources(batch, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        found: dict[int, np.ndarray] = {}
+        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
             inputs = {k: v.numpy() for k, v in self.rows.pad([rows[i] for i in chosen]).items()}
-            found |= zip(chosen, self.session.run(["sentence_embedding"], inputs)[0], strict=True)
-        if isinstance(texts, str):
-            return found[0]
-        return np.stack([found[i] for i in range(len(rows))])
+            vectors[chosen] = self.session.run(["sentence_embedding"], inputs)[0]
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
         """Write different sentences for each text, as :func:`simbert_hf.generation.write` does.
 
         ``SearchSettings(n=1, strategy="beam")`` is greedy.
+
+        Raises:
+            OSError: If there is no graph that writes.
+            ValueError: If the model has no room for ``max_new_tokens``.
         """
-        limit = min(self.max_length, self.config.max_position_embeddings - settings.max_new_tokens)
-        rows = self.rows.sources(texts, limit)
-        as_model: Any = SimpleNamespace(rows=self.rows, config=self.config, device="cpu")
-        decoder = OnnxDecoder(self, rows, settings.max_new_tokens, banned_tokens(as_model))
-        found = search(decoder, settings, self.rows.sep_id)
-        drafts: list[list[Draft]] = [[] for _ in rows]
-        for at, draft in zip(found.source.tolist(), read(as_model, found), strict=True):
-            drafts[at].append(draft)
-        inputs = decode(self.rows.tokenizer, rows)
-        return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+        return write_by(partial(OnnxDecoder, self), self, texts, settings)
 
 
 class OnnxDecoder:
     """What :class:`simbert_hf.decoder.BertDecoder` is to the search, by onnxruntime.
 
     Args:
-        model: Opens the graph.
+        model: Has the graph.
         sources: ``[CLS] text [SEP]`` rows, S of them.
         max_new_tokens: How many tokens will be fed at most.
         banned: Ids never to be written. Shape: (N,).
@@ -289,7 +288,7 @@ class OnnxDecoder:
     def __init__(
         self, model: OnnxSimBert, sources: list[list[int]], max_new_tokens: int, banned: Tensor
     ) -> None:
-        self.session = model.open(DECODER)
+        self.session = model.decoder
         self.sources = len(sources)
         self.banned = banned
         self.sep_id = model.rows.sep_id

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.textfiles import DataError
 from simbert_hf.words import nearest_by_words
 
@@ -80,7 +80,7 @@ def different(sentences: Sequence[str]) -> list[str]:
     """
     kept: dict[str, str] = {}
     for text in sentences:
-        if letters := MARKS.sub("", normalize(text)):
+        if letters := MARKS.sub("", fold(text)):
             kept.setdefault(letters, " ".join(text.split()))
     return list(kept.values())
 

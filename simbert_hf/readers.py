@@ -116,11 +116,11 @@ class Shape:
     label: str | None = None
 
 
-def normalize(text: str) -> str:
+def fold(text: str) -> str:
     r"""Make sentences that differ in case or white space only equal.
 
     Example:
-        >>> normalize("  How are\tYou? ")
+        >>> fold("  How are\tYou? ")
         'how are you?'
     """
     return " ".join(text.split()).casefold()
@@ -366,7 +366,7 @@ def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
     kept: dict[str, str] = {}
     for text in texts:
         if text:
-            kept.setdefault(normalize(text), text)
+            kept.setdefault(fold(text), text)
     empty = texts.count("") + (fate == BLANK)
     if fate == USABLE and len(kept) < 2:
         fate = ONE_MEMBER

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from transformers.generation import TemperatureLogitsWarper, TopPLogitsWarper
 
+from simbert_hf.devices import with_float64
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -181,7 +183,7 @@ def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypothese
     """
     score = STRATEGIES[settings.strategy]
     noise = Noise(settings.seed, settings.n)
-    logits = decoder.start()  # (S, V)
+    logits = with_float64(decoder.start())  # (S, V)
     live = start(decoder.sources, settings, sep_id, logits.device)
     done = live.take(live.source < 0)  # none yet
     for step in range(settings.max_new_tokens):
@@ -193,7 +195,7 @@ def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypothese
         live, parents = live.take(going), parents[going]
         if not len(parents) or step == settings.max_new_tokens - 1:
             break
-        logits = decoder.step(parents, live.source, live.tokens[:, step])
+        logits = with_float64(decoder.step(parents, live.source, live.tokens[:, step]))
     return done.join(live.take(~torch.isin(live.source, done.source)))
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
 OBJECTS = (".jsonl", ".json", ".parquet")
+STRUCTURED = (*(suffix for suffix in TABLES if suffix != ".txt"), *OBJECTS)
 BYTE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive"}
 
 Row = dict[str, object]  # column -> value; a blank line is an empty row
@@ -116,7 +117,7 @@ def load_sentences(path: str | Path) -> list[str]:
     Blank lines are left out.
 
     Raises:
-        DataError: If the file is missing, is not UTF-8 or holds no sentence.
+        DataError: If the file is missing, a table or JSON, is not UTF-8 or holds no sentence.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -127,6 +128,12 @@ def load_sentences(path: str | Path) -> list[str]:
         ['Is it late?', 'It is.']
     """
     check_exists(path)
+    if (suffix := suffix_of(path)) in STRUCTURED:
+        remedy = (
+            "Write one sentence a line into a .txt file; pairs and triplets go to train_simcse.py "
+            "with --examples"
+        )
+        raise fault(path, None, f"holds rows ({suffix}), not one sentence a line", remedy)
     sentences = [text for line in read_lines(path) if (text := line.strip())]
     if not sentences:
         raise fault(path, None, "holds no sentence", "Write one sentence a line")

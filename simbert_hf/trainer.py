@@ -25,6 +25,7 @@ from simbert_hf.atomic import put_in_place
 from simbert_hf.compiling import compile_layers
 from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.sampling import Examples
@@ -94,9 +95,13 @@ class SimilarityTrainer(Trainer):
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
         evaluator: ``model -> `` named figures, at each evaluation; None for no evaluation.
+            ``args.metric_for_best_model`` must be one of its ``names``.
         fresh_head: Part of the names of parameters that train at ``args.head_learning_rate``, for a
             head that starts untrained; None for none.
         **kwargs: As for ``transformers.Trainer``.
+
+    Raises:
+        ValueError: If several GPUs are this process's, or the metric is not measured.
     """
 
     args: SimilarityTrainingArguments
@@ -107,7 +112,7 @@ class SimilarityTrainer(Trainer):
         self,
         *,
         objective: Callable[[nn.Module, dict[str, Tensor]], Any],
-        evaluator: Callable[[Any], dict[str, float]] | None = None,
+        evaluator: Evaluator | None = None,
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -121,6 +126,7 @@ class SimilarityTrainer(Trainer):
         self.objective = objective
         self.evaluator = evaluator
         self.fresh_head = fresh_head
+        self._check_best_metric()
         if self.args.torch_compile:  # the layers, in place of accelerate's whole model
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
@@ -240,22 +246,26 @@ class SimilarityTrainer(Trainer):
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
             metrics = {f"{metric_key_prefix}_{k}": v for k, v in self.evaluator(model).items()}
-            self._check_best_metric(metrics)
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
-            if self.is_world_process_zero() and writer and writer.sentences:
-                self._show_paraphrases(writer.paraphrases(model))
+            if writer and writer.sentences:
+                samples = writer.paraphrases(model)  # by all: each may hold a shard of the layers
+                if self.is_world_process_zero():
+                    self._show_paraphrases(samples)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
 
-    def _check_best_metric(self, metrics: dict[str, float]) -> None:
+    def _check_best_metric(self) -> None:
+        """Refuse a metric that Trainer would miss at the first evaluation, best model or not."""
         name = (self.args.metric_for_best_model or "").removeprefix("eval_")
-        if self.args.load_best_model_at_end and f"eval_{name}" not in metrics:
+        if self.evaluator is None or self.args.eval_strategy == "no" or not name:
+            return
+        if name not in self.evaluator.names:
             raise ValueError(
                 f"--metric_for_best_model {name} is not measured; choose one of "
-                f"{', '.join(metrics)}."
+                f"{', '.join(f'eval_{known}' for known in self.evaluator.names)}."
             )
 
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:

@@ -36,7 +36,7 @@ from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
 from simbert_hf.synonyms import nearest_words
@@ -158,7 +158,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
         ValueError: If the arguments do not go together.
     """
     if data_args.streaming:
-        check_streaming(args)
+        prepare_streaming(data_args, args)
     if data_args.sample_sentences:
         check_texts(data_args.sample_sentences)
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
@@ -172,8 +172,7 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     else:
         train = PairDataset(groups, seed)
     if held_out is None:
-        logger.info("No groups are held out, so nothing is measured while training.")
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        measure_nothing(args)
         return TrainingData(train, None, [], [])
     validation = PairDataset(held_out, seed)
     sts = load_sts(data_args)
@@ -183,32 +182,42 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     return TrainingData(train, validation, sts, sentences)
 
 
-def check_streaming(args: SimilarityTrainingArguments) -> None:
-    """Refuse to stream without an end, or with evaluation and saving at the ends of epochs.
+def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArguments) -> None:
+    """Replace the ends of epochs, which a stream has not: save by steps, evaluate at the end only.
 
     Raises:
-        ValueError: In these cases.
+        ValueError: If the run would not end, or is to hold out groups of its stream.
     """
     if args.max_steps <= 0:
         raise ValueError("--streaming knows no length; give --max_steps.")
-    if "epoch" in (args.eval_strategy, args.save_strategy):
-        raise ValueError(
-            "--streaming knows no epochs; give --eval_strategy steps --eval_steps N "
-            "--save_strategy steps --save_steps N (or no)."
-        )
+    if data_args.validation_groups:
+        raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
+    if args.eval_strategy == "epoch":
+        logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
+        args.eval_strategy, args.load_best_model_at_end = "no", False
+    if args.save_strategy == "epoch":
+        logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
+        args.save_strategy, args.load_best_model_at_end = "steps", False
+
+
+def measure_nothing(args: SimilarityTrainingArguments) -> None:
+    """Train without evaluation, as there is nothing to evaluate on."""
+    logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
+    args.eval_strategy, args.load_best_model_at_end = "no", False
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
-    """Refuse a test set that would not be used: evaluations are those of held-out groups.
+    """Refuse what would not be used: evaluations are those of held-out groups.
 
     Raises:
-        ValueError: If ``--sts_file`` is given and no group is held out.
+        ValueError: If ``--sts_file`` or ``--sample_sentences`` is given and no group is held out.
     """
-    if held_out is None and data_args.sts_file:
-        raise ValueError(
-            "--sts_file is measured together with held-out groups, and there are none: give "
-            "--validation_file or --validation_groups, or drop --sts_file."
-        )
+    for name in ("sts_file", "sample_sentences"):
+        if held_out is None and getattr(data_args, name):
+            raise ValueError(
+                f"--{name} goes with the evaluation on held-out groups, and there are none: give "
+                f"--validation_file or --validation_groups, or drop --{name}."
+            )
 
 
 def hold_out(
@@ -231,10 +240,8 @@ def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
     Raises:
         DataError: If none is left.
     """
-    seen = {normalize(text) for texts in held_out["texts"] for text in texts}
-    kept = groups.filter(
-        lambda texts: seen.isdisjoint(map(normalize, texts)), input_columns="texts"
-    )
+    seen = {fold(text) for texts in held_out["texts"] for text in texts}
+    kept = groups.filter(lambda texts: seen.isdisjoint(map(fold, texts)), input_columns="texts")
     if isinstance(kept, Dataset):
         if not len(kept):
             raise DataError("Every training group shares a sentence with the validation file.")
@@ -283,7 +290,7 @@ def load_simcse_data(
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
     sts = load_sts(data_args)
     if not sts:
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        measure_nothing(args)
     return TrainingData(train, None, sts, [])
 
 
@@ -388,12 +395,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
         *arguments: The run's other arguments, which the card tells.
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
-    checkpoint: str | None = args.resume_from_checkpoint
-    if checkpoint is not None and checkpoint.lower() == "false":
-        checkpoint = None
-    elif checkpoint is not None and checkpoint.lower() == "true":
-        checkpoint = newest_checkpoint(out)
-        logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
+    checkpoint = checkpoint_of(args)
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -412,6 +414,18 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
             logger.info("%s", error)
     if args.push_to_hub:
         trainer.push_to_hub()
+
+
+def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
+    """Name the checkpoint that a run is to go on from; None for a new run."""
+    wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
+    if wanted.lower() in ("none", "false"):
+        return None
+    if wanted.lower() != "true":
+        return wanted
+    checkpoint = newest_checkpoint(Path(str(args.output_dir)))
+    logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
+    return checkpoint
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

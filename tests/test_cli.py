@@ -82,6 +82,7 @@ def test_synonyms(run, model):
     assert 0 < len(line["synonyms"]) <= 3
     _, text, _ = run(*argv)
     assert line["synonyms"][0]["text"] in text
+    assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])

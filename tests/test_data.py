@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from simbert_hf.data import DataError, DataReport, PairStream, load_groups, split_groups
 from simbert_hf.grouping import find_components, find_first, hash_sentences
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 
 DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 
@@ -302,7 +302,7 @@ def test_a_stream_finds_unknown_columns_at_once_and_bad_rows_later(write, load, 
 
 
 def sentences(groups):
-    return {normalize(text) for texts in groups["texts"][:] for text in texts}
+    return {fold(text) for texts in groups["texts"][:] for text in texts}
 
 
 @pytest.mark.parametrize("seed", range(5))

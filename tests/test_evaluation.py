@@ -60,6 +60,7 @@ def test_evaluator_names_its_figures(tmp_path) -> None:
     model.train()
     figures = evaluator(model)
     assert model.training
+    assert set(evaluator.names) == set(figures)
     assert figures == evaluator(model)  # dropout is off, and the draws are the same
     assert set(figures) == {
         "loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity",

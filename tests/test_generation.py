@@ -266,6 +266,14 @@ def test_bad_input_gets_one_clear_sentence(text, options, error, sentence):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("n", "most"), [(10, 10), (40, 20)])
+def test_twenty_are_returned_or_all_where_fewer_are_written(model, n, most):
+    options = {"strategy": "without_replacement", "top_k": None, "seed": 0, "min_similarity": -1}
+    everything = model.gen_synonyms(TEXTS[0], n, n, **options)
+    assert len(everything) > most // 2
+    assert model.gen_synonyms(TEXTS[0], n, **options) == everything[:most]
+
+
 def test_a_model_without_lm_head_says_how_to_get_one():
     model = tiny_simbert()
     model.has_lm_head = False

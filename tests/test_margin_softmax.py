@@ -181,7 +181,7 @@ def test_the_articles_preset() -> None:
         (["--min_count=99999"], "No character occurs 99999 times"),
         (["--pooling=cls"], "drop them with --encoder gru"),
         (["--encoder=bert"], "--gru_size and --mask_padding shape a GRU"),
-        (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file is measured together"),
+        (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file goes with the eval"),
         (["--streaming=true"], "drop --streaming"),
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is one class only"),

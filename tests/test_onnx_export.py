@@ -31,6 +31,7 @@ def test_vectors_are_those_of_pytorch(exported: Path) -> None:
         for batch_size in (1, 3, 64):
             found = graph.encode(texts, batch_size=batch_size)
             np.testing.assert_allclose(found, model.encode(texts), atol=1e-5)
+    assert graph.encode([]).shape == model.encode([]).shape
     tool = SentenceTransformer(str(exported), device="cpu")
     np.testing.assert_allclose(graph.encode("a cat"), tool.encode("a cat"), atol=1e-5)
     inputs = model.rows.pad(model.rows.sources(TEXTS, 48))
@@ -47,7 +48,15 @@ def test_paraphrases_are_those_of_pytorch(exported: Path, strategy: str, n: int)
     """Greedy is the beam of one; sources of different lengths are padded in one batch."""
     settings = SearchSettings(n=n, strategy=strategy, seed=3, max_new_tokens=8)
     wanted = write(SimBert.from_pretrained(exported).eval(), TEXTS, settings)
-    found = OnnxSimBert(exported).write(TEXTS, settings)
+    graph = OnnxSimBert(exported)
+    found = graph.write(TEXTS, settings)
+    with pytest.MonkeyPatch.context() as patch:  # a batch a text, and no graph loaded again
+        patch.setattr("simbert_hf.generation.MAX_ROWS", 1)
+        patch.setattr(graph, "open", None)
+        in_ones = graph.write(TEXTS, settings)
+    assert [[d.text for d in row] for row in in_ones] == [[d.text for d in row] for row in found]
+    with pytest.raises(ValueError, match="max_new_tokens=62 is out of range"):
+        graph.write(TEXTS, SearchSettings(n=1, max_new_tokens=62))
     assert sum(map(len, wanted)) >= 3
     assert [[d.text for d in row] for row in found] == [[d.text for d in row] for row in wanted]
     for row, other in zip(found, wanted, strict=True):

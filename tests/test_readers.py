@@ -297,6 +297,13 @@ def test_sentences_need_a_file_with_some(write, tmp_path):
     assert "Pass the files inside it" in message(load_sentences, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.TSV", "a.json", "a.jsonl.gz", "a.parquet"])
+def test_rows_are_no_sentences(write, name):
+    said = message(load_sentences, write(name, "text,label\nIs it late?,1\n"))
+    assert f"{name}: holds rows ({suffix_of(name)}), not one sentence a line" in said
+    assert "a .txt file" in said
+
+
 # Triplets ----------------------------------------------------------------------------------------
 
 

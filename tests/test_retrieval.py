@@ -512,3 +512,4 @@ def test_augment_adds_other_questions_only(model):
         origin = by_question[row.metadata["paraphrase_of"]]
         assert (row.answer, row.group, row.id) == (origin.answer, origin.group, None)
     assert augment(faqs, model, k=3, n=10, min_similarity=1.0) == faqs
+    assert augment(faqs[:1], model, k=21, min_similarity=1.0) == faqs[:1]  # writes more than k

@@ -21,6 +21,7 @@ from simbert_hf.arguments import (
     parse_arguments,
 )
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import checkpoint_of
 from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
@@ -107,10 +108,59 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", "--streaming=true", "--max_steps=14"))
+    """By steps alone, as a stream has no epochs; the validation file is measured at the end."""
+    held_out = tmp_path / "held_out.jsonl"
+    held_out.write_text("\n".join(groups.read_text().splitlines()[:6]))
+    kept = [f for f in flags(start, groups, tmp_path / "out")
+            if "strategy" not in f and "validation" not in f]  # fmt: skip
+    trainer = main([*kept, "--streaming=true", "--max_steps=14", f"--validation_file={held_out}"])
+    assert (tmp_path / "out" / "checkpoint-12").is_dir()
+    assert [line["step"] for line in trainer.state.log_history if "eval_top1" in line] == [14]
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert len(losses) == 14
     assert sum(losses[-3:]) < sum(losses[:3])
+
+
+def test_vectors_alone_train_without_an_lm_head(start: Path, groups: Path, tmp_path: Path) -> None:
+    trainer = main(flags(start, groups, tmp_path / "out", "--seq2seq_weight=0"))
+    evaluated = [line["step"] for line in trainer.state.log_history if "eval_top1" in line]
+    assert evaluated[:2] == [3, 6]
+    assert not (tmp_path / "out" / "paraphrases.md").exists()
+    assert not SimBert.from_pretrained(tmp_path / "out").has_lm_head
+
+
+def test_every_process_writes_and_the_first_shows(
+    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where layers are sharded, one process alone would wait for the others for ever."""
+    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1"))
+    shown = (tmp_path / "out" / "paraphrases.md").read_text()
+    written = []
+    paraphrases = trainer.evaluator.paraphrases
+    monkeypatch.setattr(
+        trainer.evaluator, "paraphrases", lambda model: written.append(paraphrases(model))
+    )
+    monkeypatch.setattr(trainer, "is_world_process_zero", lambda: False)
+    trainer.evaluate()
+    assert len(written) == 1
+    assert (tmp_path / "out" / "paraphrases.md").read_text() == shown
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, None), (False, None), ("False", None), (True, "checkpoint-7"), ("true", "checkpoint-7"),
+     ("some/where", "some/where")],
+)  # fmt: skip
+def test_what_is_resumed(tmp_path: Path, given: object, expected: str | None) -> None:
+    """Flags give strings, Python gives a bool too."""
+    (tmp_path / "checkpoint-7").mkdir()
+    for name in ("scheduler.pt", "trainer_state.json"):
+        (tmp_path / "checkpoint-7" / name).touch()
+    args = SimilarityTrainingArguments(
+        output_dir=str(tmp_path), report_to="none", resume_from_checkpoint=given
+    )
+    found = checkpoint_of(args)
+    assert found == (str(tmp_path / expected) if expected == "checkpoint-7" else expected)
 
 
 @pytest.mark.parametrize("spelling", [["--preset", "original"], ["--preset=original"]])
@@ -179,7 +229,15 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--max_length=2"], "--max_length 2 is out of range"),
         (["--sample_sentences", "a cat", ""], "text 1 is empty"),
         (["--streaming=true", "--max_steps=-1"], "give --max_steps"),
-        (["--streaming=true", "--save_strategy=epoch"], "--save_strategy steps"),
+        (["--streaming=true"], "--streaming holds nothing out: give --validation_file"),
+        (
+            ["--validation_groups=0", "--sample_sentences", "a cat"],
+            "--sample_sentences goes with the evaluation on held-out groups",
+        ),
+        (
+            ["--seq2seq_weight=0", "--sample_sentences", "a cat"],
+            "are written by an LM head; drop --seq2seq_weight 0",
+        ),
         (["--metric_for_best_model=eval_top2"], "top2 is not measured; choose one of eval_"),
     ],
 )

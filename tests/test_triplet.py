@@ -244,6 +244,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
             ["--metric_for_best_model=loss", "--validation_groups=2"],
             "loss is not measured; choose one of eval_top1",
         ),
+        (
+            ["--metric_for_best_model=tpo1", "--validation_groups=2", "--save_strategy=no"],
+            "tpo1 is not measured; choose one of eval_top1",
+        ),
     ],
 )
 def test_bad_input_is_named_before_training(more, message, start, intents, tmp_path) -> None:
@@ -252,6 +256,17 @@ def test_bad_input_is_named_before_training(more, message, start, intents, tmp_p
     with pytest.raises(ValueError, match=message):
         main(flags(start, intents, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_scored_pairs_alone_choose_the_checkpoint(start, triplets, tmp_path) -> None:
+    """By defaults, which evaluate and save after each epoch, and measure the best one again."""
+    (tmp_path / "sts.tsv").write_text("a cat\ta dog\t1\na mat\ta cat sat\t3\na time\ttime\t5\n")
+    names = ("strategy", "eval_steps", "save_steps", "max_steps")
+    kept = [f for f in flags(start, triplets, tmp_path / "out") if not any(n in f for n in names)]
+    trainer = main([*kept, "--examples=triplets", f"--sts_file={tmp_path / 'sts.tsv'}",
+                    "--num_train_epochs=1"])  # fmt: skip
+    found = [line["eval_sts_spearman"] for line in lines_with("eval_sts_spearman", trainer)]
+    assert found == [trainer.state.best_metric] * 2
 
 
 # --- the collapse meter --------------------------------------------------------------------------
@@ -285,7 +300,9 @@ def test_the_sts_evaluator_measures_the_spread_of_both_sides() -> None:
     model = tiny_simbert()
     pairs = [("a cat", "a dog", 1.0), ("a mat", "a cat sat", 3.0)]
     vectors = model.encode(["a cat", "a mat", "a dog", "a cat sat"])
-    found = StsEvaluator(pairs)(model)
+    evaluator = StsEvaluator(pairs)
+    found = evaluator(model)
+    assert evaluator.names == tuple(found)
     expected = (vectors @ vectors.T)[~np.eye(4, dtype=bool)].mean()
     assert set(found) == {"sts_spearman", "mean_cosine", "effective_rank"}
     assert found["mean_cosine"] == pytest.approx(expected, abs=1e-5)

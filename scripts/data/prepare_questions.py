@@ -20,7 +20,7 @@ import numpy as np
 from prepare_tatoeba import write_records
 from sentence_transformers import SentenceTransformer
 
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 
 NEAREST = 4  # of a sentence, in its intent
 COSINES = 0.75, 0.98
@@ -33,7 +33,7 @@ def read_intents(banking: Path, clinc: Path) -> dict[str, list[str]]:
     rows += [(text, intent) for text, intent in json.loads(clinc.read_text())["train"]]
     intents: dict[str, dict[str, str]] = defaultdict(dict)
     for text, intent in rows:
-        intents[intent].setdefault(normalize(text), " ".join(text.split()))
+        intents[intent].setdefault(fold(text), " ".join(text.split()))
     return {intent: list(texts.values()) for intent, texts in intents.items()}
 
 

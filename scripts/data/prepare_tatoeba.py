@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.textfiles import read_objects
 
 
@@ -25,7 +25,7 @@ def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
         text, *others = _members(row)
         synonyms = []
         for synonym in others:
-            pair = frozenset((normalize(text), normalize(synonym)))
+            pair = frozenset((fold(text), fold(synonym)))
             if len(pair) == 2 and pair not in seen:
                 seen.add(pair)
                 synonyms.append(synonym)

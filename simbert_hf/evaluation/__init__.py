@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from simbert_hf.evaluation.bootstrap import Bootstrap, Comparison, Figure, compare
-from simbert_hf.evaluation.evaluators import SimBertEvaluator, StsEvaluator, sts_spearman
+from simbert_hf.evaluation.evaluators import (
+    RetrievalEvaluator,
+    SimBertEvaluator,
+    StsEvaluator,
+    sts_spearman,
+)
 from simbert_hf.evaluation.geometry import (
     CollapseMeter,
     alignment,
@@ -28,6 +33,7 @@ __all__ = [
     "Figure",
     "PairTask",
     "Results",
+    "RetrievalEvaluator",
     "RetrievalTask",
     "SimBertEvaluator",
     "StsEvaluator",

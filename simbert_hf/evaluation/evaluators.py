@@ -6,21 +6,38 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+import datasets
 import numpy as np
 import torch
 from scipy.stats import spearmanr
 
+from simbert_hf.data import labelled_sentences
 from simbert_hf.embedding import evaluating
-from simbert_hf.evaluation.geometry import CollapseMeter, Vectors
-from simbert_hf.evaluation.retrieval import topk_accuracy
+from simbert_hf.evaluation.geometry import METER, CollapseMeter, Vectors
+from simbert_hf.evaluation.retrieval import KS, topk_accuracy
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
     from simbert_hf.data import PairDataset
     from simbert_hf.modeling import SimBert
     from simbert_hf.objectives import SimBertObjective
+
+
+SPEARMAN = "sts_spearman"
+TOPS = tuple(f"top{k}" for k in KS)
+
+
+class Evaluator(Protocol):
+    """Measures a model while it trains."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures, named before anything is measured."""
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        """Return the named figures."""
 
 
 def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:
@@ -60,10 +77,47 @@ class StsEvaluator:
     sts: Sequence[tuple[str, str, float]]
     meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        return (SPEARMAN, *METER)
+
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures."""
         vectors = _encode_pairs(model, self.sts)
-        return {"sts_spearman": _spearman(vectors, self.sts)} | self.meter(vectors)
+        return {SPEARMAN: _spearman(vectors, self.sts)} | self.meter(vectors)
+
+
+@dataclass
+class RetrievalEvaluator:
+    """Measures how held-out sentences find those of their group.
+
+    Attributes:
+        groups: Held-out groups, none of whose sentences is trained.
+        sts: (sentence, sentence, score) triples, if there are any.
+        meter: Measures how the held-out sentences' vectors spread.
+    """
+
+    groups: datasets.Dataset
+    sts: Sequence[tuple[str, str, float]] = ()
+    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
+
+    def __post_init__(self) -> None:
+        held_out = labelled_sentences(self.groups).columns
+        self._sentences, self._labels = held_out["source"], np.array(held_out["label"])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        return (*TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        """Return the named figures, of anything with ``encode``."""
+        vectors = model.encode(self._sentences)
+        figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
+        if self.sts:
+            figures[SPEARMAN] = sts_spearman(model, self.sts)
+        return figures
 
 
 @dataclass
@@ -99,6 +153,12 @@ class SimBertEvaluator:
         self._texts = list(by_text)
         self._groups = np.array(list(by_text.values()))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures' names."""
+        losses = ("loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity")
+        return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures; ``loss`` is the objective's total."""
         with evaluating(model), torch.inference_mode():
@@ -106,7 +166,7 @@ class SimBertEvaluator:
         vectors = model.encode(self._texts)
         figures |= topk_accuracy(vectors, self._groups) | self.meter(vectors)
         if self.sts:
-            figures["sts_spearman"] = sts_spearman(model, self.sts)
+            figures[SPEARMAN] = sts_spearman(model, self.sts)
         return figures
 
     def paraphrases(self, model: SimBert, k: int = 3) -> dict[str, list[Any]]:
@@ -120,7 +180,7 @@ class SimBertEvaluator:
         seq2seq = 0.0
         for start in range(0, len(self.pairs), self.batch_size):
             stop = min(start + self.batch_size, len(self.pairs))
-            batch = self.collator([self.pairs[i] for i in range(start, stop)])
+            batch = self.collator(self.pairs.__getitems__(range(start, stop)))
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
             size, n_tokens = len(batch["input_ids"]), len(batch["target_labels"])
             for name, value in dataclasses.asdict(parts).items():

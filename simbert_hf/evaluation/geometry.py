@@ -17,6 +17,7 @@ Vectors = NDArray[np.floating]
 BINS = np.linspace(-1.0, 1.0, 101)  # edges of the histograms' bins
 MOST = 10_000  # vectors that uniformity is estimated from: each is compared with all others
 METERED = 2_000  # vectors whose singular values are computed at each evaluation
+METER = ("mean_cosine", "effective_rank")  # the figures of a CollapseMeter
 COLLAPSED_COSINE = 0.9  # mean cosine above which all sentences look alike
 COLLAPSED_RANK = 0.02  # effective rank, as a share of the highest possible, below which they do
 
@@ -146,7 +147,7 @@ class CollapseMeter:
                 rank,
                 min(vectors.shape),
             )
-        return {"mean_cosine": cosine, "effective_rank": rank}
+        return dict(zip(METER, (cosine, rank), strict=True))
 
 
 def geometry(first: Vectors, second: Vectors, vectors: Vectors) -> dict[str, Figure]:

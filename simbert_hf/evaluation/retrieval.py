@@ -14,7 +14,7 @@ from torch import Tensor
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Floats
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.textfiles import fault
 
 Vectors = NDArray[np.floating]
@@ -215,7 +215,7 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
         DataError: If it cannot be read, or all sentences are in one group.
     """
     groups, _ = load_groups(path)
-    found = {normalize(text): (text, row["group"]) for row in groups for text in row["texts"]}
+    found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:
         remedy = "Give it groups that share no sentence"

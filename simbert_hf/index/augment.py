@@ -17,7 +17,7 @@ def augment(
     model: Any,
     *,
     k: int = 5,
-    n: int = 20,
+    n: int | None = None,
     min_similarity: float = 0.8,
     seed: int | None = 0,
     **options: Any,
@@ -28,7 +28,7 @@ def augment(
         faqs: Questions and answers, as :func:`read_faqs` gives them.
         model: A ``SimBert`` that writes, or a path.
         k: Paraphrases of each question, at most.
-        n: Sentences written, of which the k best are taken.
+        n: Sentences written, of which the k best are taken; 4 k, at least 20, if None.
         min_similarity: Least cosine with the question.
         seed: Same seed, same paraphrases.
         **options: More for :func:`simbert_hf.gen_synonyms`.
@@ -47,7 +47,7 @@ def augment(
         block = faqs[start : start + BLOCK]
         written = gen_synonyms(
             [faq.question for faq in block],
-            n,
+            max(20, 4 * k) if n is None else n,
             k,
             model=model,
             min_similarity=min_similarity,

@@ -31,7 +31,7 @@ from simbert_hf.judging.metrics import (
     self_bleu,
     tokenizer_for,
 )
-from simbert_hf.readers import normalize, text_of
+from simbert_hf.readers import fold, text_of
 from simbert_hf.text import CJK, normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
 
@@ -183,12 +183,12 @@ def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
             problem = f"holds {shorten(row)}"
             raise fault(path, line, problem, 'Write {"text": "...", "paraphrases": ["...", ...]}')
         texts = [text for item in found if (text := text_of(path, line, item))]
-        given[normalize(str(row["text"]))] = texts[:k]
+        given[fold(str(row["text"]))] = texts[:k]
     for source in data.sources:
-        if normalize(source) not in given:
+        if fold(source) not in given:
             problem = f"has no paraphrases of {shorten(source)}"
             raise fault(path, None, problem, "Paraphrase what --list_sources prints")
-    candidates = [given[normalize(source)] for source in data.sources]
+    candidates = [given[fold(source)] for source in data.sources]
     return System(Path(path).stem, candidates, figures={"kinship": "unknown"})
 
 

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from simbert_hf.devices import with_float64
 from simbert_hf.distributed import (
     gather_with_grad,
     is_distributed,
@@ -145,14 +146,15 @@ class SampledCentres:
             norm = sum_over_processes(gradient.square().sum()).sqrt()
             gradient *= (max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         ones = torch.ones_like(rows)
-        count = self.steps.index_add_(0, rows, ones).index_select(0, rows)[:, None, None].double()
+        count = self.steps.index_add_(0, rows, ones).index_select(0, rows)[:, None, None]
+        count = with_float64(count).double()
         held = self.state.index_select(0, rows)
         weight, first, second = held.unbind(dim=1)
         first.lerp_(gradient, 1 - BETAS[0])
         second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         root = (1 - BETAS[1] ** count).sqrt()  # the corrections stand at single numbers a row
-        size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first.dtype)
-        scale = second.sqrt().add_((EPSILON * root).to(first.dtype))
+        size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first)
+        scale = second.sqrt().add_((EPSILON * root).to(first))
         weight.add_((first / scale).mul_(size))
         self.state[rows] = held
 

@@ -9,18 +9,14 @@ from typing import Any
 from transformers import TrainerCallback
 
 from simbert_hf.arguments import DataArguments, Presets, SimilarityTrainingArguments
-from simbert_hf.data import FixedPairs
+from simbert_hf.data import FixedPairs, labelled_sentences
 from simbert_hf.embedding import Embedder
+from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
-from simbert_hf.margin.classes import (
-    MarginObjective,
-    RetrievalEvaluator,
-    add_centres,
-    labelled_sentences,
-)
+from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.starts import GRU_PRESET
-from simbert_hf.training import check_measured, hold_out, load_sts, read_groups
+from simbert_hf.training import check_measured, hold_out, load_sts, measure_nothing, read_groups
 
 logger = logging.getLogger(__name__)
 
@@ -115,8 +111,7 @@ def load_class_data(
         raise ValueError("There is one class only; give groups that share no sentence.")
     sts = load_sts(data_args)
     if held_out is None:
-        logger.info("No groups are held out, so nothing is measured while training.")
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        measure_nothing(args)
         return train, None
     return train, RetrievalEvaluator(held_out, sts)
 

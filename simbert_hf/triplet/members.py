@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypedDict
 
 import datasets
@@ -12,8 +11,7 @@ import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
-from simbert_hf.collators import cut_at_punctuation
-from simbert_hf.rows import Rows
+from simbert_hf.collators import TextCollator
 from simbert_hf.sampling import EpochDataset, Ints
 
 
@@ -88,19 +86,8 @@ class MemberDataset(EpochDataset[Members]):
         return np.array([self._chars[first + self._drawn(part)].max() for first, part in parts])
 
 
-@dataclass
-class MemberCollator:
-    """Parts of groups -> padded rows, those of a part side by side.
-
-    Attributes:
-        rows: Builds token rows: ``model.rows``.
-        max_length: Longest sentence, in tokens with the special ones.
-        max_chars: Cut sentences at punctuation to this many characters first; None does not.
-    """
-
-    rows: Rows
-    max_length: int = 64
-    max_chars: int | None = None
+class MemberCollator(TextCollator):
+    """Parts of groups -> padded rows, those of a part side by side."""
 
     def __call__(self, parts: Sequence[Members]) -> dict[str, Tensor]:
         """Build one batch of B rows, P * K where every part is whole.
@@ -109,7 +96,6 @@ class MemberCollator:
             ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
             ``token_type_ids``: (B, L); ``groups``: (B,).
         """
-        texts = [cut_at_punctuation(t, self.max_chars) for part in parts for t in part["texts"]]
-        batch = self.rows.pad(self.rows.sources(texts, self.max_length))
+        batch = self.pad(text for part in parts for text in part["texts"])
         batch["groups"] = torch.tensor([part["group"] for part in parts for _ in part["texts"]])
         return batch

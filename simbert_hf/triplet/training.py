@@ -18,13 +18,13 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
-from simbert_hf.evaluation import StsEvaluator
-from simbert_hf.margin.classes import RetrievalEvaluator
+from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining import MiningSettings
-from simbert_hf.readers import normalize
+from simbert_hf.readers import fold
 from simbert_hf.rows import Rows
 from simbert_hf.starts import GRU_PRESET
-from simbert_hf.training import hold_out, load_sts, read_columns, read_groups
+from simbert_hf.training import hold_out, load_sts, measure_nothing, read_columns, read_groups
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
@@ -32,7 +32,6 @@ from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 
 logger = logging.getLogger(__name__)
 
-Evaluator = StsEvaluator | RetrievalEvaluator
 Train = MemberDataset | FixedPairs | RenewedTriplets
 
 _MODERN: dict[str, Any] = {"learning_rate": 3e-5, "metric_for_best_model": "eval_top1"}
@@ -188,9 +187,10 @@ def load_triplet_data(
     if held_out is not None:
         return train, RetrievalEvaluator(held_out, sts)
     if sts:
+        if args.metric_for_best_model == "eval_top1":  # the presets', which takes groups
+            args.metric_for_best_model = "eval_sts_spearman"
         return train, StsEvaluator(sts)
-    logger.info("No groups are held out, so nothing is measured while training.")
-    args.eval_strategy, args.load_best_model_at_end = "no", False
+    measure_nothing(args)
     return train, None
 
 
@@ -228,9 +228,9 @@ def load_given_triplets(
     if not data_args.validation_file:
         return FixedPairs(columns, args.order_seed), None
     held_out = read_groups([data_args.validation_file], data_args, args)
-    seen = {normalize(text) for texts in held_out["texts"] for text in texts}
+    seen = {fold(text) for texts in held_out["texts"] for text in texts}
     rows = list(zip(*columns.values(), strict=True))
-    kept = [row for row in rows if seen.isdisjoint(map(normalize, row))]
+    kept = [row for row in rows if seen.isdisjoint(map(fold, row))]
     if not kept:
         raise DataError("Every triplet holds a sentence of the validation file.")
     if len(kept) < len(rows):

@@ -1,0 +1,20 @@
+"""How a script ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run a script; end it with one sentence and exit code 1 where it cannot do what is asked.
+
+    Example:
+        >>> run_script(lambda: int("many"))
+        Traceback (most recent call last):
+        SystemExit: ValueError: invalid literal for int() with base 10: 'many'
+    """
+    try:
+        main()
+    except (ImportError, ValueError, OSError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
