@@ -30,6 +30,7 @@ from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.sampling import Examples
 from simbert_hf.streams import stream_loader
+from simbert_hf.textfiles import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +158,12 @@ class SimilarityTrainer(Trainer):
             window=args.length_window,
             drop_last=args.dataloader_drop_last,
         )
+        if args.dataloader_drop_last and len(sampler) < args.world_size:
+            raise DataError(
+                f"{len(dataset):,} examples make {len(sampler)} batches of {batch_size}, and "
+                f"{args.world_size} processes take one each: give more data, a smaller batch or "
+                "fewer processes."
+            )
         examples: Any = dataset  # torch has a class for it, not a protocol
         loader: DataLoader[Any] = DataLoader(
             examples, batch_sampler=sampler, collate_fn=collate, **options

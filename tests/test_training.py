@@ -20,6 +20,7 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     parse_arguments,
 )
+from simbert_hf.textfiles import DataError
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import checkpoint_of
 from tests.tiny import WORDS, StopAt, tiny_simbert
@@ -105,6 +106,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         assert not (out / "model.safetensors").exists()
         resumed = run(out, *more, "--resume_from_checkpoint=true")
         assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_data_too_small_for_the_processes_is_named(
+    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1"]
+    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    monkeypatch.setattr(SimilarityTrainingArguments, "world_size", 11)
+    with pytest.raises(DataError, match=r"42 examples make 10 batches of 4, and 11 processes take"):
+        trainer.get_train_dataloader()
 
 
 def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
