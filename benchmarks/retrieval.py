@@ -165,7 +165,8 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
                 "false_accepts_interval": [rates.false_accepts.low, rates.false_accepts.high],
                 "banking_top1": top1(indexes[1], banking["test"]),
             }
-            pictures[label] = found
+            if votes == 1:
+                pictures[label] = found
             print(label, figures[label], flush=True)
     plot_calibrations(pictures, args.output / "retrieval.png")
     return figures
@@ -211,8 +212,9 @@ def print_paraphrases(found: dict[str, dict]) -> None:
         for count, pairs in runs.items():
             gains = [100 * (after - before) for before, after in pairs]
             means = [f"{100 * statistics.mean(side):.2f}" for side in zip(*pairs, strict=True)]
-            spread = statistics.pstdev(gains)
-            rows.append([name, count, *means, f"{statistics.mean(gains):+.2f} ± {spread:.2f}"])
+            gain = f"{statistics.mean(gains):+.2f}"
+            gain += f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
+            rows.append([name, count, *means, gain])
     print(layout(["data", "questions", "real alone", "with paraphrases", "gain"], rows))
 
 
