@@ -11,26 +11,24 @@ from collections.abc import Sequence
 from transformers import set_seed
 
 from simbert_hf.arguments import (
-    SIMCSE_PRESETS,
     DataArguments,
     ModelArguments,
-    SimCseArguments,
     SimilarityTrainingArguments,
     parse_arguments,
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.script import run_script
-from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import (
+from simbert_hf.simcse import (
+    SIMCSE_PRESETS,
+    SimCseArguments,
     load_simcse_data,
-    load_start,
     make_augmentation,
     make_simcse_objective,
     prepare_simcse,
-    run,
-    set_up_logging,
 )
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training import load_start, run, set_up_logging
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:

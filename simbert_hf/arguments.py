@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,51 +38,6 @@ PRESETS: Presets = {
         "length_window": 1,
         "per_device_train_batch_size": 64,
     },
-}
-
-# The same for SimCSE. ``paper-...`` are its authors' recipes for BERT-base.
-SIMCSE_MODERN: dict[str, Any] = {
-    "learning_rate": 3e-5,
-    "metric_for_best_model": "eval_sts_spearman",
-}
-SIMCSE_PAPER: dict[str, Any] = SIMCSE_MODERN | {
-    "loss": "one_way",
-    "max_length": 32,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 0,
-    "weight_decay": 0.0,
-    "length_window": 1,
-    "eval_strategy": "steps",
-    "eval_steps": 125,
-    "save_strategy": "steps",
-    "save_steps": 125,
-}
-SIMCSE_PRESETS: Presets = {
-    "modern": SIMCSE_MODERN,
-    "paper-unsup": SIMCSE_PAPER
-    | {
-        "examples": "sentences",
-        "pooling": "cls",
-        "training_head": True,
-        "per_device_train_batch_size": 64,
-        "num_train_epochs": 1,
-    },
-    "paper-sup": SIMCSE_PAPER
-    | {
-        "examples": "triplets",
-        "pooling": "tanh_pooler",  # there the MLP head stays, and is measured too
-        "learning_rate": 5e-5,
-        "per_device_train_batch_size": 512,  # of all devices together: divide it
-        "num_train_epochs": 3,
-    },
-}
-
-# The losses for each kind of examples, the default first.
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "sentences": ("symmetric", "one_way"),
-    "pairs": ("symmetric", "one_way"),
-    "triplets": ("one_way",),
-    "scored": ("cosent", "angle"),
 }
 
 LOSSES = ("loss", "seq2seq", "similarity", "perplexity")  # figures of which less is better
@@ -226,78 +180,6 @@ class ObjectiveArguments:
             raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
         if self.sentences_file and not (self.simcse_weight or self.teacher_name_or_path):
             raise ValueError("--sentences_file with --simcse_weight 0 needs a teacher.")
-
-
-@dataclass
-class SimCseArguments:
-    """SimCSE's data and loss."""
-
-    examples: str = field(
-        default="sentences",
-        metadata={"help": "What the rows of --train_file are.", "choices": tuple(EXAMPLES)},
-    )
-    loss: str | None = field(
-        default=None,
-        metadata={
-            "help": "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
-            "or angle for scored pairs. The first that fits the examples if not given.",
-            "choices": tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
-        },
-    )
-    scale: float = field(default=20.0, metadata={"help": "Inverse temperature."})
-    hard_negative_weight: float = field(
-        default=0.0, metadata={"help": "Added to the scaled cosine with one's own hard negative."}
-    )
-    mask_false_negatives: bool = field(
-        default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
-    )
-    similarity_weight: float = field(
-        default=1.0,
-        metadata={"help": "Weight of the similarity loss; 0 trains by --mlm_weight alone."},
-    )
-    mlm_weight: float = field(
-        default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
-    )
-    training_head: bool = field(
-        default=False, metadata={"help": "Put an MLP head on the vector while training only."}
-    )
-    augmentation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Change the second view beside dropout: crop it, delete words, or replace them "
-            "by near ones of the start's word embeddings.",
-            "choices": ("crop", "delete", "replace"),
-        },
-    )
-    augmentation_rate: float = field(
-        default=0.1, metadata={"help": "Share of the words that the augmentation changes."}
-    )
-
-    def __post_init__(self) -> None:
-        check_scale(self.scale)
-        fitting = EXAMPLES[self.examples]
-        self.loss = self.loss or fitting[0]
-        if self.loss not in fitting:
-            raise ValueError(
-                f"--loss {self.loss} does not fit --examples {self.examples}; choose one of "
-                f"{', '.join(fitting)}."
-            )
-        if self.augmentation and self.examples != "sentences":
-            raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
-        if self.hard_negative_weight and self.examples != "triplets":
-            raise ValueError("--hard_negative_weight needs --examples triplets.")
-        self._check_weights()
-
-    def _check_weights(self) -> None:
-        weights = [self.similarity_weight, self.mlm_weight]
-        if min(weights) < 0 or sum(weights) == 0:
-            raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
-        if self.examples == "scored" and weights != [1, 0]:
-            raise ValueError("Scored pairs have one loss: drop --similarity_weight, --mlm_weight.")
-        if not self.similarity_weight and (self.training_head or self.augmentation):
-            raise ValueError(
-                "--similarity_weight 0 makes no views: drop --training_head and --augmentation."
-            )
 
 
 def check_scale(scale: float) -> None:

@@ -7,20 +7,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from datasets import Dataset
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 
 from simbert_hf.architectures import ARCHITECTURES
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimCseArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.cards import CardArguments, record_run, write_card
-from simbert_hf.collators import Augmentation
 from simbert_hf.data import (
     DataError,
     FixedPairs,
@@ -35,11 +29,9 @@ from simbert_hf.data import (
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
-from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.readers import fold
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
-from simbert_hf.synonyms import nearest_words
 from simbert_hf.teachers import Teacher
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 
@@ -124,30 +116,6 @@ def check_start(
             f"{model_args.model_name_or_path} is whitened, which training would undo: train the "
             "model it was made from, and whiten the result."
         )
-
-
-def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> str | None:
-    """Let those weights train that the loss depends on.
-
-    Returns:
-        Name prefix of an LM head that starts untrained; None without one.
-
-    Raises:
-        ValueError: If an MLM loss is wanted, and the model has no place for an LM head.
-    """
-    fresh_head = None
-    if not args.mlm_weight:
-        model.freeze_idle()
-    elif not isinstance(model, SimBert):
-        kind = model.config.model_type
-        raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
-    elif not model.has_lm_head:
-        model.has_lm_head, fresh_head = True, model.head_prefix
-    if isinstance(model, SimBert) and not args.similarity_weight:
-        model.pooler.requires_grad_(False)
-    if args.training_head:
-        model.add_training_head()
-    return fresh_head
 
 
 def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
@@ -257,74 +225,6 @@ def load_sts(data_args: DataArguments) -> list[ScoredPair]:
     pairs = load_scored_pairs(data_args.sts_file)
     check_scores(data_args.sts_file, pairs)
     return pairs
-
-
-def load_simcse_data(
-    examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
-) -> TrainingData:
-    """Read what SimCSE trains on; without ``--sts_file`` nothing is evaluated.
-
-    Args:
-        examples: sentences, pairs, triplets or scored.
-        data_args: Names the files.
-        args: Its seed draws the pairs.
-
-    Raises:
-        DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If an argument asks for what SimCSE does not do.
-    """
-    given = ["streaming", "validation_file", "validation_groups", "sample_sentences"]
-    given += [] if examples == "pairs" else ["text_columns"]
-    unused = [f"--{name}" for name in given if getattr(data_args, name)]
-    if unused:
-        raise ValueError(
-            f"SimCSE reads its {examples} whole and is evaluated on --sts_file: drop "
-            f"{', '.join(unused)}."
-        )
-    files, seed = data_args.train_file, args.order_seed
-    train: PairDataset | FixedPairs
-    if examples == "pairs":
-        train = PairDataset(read_groups(files, data_args, args), seed)
-    else:
-        train = FixedPairs(read_columns(examples, files), seed)
-        logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    sts = load_sts(data_args)
-    if not sts:
-        measure_nothing(args)
-    return TrainingData(train, None, sts, [])
-
-
-def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:
-    """Build the augmentation that the arguments name; the model's own table gives synonyms."""
-    if args.augmentation is None:
-        return None
-    synonyms: dict[str, list[str]] = {}
-    if args.augmentation == "replace":
-        embeddings: Any = model.get_input_embeddings()
-        synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
-        if not synonyms:
-            raise ValueError(
-                "--augmentation replace finds no word in the vocabulary that has near ones; it is "
-                "for languages with blanks between words: choose crop or delete."
-            )
-        logger.info("%d words have near ones to stand for them", len(synonyms))
-    kind: Any = args.augmentation
-    return Augmentation(kind, args.augmentation_rate, synonyms)
-
-
-def make_simcse_objective(args: SimCseArguments) -> SimCseObjective | ScoredPairObjective:
-    """Build the objective that the arguments name."""
-    if args.examples == "scored":
-        loss: Literal["cosent", "angle"] = "angle" if args.loss == "angle" else "cosent"
-        return ScoredPairObjective(loss=loss, scale=args.scale)
-    return SimCseObjective(
-        scale=args.scale,
-        symmetric=args.loss == "symmetric",
-        hard_negative_weight=args.hard_negative_weight,
-        similarity_weight=args.similarity_weight,
-        mlm_weight=args.mlm_weight,
-        mask_false_negatives=args.mask_false_negatives,
-    )
 
 
 def read_groups(

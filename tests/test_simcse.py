@@ -13,13 +13,12 @@ from scripts.train_simbert import main as train_simbert
 from scripts.train_simcse import main
 from simbert_hf import SimBert
 from simbert_hf.arguments import (
-    SIMCSE_PRESETS,
     DataArguments,
     ModelArguments,
-    SimCseArguments,
     SimilarityTrainingArguments,
     parse_arguments,
 )
+from simbert_hf.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.whitening import whiten
 from tests.tiny import WORDS, StopAt, tiny_simbert
