@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import shutil
 import time
@@ -28,6 +27,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
+from simbert_hf.loss_meter import LossMeter
 from simbert_hf.sampling import Examples
 from simbert_hf.streams import stream_loader
 from simbert_hf.textfiles import DataError
@@ -54,40 +54,6 @@ class CheckpointPart(TrainerCallback):
     def save(self, directory: Path) -> None:
         """Write this process's part into a checkpoint that is not in its place yet."""
         raise NotImplementedError
-
-
-class LossMeter:
-    """Averages this process's loss parts and counts its rows and tokens between two log lines."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Start a new window."""
-        self.sums: dict[str, Tensor] = {}
-        self.steps = self.rows = 0
-        self.tokens: Tensor | int = 0
-        self.started = time.perf_counter()
-
-    def add(self, parts: Any, batch: dict[str, Tensor]) -> None:
-        """Take in one batch; nothing is copied from the device yet."""
-        for field in dataclasses.fields(parts):
-            value: Tensor | None = getattr(parts, field.name)
-            if field.name != "total" and value is not None:
-                total = self.sums.get(field.name, torch.zeros_like(value))
-                self.sums[field.name] = total + value.detach()
-        self.steps += 1
-        self.rows += len(batch["input_ids"])
-        self.tokens = self.tokens + batch["attention_mask"].sum()
-
-    def read(self, processes: int) -> dict[str, float]:
-        """Return the window's means and rates (of all processes, taken as equal)."""
-        if not self.steps:
-            return {}
-        means = {name: round(float(value) / self.steps, 6) for name, value in self.sums.items()}
-        seconds = time.perf_counter() - self.started
-        rates = {"rows_per_second": self.rows, "tokens_per_second": int(self.tokens)}
-        return means | {k: round(v * processes / seconds, 1) for k, v in rates.items()}
 
 
 class SimilarityTrainer(Trainer):
