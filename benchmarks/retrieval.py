@@ -89,8 +89,8 @@ def train_models(args: argparse.Namespace) -> list[str]:
     with TemporaryDirectory() as folder:
         write_groups(Path(folder, "intents.tsv"), intents(args.data))
         for name, (script, flags) in TRAINED.items():
-            output = args.trained / f"{name}-{args.steps}"
-            if not (output / "config.json").exists():
+            output = args.trained / f"{Path(args.train_from).name}-{name}-{args.steps}"
+            if not (output / "run.json").exists():
                 script([
                     f"--model_name_or_path={args.train_from}", f"--output_dir={output}",
                     f"--train_file={folder}/intents.tsv", f"--max_steps={args.steps}",

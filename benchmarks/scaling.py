@@ -128,6 +128,8 @@ def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw the time over each thing, beside a line of proportion."""
     from matplotlib.figure import Figure
 
+    if not found:
+        return
     figure = Figure(figsize=(3.1 * len(found), 3.2), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(found)))
     for axis, (name, curve) in zip(axes, found.items(), strict=True):

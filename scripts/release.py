@@ -24,6 +24,7 @@ from simbert_hf import SimBert
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
+from simbert_hf.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
@@ -211,7 +212,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+    run_script(main)

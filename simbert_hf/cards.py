@@ -25,7 +25,7 @@ RUN = "run.json"
 UNTOLD = frozenset(
     "token hub_token hub_model_id hub_private_repo hub_revision hub_strategy push_to_hub "
     "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
-    "use_cpu load_best_model_at_end greater_is_better local_rank".split()
+    "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
 )
 SHOWN = 3  # samples of either kind
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")

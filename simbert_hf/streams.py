@@ -2,7 +2,8 @@
 
 What a reader (one worker of one process) gives next depends on its :class:`Position` alone: the
 order of the files on (seed, epoch), the order within a window of rows on the rows' own draws. So
-there is no buffer to save, and a resume reads one window anew.
+there is no buffer to save. A resume reads the files that were begun up to their place, without
+making pairs of them, and one window anew.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ class PairStream(IterableDataset[Pair]):
         """Write into a checkpoint where this process goes on."""
         given = list(self._given.values())
         state = {"stream": self._identity(given[-1].workers), "given": given}
+        folder.mkdir(parents=True, exist_ok=True)  # of weights alone, others may not be done yet
         self._file(folder).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def load(self, folder: Path, workers: int = 0) -> None:
@@ -151,6 +153,7 @@ class PairStream(IterableDataset[Pair]):
                 f"{file} is missing: {folder} is of fewer processes, or of no stream. Resume with "
                 "as many processes as saved it, or start anew with --resume_from_checkpoint false."
             )
+        self._given.clear()
         state = json.loads(file.read_text(encoding="utf-8"))
         for name, value in self._identity(max(workers, 1)).items():
             if state["stream"][name] != value:

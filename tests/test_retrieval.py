@@ -6,6 +6,7 @@ import json
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.stats import binomtest
@@ -161,7 +162,8 @@ def test_saved_and_loaded(index, model, tmp_path):
     assert again.calibration.rates == index.calibration.rates
     assert again.calibration.threshold == index.calibration.threshold
     assert (
-        b"how do i reset" not in next((tmp_path / "faq").glob("data-*/rows.parquet")).read_bytes()
+        b"how do i reset"
+        not in next((tmp_path / "faq").glob("faqindex-*/rows.parquet")).read_bytes()
     )
     again.add([{"question": "learn english", "answer": "Read."}])  # not in the mapped file
     again.save(tmp_path / "faq")
@@ -192,7 +194,7 @@ def test_a_failed_save_leaves_the_old_index(index, model, tmp_path, monkeypatch,
 def test_damaged_indexes_are_refused(index, model, tmp_path):
     index.save(tmp_path / "faq")
     (manifest,) = (tmp_path / "faq").glob("*.json")
-    (vectors,) = (tmp_path / "faq").glob("data-*/vectors.faiss")
+    (vectors,) = (tmp_path / "faq").glob("faqindex-*/vectors.faiss")
     whole, facts = vectors.read_bytes(), manifest.read_text()
     vectors.write_bytes(whole[:-9])
     with pytest.raises(DataError, match=r"vectors.faiss: is not whole: \d+ of \d+ bytes"):
@@ -245,11 +247,11 @@ def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
 
 
 def test_what_a_killed_save_left_is_swept(index, model, tmp_path):
-    (tmp_path / "data-begun").mkdir()
-    (tmp_path / "data-begun" / "rows.parquet").write_text("half")
-    (tmp_path / "data-begun.json").write_text("{")
+    (tmp_path / "faqindex-begun").mkdir()
+    (tmp_path / "faqindex-begun" / "rows.parquet").write_text("half")
+    (tmp_path / "faqindex-begun.json").write_text("{")
     index.save(tmp_path)
-    assert not list(tmp_path.glob("data-begun*"))
+    assert not list(tmp_path.glob("faqindex-begun*"))
     assert len(FaqIndex.load(tmp_path, model)) == 5
 
 
@@ -405,7 +407,9 @@ def test_every_source_gives_the_same_rows(tmp_path):
     assert read_faqs(str(tmp_path / "faq.tsv"), names) == wanted
     (query,) = read_queries([{"query": " hi ", "intent": "x"}], {"group": "intent"})
     assert (query.text, query.group, query.in_scope) == ("hi", "x", True)
-    pair = [{"paraphrase": "b?", "question": "a?", "answer": "Yes", "group": float("nan")}]
+    pair = [
+        {"paraphrase": "b?", "question": "a?", "answer": "Yes", "group": float("nan"), "id": pd.NA}
+    ]
     assert read_faqs(pair, {"question": "paraphrase"}) == [Faq("b?", "Yes", None, None)]
 
 

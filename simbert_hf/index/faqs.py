@@ -23,6 +23,7 @@ from simbert_hf.textfiles import (
 )
 
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
+MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
 
 Columns = Mapping[str, str]
@@ -234,5 +235,6 @@ def _query(name: str, line: int, row: Row) -> Query:
 def _key(row: Row, name: str) -> str | None:
     """Return an id, group or label as text; None where it is empty."""
     value = row.get(name)
-    missing = value is None or value != value
-    return None if missing else str(value).strip() or None
+    if not isinstance(value, str) and str(value) in MISSING:
+        return None
+    return str(value).strip() or None

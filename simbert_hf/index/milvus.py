@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,8 @@ try:
     import pymilvus  # type: ignore[import-untyped]
 except ImportError as error:
     raise ImportError("Milvus needs pymilvus: pip install 'simbert-hf[milvus]'.") from error
+
+logger = logging.getLogger(__name__)
 
 BATCH = 1000  # vectors a request
 MOST = 16_384  # results that a search may ask Milvus for
@@ -68,7 +71,10 @@ class MilvusVectors:
             DataError: If it is not there, or holds other vectors than were saved.
         """
         # An index may come from anyone, and names its server: that one gets no other's token.
-        token = None if os.environ.get("MILVUS_URI") == facts["uri"] else ""
+        trusted = os.environ.get("MILVUS_URI", "").rstrip("/") == facts["uri"].rstrip("/")
+        if not trusted and os.environ.get("MILVUS_TOKEN"):
+            logger.warning("To send MILVUS_TOKEN to %s, set MILVUS_URI to it.", facts["uri"])
+        token = None if trusted else ""
         store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
         remedy = "Save after every change; now build the index anew."
         if not store.client.has_collection(store.collection):
@@ -109,15 +115,16 @@ class MilvusVectors:
         """
         if not self._count:
             self._create(vectors.shape[1])
-        rows = [{"id": i, "vector": vector} for i, vector in enumerate(vectors, self._count)]
         try:
-            for start in range(0, len(rows), BATCH):
-                self.client.insert(self.collection, rows[start : start + BATCH])
+            for start in range(0, len(vectors), BATCH):
+                part = enumerate(vectors[start : start + BATCH], self._count + start)
+                rows = [{"id": i, "vector": vector} for i, vector in part]
+                self.client.insert(self.collection, rows)
         except pymilvus.MilvusException:
             with suppress(pymilvus.MilvusException):  # else a search would find rows unknown here
-                self.remove(np.arange(self._count, self._count + len(rows)))
+                self.remove(np.arange(self._count, self._count + len(vectors)))
             raise
-        self._count += len(rows)
+        self._count += len(vectors)
 
     def _create(self, dim: int) -> None:
         if self.client.has_collection(self.collection):

@@ -19,13 +19,13 @@ from simbert_hf.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1
-DATA = "data-*"  # folders of data, and manifests that are not in place yet
+PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
 
 
 def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
-    """Save an index in a directory, in the place of the one that is there.
+    """Save an index in a directory, in the place of the one that is there; one process at a time.
 
     Args:
         place: The directory.
@@ -37,7 +37,7 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="data-", dir=place))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     made = place / f"{folder.name}.json"
     try:
         folder.chmod(0o755)  # mkdtemp's are the owner's alone
@@ -51,7 +51,7 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
         made.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    for old in place.glob(DATA):  # the last save's, and what a kill has left
+    for old in place.glob(f"{PREFIX}*"):  # the last save's, and what a kill has left
         if old.is_file():
             old.unlink()
         elif old != folder:
@@ -60,7 +60,7 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
 
 def check_place(place: Path) -> None:
     """Raise a ValueError if a directory holds anything but an index, whole or begun."""
-    begun = place.is_dir() and all(file.match(DATA) for file in place.iterdir())
+    begun = place.is_dir() and all(f.name.startswith(PREFIX) for f in place.iterdir())
     if place.exists() and not begun and not is_index(place):
         raise ValueError(f"{place} holds something else than an index; name an empty directory.")
 
