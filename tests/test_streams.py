@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import datasets
@@ -209,17 +210,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def interrupt_and_resume(folder: Path, rank: int = 0) -> None:
+def interrupt_and_resume(folder: Path, rank: int = 0, more: Sequence[str] = ()) -> None:
     torch.set_num_threads(1)
     out = folder / "out"
-    whole = train(folder, out)
-    resumed = train(folder, out, f"--resume_from_checkpoint={out / 'checkpoint-5'}")
+    whole = train(folder, out, *more)
+    resumed = train(folder, out, f"--resume_from_checkpoint={out / 'checkpoint-5'}", *more)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     torch.save(whole, folder / f"{rank}.pt")
 
 
 def test_a_resumed_run_ends_as_an_uninterrupted_one(folder: Path) -> None:
     interrupt_and_resume(folder)
+
+
+@pytest.mark.multiproc
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
+def test_a_resumed_run_with_workers_and_accumulation(folder: Path) -> None:
+    flags = ["--gradient_accumulation_steps=3", "--dataloader_num_workers=2"]
+    interrupt_and_resume(folder, more=flags)
 
 
 def work(rank: int, folder: Path) -> None:
