@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import write_text
 
 LIMIT = 540  # seconds a stage
 
@@ -85,9 +85,7 @@ def run(command: list[str], device: str) -> dict[str, Any]:
 def write(report: dict[str, Any], place: Path) -> None:
     """Put the report in its place, whole."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    made = place.with_name(f"{place.name}.new")
-    made.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    put_in_place(made, place)
+    write_text(place, json.dumps(report, indent=2) + "\n")
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ import torch
 
 from benchmarks.group_data import DATASETS, prepare
 from scripts import train_margin_softmax, train_simbert, train_triplet
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import put_in_place, write_text
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
@@ -155,8 +155,7 @@ def mined(cell: Cell, start: Path, folder: Path) -> Path:
         groups, _ = load_groups(folder / "train.tsv")
         model = load_sentence_transformer(str(start))
         triplets = mine_triplets(groups, model, MINING, seed=cell.seed)
-        write_triplets(folder / "part.csv", triplets)
-        put_in_place(folder / "part.csv", path)
+        write_triplets(path, triplets)
     return path
 
 
@@ -187,9 +186,7 @@ def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
         print(f"measuring {cell.name}", flush=True)
         with (args.output / LOG).open("a") as file, redirect_stdout(file), redirect_stderr(file):
             figures = train_and_measure(cell, args)
-        part = args.output / "part.json"
-        part.write_text(json.dumps(figures, indent=1) + "\n")
-        put_in_place(part, kept)
+        write_text(kept, json.dumps(figures, indent=1) + "\n")
     found: dict[str, float] = json.loads(kept.read_text())
     return found
 

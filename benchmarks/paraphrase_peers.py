@@ -46,7 +46,7 @@ from benchmarks.transformers_peers import (
 )
 from scripts.train_simbert import main as train_simbert
 from simbert_hf import SimBert
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import write_text
 from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import FLUENCY_WEIGHT, Draft, distinct, load, rank, write
@@ -67,9 +67,7 @@ def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         clock, cpu = time.perf_counter(), time.process_time()
         result = work()
         spent = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
-        part = path.with_name(f"{path.name}.part")
-        part.write_text(json.dumps(result | spent), encoding="utf-8")
-        put_in_place(part, path)
+        write_text(path, json.dumps(result | spent))
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import write_text
 from simbert_hf.data import load_sentences
 from simbert_hf.pair_mining import PairSettings, different, mine_groups
 from simbert_hf.script import run_script
@@ -60,9 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     groups, counts = mine_groups(sentences, np.asarray(vectors, dtype=np.float32), settings)
     records = [{"text": text, "synonyms": others} for text, *others in groups]
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    part = args.output_file.with_name(f"{args.output_file.name}.part")
-    part.write_text(lines, encoding="utf-8")
-    put_in_place(part, args.output_file)
+    write_text(args.output_file, lines)
     print(f"{args.output_file}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
 
 

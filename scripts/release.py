@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from simbert_hf import SimBert
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import write_text
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.script import run_script
@@ -125,9 +125,7 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
             for text, *others in split_groups(groups, HELD_OUT, SEED)[1]["texts"]
         ]
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text("\n".join(rows), encoding="utf-8")
-        put_in_place(part, path)
+        write_text(path, "\n".join(rows))
     return path
 
 

@@ -23,6 +23,13 @@ def put_in_place(made: Path, place: Path) -> None:
     _flush(place.parent)
 
 
+def write_text(place: Path, text: str) -> None:
+    """Write a file of UTF-8 text that stands in its place whole or not at all."""
+    part = place.with_name(f"{place.name}.part")
+    part.write_text(text, encoding="utf-8")
+    put_in_place(part, place)
+
+
 def sync(path: Path) -> None:
     """Wait until a file, or a folder with all that is in it, is on the disk."""
     if path.is_dir():

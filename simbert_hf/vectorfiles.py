@@ -19,7 +19,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import put_in_place, write_text
 from simbert_hf.index.encoding import TextEncoder, check_vectors
 from simbert_hf.textfiles import fault
 
@@ -93,9 +93,7 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
         return
     parts.mkdir(parents=True, exist_ok=True)
     _write_block(probe, vectors)
-    made = parts / "work.json.tmp"
-    made.write_text(json.dumps(work), encoding="utf-8")
-    put_in_place(made, note)
+    write_text(note, json.dumps(work))
 
 
 def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:

@@ -86,9 +86,9 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
             raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
         files = {folder / _plain(name): size for name, size in sizes.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, DataError):
-            raise
+    except DataError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise fault(place / MANIFEST, None, "is not whole", ANEW) from None
     for file, size in files.items():
         found = file.stat().st_size if file.is_file() else 0

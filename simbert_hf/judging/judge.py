@@ -28,7 +28,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from simbert_hf.atomic import put_in_place
+from simbert_hf.atomic import write_text
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.text import join_wordpieces
 
@@ -83,9 +83,7 @@ class Judge:
             self.model.save_pretrained(str(directory), create_model_card=False)
         record = {"threshold": self.threshold, **self.record}
         text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        part = path.with_name(f"{RECORD}.part")
-        part.write_text(text, encoding="utf-8")
-        put_in_place(part, path)
+        write_text(path, text)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs from 0 to 1, alike in both orders. Shape: (N,)."""
