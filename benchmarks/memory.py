@@ -43,7 +43,7 @@ def measure(model_name: str, rows: int, micro: int) -> dict[str, float]:
         use_gradcache(model, micro)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6)
     data = PairDataset(load_groups(DATA)[0])
-    sampler = iter(LengthGroupedBatchSampler(data, rows // 2, window=1))
+    sampler = iter(LengthGroupedBatchSampler(data, rows // 2, collator.lengths, window=1))
     drawn = data.__getitems__(next(sampler))
     for pairs in (drawn[: SMALL // 2], drawn):  # the first step makes AdamW's moments
         started = time.perf_counter()

@@ -23,6 +23,7 @@ from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.rows import RowBuilder
 
 DATA = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 
@@ -84,7 +85,8 @@ def main() -> None:
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = PairDataset(load_groups(DATA)[0])
-    sampler = iter(LengthGroupedBatchSampler(data, args.pairs, seed=0))
+    collator = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model)))
+    sampler = iter(LengthGroupedBatchSampler(data, args.pairs, collator.lengths, seed=0))
     batches = [[data[i] for i in next(sampler)] for _ in range(args.steps + 2)]  # two warm up
     variants = {
         "naive port, float32": naive(args.model, device, bf16=False),

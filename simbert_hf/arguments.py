@@ -214,6 +214,13 @@ class SimilarityTrainingArguments(TrainingArguments):
         default=50,
         metadata={"help": "Batches' worth of pairs among which like lengths are grouped; 1: none."},
     )
+    even_tokens: bool = field(
+        default=False,
+        metadata={
+            "help": "Batches of equal numbers of tokens in place of pairs, for an even use of time "
+            "and memory: --per_device_train_batch_size is then an average."
+        },
+    )
     gradcache_batch_size: int = field(
         default=0,
         metadata={
@@ -261,7 +268,9 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.greater_is_better is None and self.metric_for_best_model:
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.accelerator_config is None:
-            self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
+            # Batches hold flat positions, and may be of any size.
+            even = {"even_batches": False} if self.even_tokens else {}
+            self.accelerator_config = {"dispatch_batches": False, **even}
         if self.hub_strategy not in ("end", "every_save"):
             raise ValueError(
                 f"--hub_strategy {self.hub_strategy} would upload the optimizer's state, a pickle; "

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.data import Pair
-from simbert_hf.rows import RowBuilder, Rows
+from simbert_hf.rows import Ints, RowBuilder, Rows
 from simbert_hf.text import CJK
 
 Augmenting = Literal["crop", "delete", "replace"]
@@ -196,8 +198,14 @@ class TextCollator:
 
     def pad(self, texts: Iterable[str]) -> dict[str, Tensor]:
         """Build a row of each text, and pad them: (B, L)."""
-        cut = [cut_at_punctuation(text, self.max_chars) for text in texts]
-        return self.rows.pad(self.rows.sources(cut, self.max_length))
+        return self.rows.pad(self.rows.sources(self._cut(texts), self.max_length))
+
+    def row_lengths(self, texts: Iterable[str]) -> Ints:
+        """Count the tokens of each text's row: (N,)."""
+        return self.rows.lengths(self._cut(texts), self.max_length)
+
+    def _cut(self, texts: Iterable[str]) -> list[str]:
+        return [cut_at_punctuation(text, self.max_chars) for text in texts]
 
 
 @dataclass
@@ -270,6 +278,19 @@ class PairCollator:
             batch["texts"] = texts + unpaired
         return batch
 
+    def lengths(self, pairs: Sequence[Pair]) -> Ints:
+        """Count the tokens of the longer row of each of P pairs: (P,)."""
+        first, second = (
+            self.rows.lengths([self._cut(pair[side]) for pair in pairs], sys.maxsize)
+            for side in ("source", "target")
+        )
+        both = [  # as a target, a sentence has no [CLS]
+            source.clip(max=self.max_length) + (target - 1).clip(max=self.max_length)
+            for source, target in ((first, second), (second, first))
+        ]
+        longest: Ints = np.maximum(both[0], both[1])
+        return longest
+
     def _cut(self, text: str) -> str:
         return cut_at_punctuation(text, self.max_chars)
 
@@ -330,6 +351,20 @@ class SimCseCollator:
         batch |= mlm_labels(originals, chosen, width)
         batch["mlm_positions"] += len(clean) * width
         return batch
+
+    def lengths(self, pairs: Sequence[Pair]) -> Ints:
+        """Count the tokens of the longest sentence of each of P pairs, as it stands: (P,)."""
+        found = [
+            self.rows.lengths([self._cut(text) for text in texts], self.max_length)
+            for texts in (
+                [pair["source"] for pair in pairs],
+                [pair["target"] for pair in pairs],
+                [pair["negative"] for pair in pairs if "negative" in pair],
+            )
+            if texts
+        ]
+        longest: Ints = np.max(found, axis=0)
+        return longest
 
     def _views(self, pairs: Sequence[Pair]) -> list[str]:
         """List sources and targets in turn, and then the hard negatives."""

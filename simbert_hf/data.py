@@ -16,6 +16,7 @@ from typing import Any
 import datasets
 import numpy as np
 
+from simbert_hf.batching import LengthGroupedBatchSampler
 from simbert_hf.grouping import (
     RECORD_FEATURES,
     DataReport,
@@ -23,12 +24,7 @@ from simbert_hf.grouping import (
     no_groups,
 )
 from simbert_hf.readers import USABLE, Form, ReadOptions, Record, fold, read_records, read_rows
-from simbert_hf.sampling import (
-    FixedPairs,
-    LengthGroupedBatchSampler,
-    Pair,
-    PairDataset,
-)
+from simbert_hf.sampling import FixedPairs, Pair, PairDataset
 from simbert_hf.scored import ScoredPair, load_scored_pairs
 from simbert_hf.streams import PairStream
 from simbert_hf.textfiles import (

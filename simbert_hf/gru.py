@@ -61,6 +61,8 @@ class CharRows(RowBuilder):
         width: Pad every row to at least this length; 0 pads to the longest row only.
     """
 
+    n_special = 0
+
     def __init__(self, tokenizer: PreTrainedTokenizerFast, width: int = 0) -> None:
         self.tokenizer = tokenizer
         self.pad_id = self._special("pad_token", "pad_token")
@@ -68,7 +70,7 @@ class CharRows(RowBuilder):
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """The ids of each text, at most ``max_length``; there are no special tokens."""
-        return self._ids(texts, max_length, 0)
+        return self._ids(texts, max_length, self.n_special)
 
     def pad(
         self, sources: Sequence[list[int]], targets: Sequence[list[int]] | None = None

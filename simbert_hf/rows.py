@@ -10,9 +10,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+Ints = NDArray[np.int64]
 
 
 def check_texts(text: object) -> list[str]:
@@ -35,6 +39,28 @@ def check_texts(text: object) -> list[str]:
     return texts
 
 
+def count_tokens(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, add_special_tokens: bool = False
+) -> Ints:
+    """Count the tokens of texts, at half the price of their ids: (N,).
+
+    Example:
+        >>> from simbert_hf.gru import char_tokenizer
+        >>> count_tokens(char_tokenizer(["ab"], min_count=1), ["a", "abba"]).tolist()
+        [1, 4]
+    """
+    if isinstance(tokenizer, PreTrainedTokenizerFast):
+        engine = tokenizer.backend_tokenizer
+        engine.no_truncation()
+        engine.no_padding()
+        found: Sequence[Any] = engine.encode_batch_fast(
+            list(texts), add_special_tokens=add_special_tokens
+        )
+    else:
+        found = tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
+    return np.array([len(row) for row in found], dtype=np.int64)
+
+
 class Rows(Protocol):
     """Builds rows of some kind, each with one item a token, and pads them."""
 
@@ -42,6 +68,9 @@ class Rows(Protocol):
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[Any]:
         """Make a row of each text."""
+
+    def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
+        """Count the tokens of each text's row: (N,)."""
 
     def pad(self, sources: Sequence[Any], /) -> dict[str, Tensor]:
         """Pad rows to tensors, named as the model's forward pass names them."""
@@ -56,7 +85,12 @@ class RowBuilder:
 
     Raises:
         ValueError: If the tokenizer lacks one of the three.
+
+    Attributes:
+        n_special: Special tokens of a source.
     """
+
+    n_special = 2
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
@@ -76,7 +110,13 @@ class RowBuilder:
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
-        return [[self.cls_id, *row, self.sep_id] for row in self._ids(texts, max_length, 2)]
+        return [
+            [self.cls_id, *row, self.sep_id] for row in self._ids(texts, max_length, self.n_special)
+        ]
+
+    def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
+        """Count the tokens of each source row: (N,)."""
+        return (count_tokens(self.tokenizer, texts) + self.n_special).clip(max=max_length)
 
     def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""
@@ -143,6 +183,10 @@ class TemplateRows:
         encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
         columns = zip(*(encoded[name] for name in self.names), strict=True)
         return [list(zip(*row, strict=True)) for row in columns]
+
+    def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
+        """Count the tokens of each row: (N,)."""
+        return count_tokens(self.tokenizer, texts, add_special_tokens=True).clip(max=max_length)
 
     def pad(self, rows: Sequence[list[tuple[int, ...]]]) -> dict[str, Tensor]:
         """Pad rows to tensors.

@@ -1,4 +1,4 @@
-"""Groups -> pairs: two members drawn anew each epoch; fixed pairs; batches of like length.
+"""Groups -> pairs: two members drawn anew each epoch; fixed pairs.
 
 Every draw depends on (seed, epoch, row) alone, so it is the same after a resume, in any worker and
 on any number of processes. The epoch lives in shared memory in the data set: worker processes that
@@ -7,17 +7,14 @@ outlive an epoch see it change, and a sampler reads it there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import datasets
 import numpy as np
-import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset, Sampler
-
-from simbert_hf.textfiles import DataError
+from torch.utils.data import Dataset
 
 Hashes = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -138,7 +135,6 @@ class PairDataset(EpochDataset[Pair]):
     def __init__(self, groups: datasets.Dataset, seed: int = 0) -> None:
         super().__init__(seed)
         self.groups = groups
-        self._tables = groups.with_format("arrow")
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -152,15 +148,6 @@ class PairDataset(EpochDataset[Pair]):
         columns = self.groups[rows]
         bits = random_bits(self.seed, self.epoch, np.array(rows))
         return make_pairs(columns["texts"], columns["group"], bits)
-
-    def lengths(self, rows: Ints) -> Ints:
-        """Count the characters of the pairs drawn this epoch, both sides, untransformed: (N,)."""
-        texts = self._tables[rows]["texts"].combine_chunks()
-        offsets = texts.offsets.to_numpy().astype(np.int64)
-        chars = pyarrow.compute.utf8_length(texts.values).to_numpy().astype(np.int64)
-        first, second = _draw(random_bits(self.seed, self.epoch, rows), np.diff(offsets))
-        lengths: Ints = chars[offsets[:-1] + first] + chars[offsets[:-1] + second]
-        return lengths
 
 
 class FixedPairs(EpochDataset[Pair]):
@@ -182,8 +169,6 @@ class FixedPairs(EpochDataset[Pair]):
         self.columns = dict(columns)
         number: dict[str, int] = {}
         self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
-        texts = [columns[name] for name in ("source", "target", "negative") if name in columns]
-        self._lengths = np.array([sum(map(len, row)) for row in zip(*texts, strict=True)])
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -201,94 +186,3 @@ class FixedPairs(EpochDataset[Pair]):
             for i, seed in zip(rows, seeds, strict=True)
         ]
         return pairs
-
-    def lengths(self, rows: Ints) -> Ints:
-        """Count the characters of these pairs: (N,)."""
-        lengths: Ints = self._lengths[rows]
-        return lengths
-
-
-class Examples(Protocol):
-    """What batches of like length can be drawn from: a data set that knows epoch and lengths."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose examples are drawn."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the examples of this epoch from now on, in every worker process."""
-
-    def __len__(self) -> int: ...
-
-    def lengths(self, rows: Ints) -> Ints:
-        """Count the characters of these examples: (N,)."""
-
-
-class LengthGroupedBatchSampler(Sampler[list[int]]):
-    """Batches of random pairs of like length, so that little is padding.
-
-    A random order is cut into windows, each window sorted by the length of the pairs drawn this
-    epoch and cut into batches, and these are shuffled. The epoch is the data set's.
-
-    Args:
-        dataset: Pairs; its epoch is the sampler's.
-        batch_size: Pairs in a batch.
-        seed: Order of the batches.
-        window: Batches in a window: 1 is a random order; more save more padding.
-        drop_last: Leave out the pairs that do not fill a batch, other ones each epoch.
-
-    Raises:
-        DataError: If the pairs do not fill one batch.
-
-    Example:
-        >>> texts = [[x, x.upper()] for x in ("a", "bb", "c", "dd")]
-        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": range(4)})
-        >>> sampler = LengthGroupedBatchSampler(PairDataset(groups), batch_size=2, seed=0)
-        >>> sorted(sorted(batch) for batch in sampler)
-        [[0, 2], [1, 3]]
-    """
-
-    def __init__(
-        self,
-        dataset: Examples,
-        batch_size: int,
-        seed: int = 0,
-        window: int = 50,
-        drop_last: bool = True,
-    ) -> None:
-        if batch_size < 1 or window < 1:
-            raise ValueError(f"batch_size {batch_size} and window {window} must be at least 1.")
-        if drop_last and len(dataset) < batch_size:
-            raise DataError(
-                f"{len(dataset)} groups do not fill a batch of {batch_size} pairs; "
-                "give more data or a smaller batch."
-            )
-        self.dataset = dataset
-        self.batch_size = batch_size
-        self.seed = seed
-        self.window = window
-        self.drop_last = drop_last
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the data set, which is this sampler's too."""
-        self.dataset.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        full, rest = divmod(len(self.dataset), self.batch_size)
-        return full + bool(rest and not self.drop_last)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        rng = np.random.default_rng([self.seed, self.dataset.epoch])
-        order = rng.permutation(len(self.dataset))
-        if self.drop_last:
-            order = order[: len(self) * self.batch_size]
-        step = self.window * self.batch_size
-        for start in range(0, len(order), step):
-            yield from self._window(order[start : start + step], rng)
-
-    def _window(self, rows: Ints, rng: np.random.Generator) -> list[list[int]]:
-        if self.window > 1:
-            rows = rows[np.argsort(self.dataset.lengths(rows), kind="stable")]
-        batches = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
-        full = len(rows) // self.batch_size  # a short one stays last, where accelerate expects it
-        return [batches[i].tolist() for i in (*rng.permutation(full), *range(full, len(batches)))]

@@ -20,7 +20,8 @@ import torch
 from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from simbert_hf.sampling import Pair, make_pairs, mix, random_bits
+from simbert_hf.batching import Measure
+from simbert_hf.sampling import Hashes, Ints, Pair, make_pairs, mix, random_bits
 from simbert_hf.textfiles import DataError
 
 SHARDS_AT_ONCE = 10  # that feed a window, as files are often sorted or of different sources
@@ -37,6 +38,7 @@ class Position(NamedTuple):
         epoch: Of this reader.
         lanes: Where each of its lines of shards was when the window began; empty at the start.
         taken: Pairs of the window that were given.
+        begun: Pairs that were in an unfinished batch when the window began.
     """
 
     worker: int
@@ -44,6 +46,7 @@ class Position(NamedTuple):
     epoch: int = 0
     lanes: tuple[Place, ...] = ()
     taken: int = 0
+    begun: int = 0
 
 
 class PairStream(IterableDataset[Pair]):
@@ -82,7 +85,18 @@ class PairStream(IterableDataset[Pair]):
         self.buffer_size = buffer_size
         self.process = process
         self.processes = processes
+        self.batch_size = 1
+        self._lengths: Measure | None = None
         self._given: dict[int, Position] = {}  # by worker, the last one used at the end
+
+    def group_by_length(self, batch_size: int, lengths: Measure) -> None:
+        """Let batches of consecutive pairs be of like length, within a window.
+
+        Args:
+            batch_size: Pairs in a batch.
+            lengths: Tokens of the longest row that each of some pairs makes: a collator's.
+        """
+        self.batch_size, self._lengths = batch_size, lengths
 
     def __iter__(self) -> Iterator[Pair]:
         info = get_worker_info()
@@ -93,10 +107,13 @@ class PairStream(IterableDataset[Pair]):
         barren = 0
         while barren < 20 * self.processes * workers:  # its shards may hold no row, but not always
             barren += 1
+            last = position
             for pair in self._epoch(position):
                 barren = 0
+                last = pair["position"]
                 yield pair
-            position = Position(worker, workers, position.epoch + 1)
+            begun = (last.begun + last.taken) % self.batch_size
+            position = Position(worker, workers, position.epoch + 1, begun=begun)
         raise DataError("The stream holds no group that can be trained on.")
 
     def epoch(self, number: int, worker: int = 0, workers: int = 1) -> Iterator[Pair]:
@@ -159,13 +176,13 @@ class PairStream(IterableDataset[Pair]):
             if state["stream"][name] != value:
                 raise ValueError(
                     f"{file} is of a stream with {name} {state['stream'][name]}, this one has "
-                    f"{value}: resume with the files, seed, processes and workers that saved it."
+                    f"{value}: resume with the files, seed, batch, processes and workers of then."
                 )
-        for worker, of, epoch, lanes, taken in state["given"]:
-            self.took(Position(worker, of, epoch, tuple(map(tuple, lanes)), taken))
+        for worker, of, epoch, lanes, *rest in state["given"]:
+            self.took(Position(worker, of, epoch, tuple(map(tuple, lanes)), *rest))
 
     def _identity(self, workers: int) -> dict[str, int]:
-        names = ("seed", "buffer_size", "processes")
+        names = ("seed", "buffer_size", "processes", "batch_size")
         own = {name: getattr(self, name) for name in names}
         return {"shards": self.groups.num_shards, "workers": workers, **own}
 
@@ -175,17 +192,31 @@ class PairStream(IterableDataset[Pair]):
     # ------------------------------------------------------------------ reading
 
     def _epoch(self, position: Position) -> Iterator[Pair]:
+        begun = position.begun
         for lanes, texts, groups in self._windows(position):
             bits = random_bits(self.seed, position.epoch, np.array(groups))
-            order = np.argsort(mix(bits[0]))
+            pairs = make_pairs(texts, groups, bits)
+            order = self._order(pairs, bits, -begun % self.batch_size)
             skipped = position.taken if lanes == position.lanes else 0
-            chosen = order[skipped:]
-            pairs = make_pairs(
-                [texts[i] for i in chosen], [groups[i] for i in chosen], bits[:, chosen]
-            )
-            for taken, pair in enumerate(pairs, start=skipped + 1):
-                pair["position"] = position._replace(lanes=lanes, taken=taken)
-                yield pair
+            for taken, i in enumerate(order[skipped:], start=skipped + 1):
+                at = position._replace(lanes=lanes, taken=taken, begun=begun)
+                yield {**pairs[i], "position": at}
+            begun = (begun + len(order)) % self.batch_size
+
+    def _order(self, pairs: list[Pair], bits: Hashes, first: int) -> list[int]:
+        """Shuffle a window of N pairs by their (3, N) random bits, like lengths together.
+
+        The first ones fill a batch that has begun, the last ones begin another: these are random.
+        """
+        order: Ints = np.argsort(mix(bits[0]))
+        if self._lengths is None:
+            return list(order)
+        whole = max(len(order) - first, 0) // self.batch_size * self.batch_size
+        ends, middle = np.split(order, [first]), order[first : first + whole]
+        middle = middle[np.argsort(self._lengths(pairs)[middle], kind="stable")]
+        batches = middle.reshape(-1, self.batch_size)
+        batches = batches[np.argsort(bits[1, batches[:, 0]])]
+        return [*ends[0].tolist(), *batches.flatten().tolist(), *ends[1][whole:].tolist()]
 
     def _windows(
         self, position: Position

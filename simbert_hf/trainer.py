@@ -21,16 +21,14 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotat
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.atomic import put_in_place
+from simbert_hf.batching import Collator, Examples, LengthGroupedBatchSampler
 from simbert_hf.compiling import compile_layers
-from simbert_hf.data import LengthGroupedBatchSampler, PairStream
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
-from simbert_hf.sampling import Examples
-from simbert_hf.streams import stream_loader
-from simbert_hf.textfiles import DataError
+from simbert_hf.streams import PairStream, stream_loader
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +71,7 @@ class SimilarityTrainer(Trainer):
 
     args: SimilarityTrainingArguments
     train_dataset: Examples | PairStream
+    data_collator: Collator
     objective: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
@@ -102,6 +101,9 @@ class SimilarityTrainer(Trainer):
             use_gradcache(self.model, self.args.gradcache_batch_size)
         if isinstance(self.train_dataset, PairStream):
             self.train_dataset.check_process(self.args.process_index, self.args.world_size)
+            if self.args.length_window > 1:
+                batch_size = self.args.per_device_train_batch_size
+                self.train_dataset.group_by_length(batch_size, self.data_collator.lengths)
             self.args.ignore_data_skip = True  # it goes on by its own state
         self.meter = LossMeter()
         self._saving = False
@@ -120,16 +122,13 @@ class SimilarityTrainer(Trainer):
         sampler = LengthGroupedBatchSampler(
             dataset,
             batch_size,
+            self.data_collator.lengths,
             seed=args.order_seed,
             window=args.length_window,
             drop_last=args.dataloader_drop_last,
+            processes=args.world_size,
+            even_tokens=args.even_tokens,
         )
-        if args.dataloader_drop_last and len(sampler) < args.world_size:
-            raise DataError(
-                f"{len(dataset):,} examples make {len(sampler)} batches of {batch_size}, and "
-                f"{args.world_size} processes take one each: give more data, a smaller batch or "
-                "fewer processes."
-            )
         examples: Any = dataset  # torch has a class for it, not a protocol
         loader: DataLoader[Any] = DataLoader(
             examples, batch_sampler=sampler, collate_fn=collate, **options

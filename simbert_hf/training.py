@@ -160,6 +160,8 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
         raise ValueError("--streaming knows no length; give --max_steps.")
     if data_args.validation_groups:
         raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
+    if args.even_tokens:
+        raise ValueError("--streaming has batches of as many pairs each: drop --even_tokens.")
     if args.eval_strategy == "epoch":
         logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
         args.eval_strategy, args.load_best_model_at_end = "no", False

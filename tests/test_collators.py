@@ -11,8 +11,10 @@ from simbert_hf.collators import (
     SimCseCollator,
     cut_at_punctuation,
 )
-from simbert_hf.rows import RowBuilder
+from simbert_hf.margin.classes import ClassCollator
+from simbert_hf.rows import RowBuilder, TemplateRows
 from simbert_hf.synonyms import nearest_words
+from simbert_hf.triplet.members import MemberCollator
 from tests.tiny import wordpiece_tokenizer
 
 PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "seed": 11}
@@ -169,3 +171,30 @@ def test_only_the_second_view_is_augmented() -> None:
     batch = collator([{"source": text, "target": text, "group": 0, "seed": 3}])
     assert batch["attention_mask"].sum(1).tolist() == [12, 7]
     assert rows.sources([text], 32)[0] == batch["input_ids"][0].tolist()
+
+
+LONG, SHORT, CHINESE = "a cat sat on the mat and a dog ran", "go", "一只猫"
+
+
+@pytest.mark.parametrize("max_length", [6, 32])
+@pytest.mark.parametrize("kind", [RowBuilder, TemplateRows])
+@pytest.mark.filterwarnings("ignore:Texts of more than")
+def test_lengths_are_those_of_the_rows(kind: type, max_length: int) -> None:
+    """Of every collator, whatever its tokenizer was told before."""
+    rows = kind(wordpiece_tokenizer())
+    rows.tokenizer.backend_tokenizer.enable_truncation(3)
+    rows.tokenizer.backend_tokenizer.enable_padding(length=50)
+    sides = [(LONG, SHORT, CHINESE), (SHORT, CHINESE, LONG), (CHINESE, SHORT, SHORT)]
+    pairs = [
+        {"source": a, "target": b, "negative": c, "group": i, "seed": i, "label": i}
+        for i, (a, b, c) in enumerate(sides)
+    ]
+    parts = [{"texts": list(texts[:2]), "group": 0} for texts in sides]
+    cases = [(SimCseCollator, pairs), (ClassCollator, pairs), (MemberCollator, parts)]
+    if kind is RowBuilder:
+        cases.append((PairCollator, pairs))
+    for collator_class, examples in cases:
+        collator = collator_class(rows, max_length=max_length)
+        found = collator.lengths(examples).tolist()
+        alone = [collator([one])["attention_mask"].sum(dim=1).max().item() for one in examples]
+        assert found == alone

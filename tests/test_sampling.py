@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 
 import datasets
 import numpy as np
@@ -11,6 +12,7 @@ from accelerate import skip_first_batches
 from accelerate.data_loader import BatchSamplerShard, prepare_data_loader
 from torch.utils.data import DataLoader
 
+from simbert_hf.batching import even_cuts
 from simbert_hf.data import (
     DataError,
     FixedPairs,
@@ -33,6 +35,15 @@ def pairs():
 
 def all_pairs(dataset):
     return [dataset[i] for i in range(len(dataset))]
+
+
+def characters(pairs):
+    """A measure of length that needs no tokenizer."""
+    return np.array([len(pair["source"]) + len(pair["target"]) for pair in pairs])
+
+
+def make_sampler(dataset, batch_size, **options):
+    return LengthGroupedBatchSampler(dataset, batch_size, characters, **options)
 
 
 def seeds(batches):
@@ -77,27 +88,13 @@ def test_every_ordered_pair_is_drawn_equally_often():
     assert len({pair["seed"] for pair in all_pairs(pairs)}) == 600
 
 
-def test_lengths_are_those_of_the_drawn_pairs(pairs):
-    for dataset in (pairs, PairDataset(pairs.groups.select(range(50, 5, -3)), seed=3)):
-        dataset.set_epoch(2)
-        rows = np.random.default_rng(0).permutation(len(dataset))[:10]
-        drawn = dataset.__getitems__(rows.tolist())
-        expected = [len(pair["source"]) + len(pair["target"]) for pair in drawn]
-        assert dataset.lengths(rows).tolist() == expected
-
-
-def test_lengths_count_characters_not_bytes():
-    groups = datasets.Dataset.from_dict({"texts": [["你好", "您好吗"]], "group": [0]})
-    assert PairDataset(groups).lengths(np.array([0])).tolist() == [5]
-
-
 # Batches -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize(("batch_size", "window"), [(8, 1), (8, 3), (8, 50), (103, 2), (1, 7)])
 def test_each_row_is_drawn_once_an_epoch(pairs, batch_size, window, drop_last):
-    sampler = LengthGroupedBatchSampler(pairs, batch_size, window=window, drop_last=drop_last)
+    sampler = make_sampler(pairs, batch_size, window=window, drop_last=drop_last)
     batches = list(sampler)
     assert len(batches) == len(sampler)
     sizes = Counter(map(len, batches))
@@ -109,7 +106,7 @@ def test_each_row_is_drawn_once_an_epoch(pairs, batch_size, window, drop_last):
 
 
 def test_other_rows_are_dropped_each_epoch(pairs):
-    sampler = LengthGroupedBatchSampler(pairs, 25, window=2)
+    sampler = make_sampler(pairs, 25, window=2)
     dropped = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -119,10 +116,10 @@ def test_other_rows_are_dropped_each_epoch(pairs):
 
 
 def test_order_depends_on_seed_and_epoch_alone(pairs):
-    sampler = LengthGroupedBatchSampler(pairs, 8, seed=1)
+    sampler = make_sampler(pairs, 8, seed=1)
     first = list(sampler)
     assert list(sampler) == first
-    assert list(LengthGroupedBatchSampler(pairs, 8, seed=2)) != first
+    assert list(make_sampler(pairs, 8, seed=2)) != first
     sampler.set_epoch(1)
     assert pairs.epoch == 1
     assert list(sampler) != first
@@ -131,7 +128,7 @@ def test_order_depends_on_seed_and_epoch_alone(pairs):
 
 
 def padding(pairs, batches):
-    lengths = [pairs.lengths(np.array(batch)) for batch in batches]
+    lengths = [characters(pairs.__getitems__(batch)) for batch in batches]
     return 1 - sum(x.sum() for x in lengths) / sum(x.max() * len(x) for x in lengths)
 
 
@@ -139,51 +136,103 @@ def test_windows_save_most_of_the_padding_in_every_epoch():
     pairs = PairDataset(make_groups(2000), seed=0)
     for epoch in range(2):
         pairs.set_epoch(epoch)
-        grouped = padding(pairs, LengthGroupedBatchSampler(pairs, 16))
-        shuffled = padding(pairs, LengthGroupedBatchSampler(pairs, 16, window=1))
+        grouped = padding(pairs, make_sampler(pairs, 16))
+        shuffled = padding(pairs, make_sampler(pairs, 16, window=1))
         assert shuffled > 0.3
         assert grouped < shuffled / 5
 
 
 def test_batches_do_not_come_in_order_of_length():
     pairs = PairDataset(make_groups(800), seed=0)
-    means = [
-        pairs.lengths(np.array(batch)).mean() for batch in LengthGroupedBatchSampler(pairs, 16)
-    ]
+    means = [characters(pairs.__getitems__(batch)).mean() for batch in make_sampler(pairs, 16)]
     assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.5
 
 
 def test_sampler_options_are_checked(pairs):
-    with pytest.raises(DataError, match="103 groups do not fill a batch of 104 pairs; give more"):
-        LengthGroupedBatchSampler(pairs, 104)
+    with pytest.raises(DataError, match="103 examples do not fill a batch of 104; give more"):
+        make_sampler(pairs, 104)
+    with pytest.raises(DataError, match="a batch of 52 for each of 2 processes; give more"):
+        make_sampler(pairs, 52, processes=2)
     for options in ({"batch_size": 0}, {"batch_size": 4, "window": 0}):
         with pytest.raises(ValueError, match="must be at least 1"):
-            LengthGroupedBatchSampler(pairs, **options)
+            make_sampler(pairs, **options)
+    for options in ({"window": 1}, {"drop_last": False}):
+        with pytest.raises(ValueError, match="even tokens are cut out of sorted windows"):
+            make_sampler(pairs, 4, even_tokens=True, **options)
+
+
+def cost(pairs, batch):
+    lengths = characters(pairs.__getitems__(batch))
+    return len(batch) * lengths.max()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_batches_of_even_tokens(processes):
+    pairs = PairDataset(make_groups(2000), seed=0)
+    for epoch in range(2):
+        pairs.set_epoch(epoch)
+        options = {"processes": processes, "window": 12}
+        even = list(make_sampler(pairs, 16, even_tokens=True, **options))
+        fixed = list(make_sampler(pairs, 16, **options))
+        assert len(even) == len(fixed) == 125 // processes * processes
+        rows = [row for batch in even for row in batch]
+        assert len(rows) == len(set(rows)) == 16 * len(even)
+        for step in range(0, len(even), processes):
+            assert len({len(batch) for batch in even[step : step + processes]}) == 1
+        costs, before = ([cost(pairs, batch) for batch in kind] for kind in (even, fixed))
+        assert np.std(costs) / np.mean(costs) < 0.1 < 0.4 < np.std(before) / np.mean(before)
+
+
+def test_the_batches_of_a_step_are_of_like_length():
+    pairs = PairDataset(make_groups(1000), seed=0)
+    costs = np.array([cost(pairs, batch) for batch in make_sampler(pairs, 8, processes=5)])
+    apart = costs.reshape(-1, 5).max(axis=1) / costs.reshape(-1, 5).mean(axis=1)
+    alone = np.array([cost(pairs, batch) for batch in make_sampler(pairs, 8)]).reshape(-1, 5)
+    assert apart.mean() < 1.1 < 1.5 < (alone.max(axis=1) / alone.mean(axis=1)).mean()
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 4])
+def test_cuts_keep_to_the_least_size(multiple):
+    """Against all ways to cut."""
+    rng = np.random.default_rng(multiple)
+    for _ in range(20):
+        lengths = np.sort(rng.integers(1, 12, size=4 * multiple * rng.integers(1, 4)))
+        places = range(multiple, len(lengths), multiple)
+        for parts in range(1, min(4, len(lengths) // multiple) + 1):
+            best = min(
+                max(len(part) * part.max() for part in np.split(lengths, cuts))
+                for cuts in combinations(places, parts - 1)
+            )
+            cuts = even_cuts(lengths, parts, multiple)
+            found = np.split(lengths, cuts)
+            assert len(found) == parts
+            assert all(len(part) % multiple == 0 and len(part) for part in found)
+            assert max(len(part) * part.max() for part in found) == best
 
 
 # In accelerate's loaders -------------------------------------------------------------------------
 
 
-def loader(dataset, rank=0, processes=1, workers=0, **options):
+def loader(dataset, rank=0, processes=1, workers=0, even=False):
     """Prepare a loader as a Trainer does in one of several processes; batches stay lists."""
-    if isinstance(dataset, PairDataset):
-        options["batch_sampler"] = LengthGroupedBatchSampler(dataset, 8, seed=5, window=3)
-    else:
-        options |= {"batch_size": 8, "drop_last": True}
+    options = {"seed": 5, "window": 3, "processes": processes, "even_tokens": even}
     plain = DataLoader(
-        dataset, collate_fn=list, num_workers=workers, persistent_workers=workers > 0, **options
-    )
+        dataset, batch_sampler=make_sampler(dataset, 8, **options), collate_fn=list,
+        num_workers=workers, persistent_workers=workers > 0,
+    )  # fmt: skip
     return prepare_data_loader(
-        plain, num_processes=processes, process_index=rank, put_on_device=False
-    )
+        plain, num_processes=processes, process_index=rank, put_on_device=False,
+        even_batches=not even,
+    )  # fmt: skip
 
 
+@pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_processes_share_an_epoch(processes):
+def test_processes_share_an_epoch(processes, even):
     for epoch in range(2):
         rows = []
         for rank in range(processes):
-            prepared = loader(PairDataset(make_groups(), seed=3), rank, processes)
+            prepared = loader(PairDataset(make_groups(), seed=3), rank, processes, even=even)
             prepared.set_epoch(epoch)
             rows += [pair["group"] for batch in prepared for pair in batch]
         assert len(rows) == len(set(rows)) == N // 8 // processes * processes * 8
@@ -193,7 +242,7 @@ def test_processes_get_batches_of_one_size_though_the_last_is_short():
     data = PairDataset(make_groups(22))
     sizes = []
     for rank in range(2):
-        sampler = LengthGroupedBatchSampler(data, 4, window=50, drop_last=False)
+        sampler = make_sampler(data, 4, window=50, drop_last=False)
         plain = DataLoader(data, batch_sampler=sampler, collate_fn=list)
         prepared = prepare_data_loader(
             plain, num_processes=2, process_index=rank, put_on_device=False
@@ -202,13 +251,15 @@ def test_processes_get_batches_of_one_size_though_the_last_is_short():
     assert sizes == [[4, 4, 4], [4, 4, 4]]
 
 
+@pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes):
-    whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes)
+def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes, even):
+    whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even=even)
     assert processes == 1 or isinstance(whole.batch_sampler, BatchSamplerShard)
     whole.set_epoch(2)
-    expected = seeds(whole)[4 * 8 :]
-    fresh = loader(PairDataset(make_groups(), seed=3), processes - 1, processes)
+    expected = seeds(list(whole)[4:])
+    whole.set_epoch(2)
+    fresh = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even=even)
     resumed = skip_first_batches(fresh, 4)
     resumed.set_epoch(2)  # reaches the data set only, not the sampler of several processes
     assert seeds(resumed) == expected
@@ -229,8 +280,7 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():
     texts = ["a", "bb", "a", "dddd"]
     pairs = FixedPairs({"source": texts, "target": texts, "negative": ["x"] * 4}, seed=5)
-    sampler = LengthGroupedBatchSampler(pairs, batch_size=2, window=2)
-    assert pairs.lengths(np.array([3, 0])).tolist() == [9, 3]
+    sampler = make_sampler(pairs, batch_size=2, window=2)
     assert [pair["group"] for pair in pairs.__getitems__([0, 1, 2, 3])] == [0, 1, 0, 2]
     first = pairs[-1]
     assert (first["source"], first["target"], first["negative"]) == ("dddd", "dddd", "x")

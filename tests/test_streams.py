@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 import torch
 
@@ -30,10 +31,18 @@ def rows_of(shards: list[int]):
             yield {"texts": [f"{i} {c}" for c in "abcde"[: 2 + i % 4]], "group": i}
 
 
-def make_stream(shards: int = 6, **options) -> PairStream:
+def lengths(pairs: Sequence) -> np.ndarray:
+    """A length that no row has for long."""
+    return np.array([pair["group"] * 7 % 31 for pair in pairs])
+
+
+def make_stream(shards: int = 6, grouped: bool = False, **options) -> PairStream:
     numbers = {"shards": list(range(shards))}
     groups = datasets.IterableDataset.from_generator(rows_of, gen_kwargs=numbers)
-    return PairStream(groups, seed=3, **{"buffer_size": 20} | options)
+    stream = PairStream(groups, seed=3, **{"buffer_size": 20} | options)
+    if grouped:
+        stream.group_by_length(8, lengths)
+    return stream
 
 
 def collate(pairs):
@@ -48,11 +57,14 @@ def loader(stream: PairStream, workers: int = 0):
 # Each row once an epoch --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("processes", [1, 2, 3, 4])
 @pytest.mark.parametrize("shards", [6, 5, 1])
-def test_each_row_is_read_once_an_epoch(shards: int, processes: int, workers: int) -> None:
-    streams = [make_stream(shards, process=i, processes=processes) for i in range(processes)]
+def test_each_row_is_read_once_an_epoch(shards, processes, workers, grouped) -> None:
+    streams = [
+        make_stream(shards, grouped, process=i, processes=processes) for i in range(processes)
+    ]
     orders = []
     for epoch in range(3):
         drawn = [
@@ -103,6 +115,18 @@ def test_epochs_follow_each_other_and_none_ends_a_process() -> None:
         assert taken == [pair["group"] for pair in itertools.islice(expected, 3 * N)]
 
 
+def test_batches_are_of_like_length_window_after_window_and_epoch_after_epoch() -> None:
+    def padding(grouped: bool) -> list[float]:
+        batches = itertools.islice(loader(make_stream(grouped=grouped, buffer_size=43)), 65)
+        found = [lengths(batch["pairs"]) for batch in batches]  # 5 epochs: 15 windows of 31 to 44
+        return [float(x.max() - x.mean()) for x in found]
+
+    grouped, random = padding(True), padding(False)
+    assert np.median(grouped) < np.median(random) / 3
+    assert np.mean(np.array(grouped) < 6) > 0.6  # those across two windows are random
+    assert abs(np.corrcoef(grouped, range(65))[0, 1]) < 0.3  # and it does not get worse
+
+
 def test_a_stream_without_a_row_ends_with_an_error() -> None:
     stream = PairStream(make_stream().groups.filter(lambda row: False))
     with pytest.raises(DataError, match="holds no group"):
@@ -112,9 +136,12 @@ def test_a_stream_without_a_row_ends_with_an_error() -> None:
 # Resume ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("process", "processes"), [(0, 1), (0, 2), (2, 3), (3, 4)])
-def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(process, processes, tmp_path) -> None:
-    options = {"process": process, "processes": processes}
+def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(
+    process, processes, grouped, tmp_path
+) -> None:
+    options = {"process": process, "processes": processes, "grouped": grouped}
     whole = list(itertools.islice(loader(make_stream(**options)), 30))
     for used in (1, 2, 3, 7, 12, 19):
         stopped = make_stream(**options)

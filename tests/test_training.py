@@ -81,12 +81,12 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5
 
 
-@pytest.mark.parametrize("corruption", ["--mlm_weight=0.5", "--denoising=true"])
+@pytest.mark.parametrize("option", ["--mlm_weight=0.5", "--denoising=true", "--even_tokens=true"])
 def test_a_resumed_run_equals_an_uninterrupted_one(
-    start: Path, groups: Path, tmp_path: Path, corruption: str, monkeypatch: pytest.MonkeyPatch
+    start: Path, groups: Path, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(out: Path, *more: str) -> dict[str, torch.Tensor]:
-        main(flags(start, groups, out, corruption, "--max_steps=14", *more))
+        main(flags(start, groups, out, option, "--max_steps=14", *more))
         return load_file(out / "model.safetensors")
 
     more = ("--load_best_model_at_end=false", "--hidden_dropout=0.2")
@@ -114,7 +114,7 @@ def test_data_too_small_for_the_processes_is_named(
     more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1"]
     trainer = main(flags(start, groups, tmp_path / "out", *more))
     monkeypatch.setattr(SimilarityTrainingArguments, "world_size", 11)
-    with pytest.raises(DataError, match=r"42 examples make 10 batches of 4, and 11 processes take"):
+    with pytest.raises(DataError, match="42 examples do not fill a batch of 4 for each of 11"):
         trainer.get_train_dataloader()
 
 
@@ -249,6 +249,11 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             ["--seq2seq_weight=0", "--sample_sentences", "a cat"],
             "are written by an LM head; drop --seq2seq_weight 0",
         ),
+        (
+            ["--validation_groups=0", "--streaming=true", "--even_tokens=true"],
+            "drop --even_tokens",
+        ),
+        (["--length_window=1", "--even_tokens=true"], "give a length window above 1"),
         (["--metric_for_best_model=eval_top2"], "top2 is not measured; choose one of eval_"),
     ],
 )

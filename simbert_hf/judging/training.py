@@ -19,6 +19,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
+from simbert_hf.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.grouping import find_components, hash_sentences
 from simbert_hf.judging.judge import (
@@ -30,7 +31,8 @@ from simbert_hf.judging.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.sampling import FixedPairs, LengthGroupedBatchSampler
+from simbert_hf.rows import Ints, count_tokens
+from simbert_hf.sampling import FixedPairs, Pair
 from simbert_hf.scored import LabelledPair, load_labelled_pairs
 from simbert_hf.textfiles import DataError, fault
 
@@ -271,7 +273,13 @@ def fit(
         "target": [plain(pair.second) for pair in pairs],
         "label": [float(pair.same) for pair in pairs],
     }
-    sampler: Any = partial(group_by_length, pairs=FixedPairs(columns, args.seed))
+
+    def lengths(pairs: Sequence[Pair]) -> Ints:
+        first, second = zip(*((pair["source"], pair["target"]) for pair in pairs), strict=True)
+        return count_tokens(model.tokenizer, first) + count_tokens(model.tokenizer, second)
+
+    fixed = FixedPairs(columns, args.seed)
+    sampler: Any = partial(group_by_length, pairs=fixed, lengths=lengths)
     args.batch_sampler = sampler
     CrossEncoderTrainer(
         model=model,
@@ -282,10 +290,16 @@ def fit(
 
 
 def group_by_length(
-    _: datasets.Dataset, batch_size: int, drop_last: bool, seed: int, pairs: FixedPairs, **__: Any
+    _: datasets.Dataset,
+    batch_size: int,
+    drop_last: bool,
+    seed: int,
+    pairs: FixedPairs,
+    lengths: Measure,
+    **__: Any,
 ) -> LengthGroupedBatchSampler:
     """Batch pairs of like length; sentence-transformers calls this with more than is needed."""
-    return LengthGroupedBatchSampler(pairs, batch_size, seed, drop_last=drop_last)
+    return LengthGroupedBatchSampler(pairs, batch_size, lengths, seed, drop_last=drop_last)
 
 
 def measure(

@@ -14,6 +14,7 @@ from simbert_hf.data import Pair
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.objectives import model_inputs
+from simbert_hf.rows import Ints
 
 
 class ClassCollator(TextCollator):
@@ -28,6 +29,10 @@ class ClassCollator(TextCollator):
         batch = self.pad(sentence["source"] for sentence in sentences)
         batch["classes"] = torch.tensor([sentence["label"] for sentence in sentences])
         return batch
+
+    def lengths(self, sentences: Sequence[Pair]) -> Ints:
+        """Count the tokens of each of N sentences: (N,)."""
+        return self.row_lengths(sentence["source"] for sentence in sentences)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from typing import TypedDict
 
 import datasets
 import numpy as np
-import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
@@ -57,8 +56,6 @@ class MemberDataset(EpochDataset[Members]):
         self.size = size
         texts = groups.with_format("arrow")[:]["texts"].combine_chunks()
         sizes = texts.value_lengths().to_numpy().astype(np.int64)
-        self._chars = pyarrow.compute.utf8_length(texts.flatten()).to_numpy()
-        self._starts = np.cumsum(sizes) - sizes
         parts = np.maximum(sizes // size, 1)
         self._row = np.repeat(np.arange(len(sizes)), parts)
         self._part = np.arange(len(self._row)) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -68,22 +65,23 @@ class MemberDataset(EpochDataset[Members]):
         return len(self._row)
 
     def __getitem__(self, index: int) -> Members:
-        part = range(len(self))[index]
-        found = self.groups[int(self._row[part])]
-        texts = [found["texts"][i] for i in self._drawn(part)]
-        return Members(texts=texts, group=found["group"])
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Members]:
+        """Draw several parts with one look into the data set; a DataLoader calls this."""
+        parts = [range(len(self))[i] for i in indices]
+        found = self.groups[self._row[parts]]
+        columns = zip(parts, found["texts"], found["group"], strict=True)
+        return [
+            Members(texts=[texts[i] for i in self._drawn(part)], group=group)
+            for part, texts, group in columns
+        ]
 
     def _drawn(self, part: int) -> Ints:
         """Places of a part's sentences in their group: (K,)."""
         row, start = int(self._row[part]), int(self._part[part]) * self.size
         rng = np.random.default_rng([self.seed, self.epoch, row])
         return rng.permutation(self._sizes[row])[start : start + self.size]
-
-    def lengths(self, rows: Ints) -> Ints:
-        """Count the characters of the longest sentence of each of these parts: (N,)."""
-        firsts = self._starts[self._row[rows]]
-        parts = zip(firsts, rows.tolist(), strict=True)
-        return np.array([self._chars[first + self._drawn(part)].max() for first, part in parts])
 
 
 class MemberCollator(TextCollator):
@@ -99,3 +97,10 @@ class MemberCollator(TextCollator):
         batch = self.pad(text for part in parts for text in part["texts"])
         batch["groups"] = torch.tensor([part["group"] for part in parts for _ in part["texts"]])
         return batch
+
+    def lengths(self, parts: Sequence[Members]) -> Ints:
+        """Count the tokens of the longest sentence of each of N parts: (N,)."""
+        found = self.row_lengths(text for part in parts for text in part["texts"])
+        sizes = np.array([len(part["texts"]) for part in parts])
+        longest: Ints = np.maximum.reduceat(found, np.cumsum(sizes) - sizes)
+        return longest

@@ -16,7 +16,7 @@ from simbert_hf.data import FixedPairs, load_triplets
 from simbert_hf.distributed import is_distributed
 from simbert_hf.embedding import evaluating
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.sampling import EpochDataset, Ints, Pair
+from simbert_hf.sampling import EpochDataset, Pair
 from simbert_hf.trainer import CheckpointPart
 from simbert_hf.triplets import Triplet
 
@@ -68,10 +68,6 @@ class RenewedTriplets(EpochDataset[Pair]):
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return several triplets; a DataLoader calls this."""
         return self._drawn.__getitems__(indices)
-
-    def lengths(self, rows: Ints) -> Ints:
-        """Count the characters of these triplets: (N,)."""
-        return self._drawn.lengths(rows)
 
 
 class Renewal(CheckpointPart):

@@ -1,0 +1,94 @@
+"""What the order of the batches saves: padding, and time of a training step.
+
+python -m benchmarks.padding --model DIR_OR_ID [--groups pairs.jsonl] [--steps 6]
+    [--output benchmarks/results/padding.json]
+
+Pairs of one epoch in batches at random; of like length within 50 batches, counted in characters
+and in tokens; and the last cut into batches of even tokens. The steps (SimBERT's loss, bfloat16,
+AdamW) take turns; their time is divided by the real tokens in them. On a CPU it is CPU time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.headline import clock, environment
+from benchmarks.train import DATA, ours
+from simbert_hf import SimBert
+from simbert_hf.batching import Ints, LengthGroupedBatchSampler
+from simbert_hf.collators import PairCollator
+from simbert_hf.data import Pair, PairDataset, load_groups
+
+
+def characters(pairs: Sequence[Pair]) -> Ints:
+    """Count the characters of both sentences."""
+    return np.array([len(pair["source"]) + len(pair["target"]) for pair in pairs])
+
+
+def tokens(batches: Sequence[Sequence[Pair]], collator: PairCollator) -> dict[str, float]:
+    """Compare real and padded tokens over whole batches."""
+    lengths = [collator.lengths(batch) for batch in batches]
+    padded = np.array([len(batch) * batch.max() for batch in lengths])
+    return {
+        "padded_by_real": float(padded.sum() / sum(batch.sum() for batch in lengths)),
+        "largest_by_mean": float(padded.max() / padded.mean()),
+    }
+
+
+def main() -> None:
+    """Measure, print a Markdown table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--groups", type=Path, default=DATA)
+    parser.add_argument("--pairs", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/padding.json"))
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    collator = PairCollator(SimBert.from_pretrained(args.model).rows)
+    data = PairDataset(load_groups(args.groups)[0])
+    orders: dict[str, dict[str, Any]] = {
+        "at random": {"lengths": characters, "window": 1},
+        "by characters": {"lengths": characters},
+        "by tokens": {"lengths": collator.lengths},
+        "by tokens, even": {"lengths": collator.lengths, "even_tokens": True},
+    }
+    found: dict[str, dict[str, float]] = {}
+    timed = {}
+    for name, options in orders.items():
+        batches = [
+            data.__getitems__(rows)
+            for rows in LengthGroupedBatchSampler(data, args.pairs, **options)
+        ]
+        found[name] = tokens(batches, collator)
+        timed[name] = batches[: args.steps]
+    step = ours(args.model, device, bf16=True)
+    now = time.process_time if device == "cpu" else lambda: clock(device)
+    spent = dict.fromkeys(orders, 0.0)
+    step(timed["at random"][0])  # warm up
+    for i in range(args.steps):
+        for name, batches in timed.items():
+            began = now()
+            step(batches[i])
+            spent[name] += now() - began
+    for name, batches in timed.items():
+        real = 2 * sum(int(collator.lengths(batch).sum()) for batch in batches)
+        found[name]["ms_per_1000_tokens"] = 1e6 * spent[name] / real
+    print("| batches | padded / real | largest / mean | ms for 1,000 real tokens |")
+    print("|---|---|---|---|")
+    for name, row in found.items():
+        print(f"| {name} | " + " | ".join(f"{value:.3g}" for value in row.values()) + " |")
+    report = {"orders": found, "pairs": args.pairs, "steps": args.steps} | environment(device)
+    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

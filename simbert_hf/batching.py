@@ -1,0 +1,183 @@
+"""Batches of like length, measured in tokens, so that little is padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from torch.utils.data import Sampler
+
+from simbert_hf.sampling import Ints
+from simbert_hf.textfiles import DataError
+
+Measure = Callable[[Sequence[Any]], Ints]
+
+
+class Collator(Protocol):
+    """Makes tensors of examples, and knows how long their rows will be."""
+
+    def __call__(self, examples: Sequence[Any], /) -> dict[str, Any]:
+        """Build one batch."""
+
+    def lengths(self, examples: Sequence[Any], /) -> Ints:
+        """Count the tokens of the longest row that each of N examples makes: (N,)."""
+
+
+class Examples(Protocol):
+    """What batches of like length can be drawn from: a data set that knows its epoch."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are drawn."""
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of this epoch from now on, in every worker process."""
+
+    def __len__(self) -> int: ...
+
+    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
+        """Return several examples."""
+
+
+class LengthGroupedBatchSampler(Sampler[list[int]]):
+    """Batches of random examples of like length.
+
+    A random order is cut into windows, each window sorted by the length of the examples drawn this
+    epoch and cut into batches, and these are shuffled. The epoch is the data set's. Lengths are in
+    tokens: English pairs sorted by characters are padded to 1.34 x their tokens, by tokens 1.04 x.
+
+    Args:
+        dataset: Examples; its epoch is the sampler's.
+        batch_size: Examples in a batch.
+        lengths: Tokens of the longest row that each of some examples makes: a collator's.
+        seed: Order of the batches.
+        window: Batches in a window: 1 is a random order; more save more padding.
+        drop_last: Leave out the examples that do not fill a step, other ones each epoch.
+        processes: Which take the batches in turn. Those of a step are then of like length, so that
+            none waits for another.
+        even_tokens: Cut windows into batches of equal numbers of tokens (padding included) in place
+            of examples; ``batch_size`` is their average, so that an epoch has as many steps. The
+            batches of a step have equally many examples.
+
+    Raises:
+        DataError: If the examples do not fill one batch.
+        ValueError: If a number is out of range, or ``even_tokens`` has nothing to work on.
+
+    Example:
+        >>> import datasets
+        >>> from simbert_hf.sampling import PairDataset
+        >>> texts = [[x, x.upper()] for x in ("a", "bbbb", "c", "d")]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": range(4)})
+        >>> def characters(pairs):
+        ...     return np.array([len(pair["source"]) for pair in pairs])
+        >>> sampler = LengthGroupedBatchSampler(
+        ...     PairDataset(groups), 2, characters, even_tokens=True
+        ... )
+        >>> sorted(sorted(batch) for batch in sampler)
+        [[0, 2, 3], [1]]
+    """
+
+    batch_size: int | None
+
+    def __init__(
+        self,
+        dataset: Examples,
+        batch_size: int,
+        lengths: Measure,
+        seed: int = 0,
+        window: int = 50,
+        drop_last: bool = True,
+        processes: int = 1,
+        even_tokens: bool = False,
+    ) -> None:
+        if batch_size < 1 or window < 1:
+            raise ValueError(f"batch_size {batch_size} and window {window} must be at least 1.")
+        if even_tokens and (window == 1 or not drop_last):
+            raise ValueError(
+                "Batches of even tokens are cut out of sorted windows, none of them incomplete: "
+                "give a length window above 1, and drop the last batch."
+            )
+        if drop_last and len(dataset) < processes * batch_size:
+            shared = f" for each of {processes} processes" if processes > 1 else ""
+            raise DataError(
+                f"{len(dataset):,} examples do not fill a batch of {batch_size}{shared}; give more "
+                f"data{', fewer processes' if shared else ''} or a smaller batch."
+            )
+        self.dataset = dataset
+        self.lengths = lengths
+        self.seed = seed
+        self.window = window
+        self.drop_last = drop_last
+        self.processes = processes
+        self.even_tokens = even_tokens
+        self.average = batch_size
+        self.batch_size = None if even_tokens else batch_size  # accelerate reads it
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the epoch of the data set, which is this sampler's too."""
+        self.dataset.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self.dataset), self.average)
+        return full - full % self.processes if self.drop_last else full + bool(rest)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng([self.seed, self.dataset.epoch])
+        order = rng.permutation(len(self.dataset))
+        if self.drop_last:
+            order = order[: len(self) * self.average]
+        steps = -(-self.window // self.processes)  # those of a window
+        size = steps * self.processes * self.average
+        for start in range(0, len(order), size):
+            yield from self._window(order[start : start + size], rng)
+
+    def _window(self, rows: Ints, rng: np.random.Generator) -> Iterator[list[int]]:
+        """Give a window's batches, whole steps in a random order; incomplete ones stay last."""
+        lengths = np.zeros(len(rows), dtype=np.int64)
+        if self.window > 1:
+            lengths = self.lengths(self.dataset.__getitems__(rows.tolist()))
+            order = np.argsort(lengths, kind="stable")
+            rows, lengths = rows[order], lengths[order]
+        n, size = self.processes, self.processes * self.average
+        whole = len(rows) // size
+        cuts = even_cuts(lengths, whole, n) if self.even_tokens else np.arange(1, whole) * size
+        steps = np.split(rows[: whole * size], cuts) if whole else []
+        for step in rng.permutation(len(steps)):
+            for process in range(n):
+                yield steps[step][process::n].tolist()
+        for start in range(whole * size, len(rows), self.average):
+            yield rows[start : start + self.average].tolist()
+
+
+def even_cuts(lengths: Ints, parts: int, multiple: int = 1) -> Ints:
+    """Cut sorted rows into parts whose padded sizes (rows times the longest) are about even.
+
+    Args:
+        lengths: Of the rows, ascending. Shape: (N,), N at least ``parts * multiple``.
+        parts: How many.
+        multiple: What the number of rows in each part divides by.
+
+    Returns:
+        Where all parts but the first begin. Shape: (parts - 1,).
+
+    Example:
+        >>> even_cuts(np.array([1, 1, 1, 1, 2, 2, 4]), 3).tolist()
+        [4, 6]
+    """
+    known = lengths.clip(min=1).tolist()
+    low, high = 0, len(known) * known[-1]
+    while high - low > 1:  # the least size that every part can keep to
+        size = (low + high) // 2
+        low, high = (low, size) if _cut(known, parts, multiple, size)[0] == 0 else (size, high)
+    return np.array(_cut(known, parts, multiple, high)[1:])
+
+
+def _cut(lengths: list[int], parts: int, multiple: int, size: int) -> list[int]:
+    """Fill parts up to a padded size, the longest rows first; tell where they begin."""
+    end, begins = len(lengths), []
+    for left in range(parts - 1, -1, -1):
+        rows = max(size // lengths[end - 1] // multiple, 1) * multiple
+        end -= min(rows, end - left * multiple)
+        begins.append(end)
+    return begins[::-1]
