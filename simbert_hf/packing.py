@@ -153,8 +153,8 @@ class Padded(PackedRows):
         rows, _, length, _ = self.mask.shape
 
         def part(states: Tensor) -> Tensor:  # (1, H, T, d) -> (B, H, L, d)
-            found = put(states[0].transpose(0, 1), self.places, rows * length)
-            return found.unflatten(0, (rows, length)).transpose(1, 2)
+            placed = put(states[0].transpose(0, 1), self.places, rows * length)
+            return placed.view(rows, length, *placed.shape[1:]).transpose(1, 2)
 
         mask = self.mask.to(query.dtype)
         found: Tensor = scaled_dot_product_attention(
