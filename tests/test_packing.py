@@ -177,7 +177,8 @@ def test_flex_itself_gives_the_same_vectors(monkeypatch) -> None:
 def test_dropout_of_attention_stays_with_padded() -> None:
     model = tiny_simbert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5).train()
     use_packing(model, "padded")
-    once, twice = (model(**rows(4)).sentence_embedding for _ in range(2))
+    batch = rows(4)
+    once, twice = (model(**batch).sentence_embedding for _ in range(2))
     assert not torch.allclose(once, twice)
     for attention in ("flex", "varlen"):
         with pytest.raises(ValueError, match=f"{attention} has no attention dropout.* is 0.5"):
@@ -250,6 +251,7 @@ def test_varlen_refuses_rows_that_are_not_source_and_target() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:.*Function.* should not be instantiated:DeprecationWarning")
 def test_one_compiled_graph_serves_every_length() -> None:
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("eager")
