@@ -34,6 +34,10 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     variants: dict[str, list[str]] = {
         "float32": [], "bf16": ["--bf16"], "bf16-compiled": ["--bf16", "--compile"]
     }  # fmt: skip
+    for packing in (None, "padded", *["flex", "varlen"] * (args.device == "cuda")):
+        kept = ["--bf16", "--attention_dropout=0", *[f"--packing={packing}"] * bool(packing)]
+        name = f"bf16-{packing or 'undropped'}"  # all without attention dropout, which two lack
+        variants |= {name: kept, f"{name}-compiled": [*kept, "--compile"]}
     return {
         f"headline-{rows}-{name}": [*common, *options, f"--rows={8 if args.toy else rows}"]
         for rows in (128, 1024)

@@ -1,7 +1,7 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
 python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] \
-    [--output headline.json]
+    [--packing padded|flex|varlen] [--attention_dropout 0] [--output headline.json]
 
 Rows a second with all that a step needs, and how the time parts into the passes and the optimiser.
 Token ids are random: only their number matters. Without --lengths, lengths of sentences are drawn
@@ -29,6 +29,7 @@ from simbert_hf.collators import target_labels
 from simbert_hf.compiling import compile_layers
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.packing import ATTENTIONS, use_packing
 
 # Mean and standard deviation of the log of a sentence's characters, and a pair's correlation.
 LOG_MEAN, LOG_STD, CORRELATION = 2.484, 0.399, 0.658
@@ -103,9 +104,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Train over the batches twice, the first time to warm up; return rates and shares."""
     torch.manual_seed(0)
     shape = TOY if args.toy else {}
-    model = SimBert(SimBertConfig(vocab_size=13685, **shape)).to(args.device).train()
+    config = SimBertConfig(
+        vocab_size=13685, attention_probs_dropout_prob=args.attention_dropout, **shape
+    )
+    model = SimBert(config).to(args.device).train()
     if args.compile:
         compile_layers(model)
+    if args.packing:
+        use_packing(model, args.packing)
     objective = SimBertObjective()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, fused=True)
     batches = make_batches(args, model.config.vocab_size)
@@ -172,11 +178,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
+    parser.add_argument("--attention_dropout", type=float, default=0.1)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=Path)
     args = parser.parse_args()
-    asked = {name: getattr(args, name) for name in ("rows", "steps", "bf16", "compile", "toy")}
+    names = "rows steps bf16 compile packing attention_dropout toy".split()
+    asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     text = json.dumps(report | environment(args.device), indent=2)
     print(text)

@@ -228,6 +228,15 @@ class SimilarityTrainingArguments(TrainingArguments):
             "for it (GradCache; each row is computed twice); 0: all rows at once."
         },
     )
+    packing: str | None = field(
+        default=None,
+        metadata={
+            "help": "Train BERT's and ELECTRA's layers on real tokens alone, with attention among "
+            "padding, by FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, "
+            "in 16 bits).",
+            "choices": ("padded", "flex", "varlen"),
+        },
+    )
     logging_steps: float = field(default=50, metadata={"help": "Steps between log lines."})
     eval_strategy: str = field(default="epoch", metadata={"help": "no, steps or epoch."})
     save_strategy: str = field(default="epoch", metadata={"help": "no, steps, epoch or best."})
@@ -281,9 +290,18 @@ class SimilarityTrainingArguments(TrainingArguments):
                 f"--gradcache_batch_size {self.gradcache_batch_size}: give a number of rows, or 0."
             )
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
+        self._check_packing()
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
+
+    def _check_packing(self) -> None:
+        if self.packing in ("flex", "varlen") and self.use_cpu:
+            raise ValueError(f"--packing {self.packing} needs a GPU; give --packing padded.")
+        if self.packing == "varlen" and not (self.bf16 or self.fp16):
+            raise ValueError(
+                "--packing varlen computes in 16 bits: give --bf16 true, or another --packing."
+            )
 
     @property
     def order_seed(self) -> int:

@@ -229,12 +229,11 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
         all_layers = self.config.sentence_pooling == "first_last_mean"
-        outputs = self.base_model(
+        outputs = self.run_layers(
             input_ids,
-            attention_mask=mask,
-            token_type_ids=segments,
+            real,
+            segments,
             position_ids=position_ids,
             past_key_values=past_key_values,
             output_hidden_states=all_layers or None,
@@ -255,6 +254,21 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         if lm_targets is not None:
             losses = self._lm_losses(hidden.flatten(0, 1), lm_targets)
         return SimBertOutput(embedding, logits, losses, hidden, past_key_values)
+
+    def run_layers(self, input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any) -> Any:
+        """Run embeddings and layers; :mod:`simbert_hf.packing` does so without the padding.
+
+        Args:
+            input_ids: Shape: (B, L).
+            real: As the ``attention_mask`` of :meth:`forward`, but not None.
+            segments: Shape: (B, L).
+            **kwargs: Passed to ``BertModel``.
+
+        Returns:
+            ``last_hidden_state``, (B, L, D), and ``hidden_states``, if asked for.
+        """
+        mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
+        return self.base_model(input_ids, attention_mask=mask, token_type_ids=segments, **kwargs)
 
     def _lm_logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))

@@ -28,6 +28,7 @@ from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
+from simbert_hf.packing import use_packing
 from simbert_hf.streams import PairStream, stream_loader
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,8 @@ class SimilarityTrainer(Trainer):
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
             compile_layers(self.model, backend, self.args.torch_compile_mode)
+        if self.args.packing:
+            use_packing(self.model, self.args.packing)
         if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
             use_gradcache(self.model, self.args.gradcache_batch_size)
         if isinstance(self.train_dataset, PairStream):

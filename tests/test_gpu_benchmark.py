@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -63,6 +64,18 @@ def test_stages_are_run_once_and_failures_again(tmp_path: Path, monkeypatch, cap
         gpu.main()
 
 
+def test_packing_is_compared_at_one_attention_dropout() -> None:
+    for device, kinds in (("cpu", 2), ("cuda", 4)):
+        args = argparse.Namespace(device=device, lengths=None, toy=False)
+        stages = gpu.headline_stages(args)
+        equal = [command for command in stages.values() if "--attention_dropout=0" in command]
+        assert len(equal) == 2 * 2 * kinds  # rows, compiled or not
+        assert sum(any("--packing" in part for part in command) for command in equal) == (
+            len(equal) - 4
+        )
+        assert len({tuple(command) for command in stages.values()}) == len(stages)
+
+
 @pytest.mark.slow
 def test_every_stage_runs_on_a_tiny_scale(tmp_path: Path, monkeypatch) -> None:
     tiny_simbert().save_pretrained(tmp_path / "start")
@@ -71,4 +84,5 @@ def test_every_stage_runs_on_a_tiny_scale(tmp_path: Path, monkeypatch) -> None:
     gpu.main()
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["headline-1024-bf16"]["result"]["rows_per_second"] > 0
+    assert found["headline-128-bf16-padded-compiled"]["result"]["packing"] == "padded"
     assert found["memory-of-gradcache"]["result"]["points"][0]["rows"] == 128

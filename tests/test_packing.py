@@ -1,0 +1,321 @@
+"""Packing: what the padded model computes, out of real tokens alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.nn.attention.flex_attention import create_mask
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import BertConfig
+
+from scripts.train_simbert import main
+from simbert_hf import SimBert, packing
+from simbert_hf.architectures import (
+    FactorisedConfig,
+    FactorisedSimBert,
+    RotaryConfig,
+    RotarySimBert,
+)
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import SimCseCollator
+from simbert_hf.compiling import compile_layers
+from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.gradcache import use_gradcache
+from simbert_hf.gru import CharGru, CharGruConfig
+from simbert_hf.masking import prefix_mask
+from simbert_hf.objectives import SimCseObjective
+from simbert_hf.packing import ATTENTIONS, Flex, use_packing
+from simbert_hf.pooling import POOLINGS
+from tests.test_compiling import losses
+from tests.test_gradcache import PAIRS, SCORED, assert_equal, joint_batch, step
+from tests.tiny import WORDS, tiny_simbert
+
+
+def dense_flex(query, key, value, block_mask, scale):
+    """FlexAttention has no backward pass on a CPU: what its mask lets through, among its blocks."""
+    length, size = query.shape[2], Flex.multiple
+    allowed = create_mask(block_mask.mask_mod, 1, 1, length, length, device="cpu")
+    blocks = block_mask.to_dense().bool().repeat_interleave(size, 2).repeat_interleave(size, 3)
+    return scaled_dot_product_attention(query, key, value, allowed & blocks, scale=scale)
+
+
+def dense_varlen(query, key, value, starts, key_starts, longest, _, scale, window_size):
+    """FlashAttention has no CPU kernel: each piece by itself."""
+    assert (starts == key_starts).all()
+    assert longest >= starts.diff().max()
+    parts = []
+    for begin, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
+        states = [part[begin:end].transpose(0, 1) for part in (query, key, value)]
+        causal = window_size == (-1, 0)
+        parts.append(scaled_dot_product_attention(*states, is_causal=causal, scale=scale))
+    return torch.cat([part.transpose(0, 1) for part in parts])
+
+
+@pytest.fixture(autouse=True)
+def _dense(monkeypatch) -> None:
+    monkeypatch.setattr(packing, "flex_attention", dense_flex)
+    monkeypatch.setattr(packing, "varlen_attn", dense_varlen)
+
+
+def packed(attention: str, **config) -> SimBert:
+    model = tiny_simbert(attention_probs_dropout_prob=0.0, **config)
+    use_packing(model, attention)
+    return model
+
+
+def rows(n: int, length: int = 20) -> dict[str, torch.Tensor]:
+    """Ragged rows; some have no target, one is full, one padded on the left."""
+    torch.manual_seed(n)
+    ends = torch.randint(2, length + 1, (n, 1))
+    ends[0] = length
+    columns = torch.arange(length)
+    real = columns < ends
+    segments = real & (columns >= ends // 2) & (torch.arange(n) % 3 > 0)[:, None]
+    real[-1], segments[-1] = real[-1].flip(0), columns > length - 2
+    ids = torch.randint(5, 40, (n, length)) * real
+    return {
+        "input_ids": ids, "attention_mask": real.long(), "token_type_ids": segments.long()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_outputs_are_those_among_padding(attention: str, pooling: str) -> None:
+    batch, model = rows(40), packed(attention, pooling=pooling).double()
+    plain = tiny_simbert(pooling).double()
+    places = batch["attention_mask"].flatten().nonzero().squeeze(1)
+    wanted = plain(**batch, lm_positions=places)
+    found = model(**batch, lm_positions=places)
+    torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding)
+    torch.testing.assert_close(found.logits, wanted.logits)
+    real = batch["attention_mask"].bool()
+    torch.testing.assert_close(found.last_hidden_state[real], wanted.last_hidden_state[real])
+    assert not found.last_hidden_state[~real].any()
+    positions = (batch["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    wanted, found = (m(**batch, position_ids=positions) for m in (plain, model))
+    torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("size", [0, 4])
+def test_gradients_are_those_among_padding(attention: str, size: int) -> None:
+    plain, model = tiny_simbert().double(), packed(attention).double()
+    if size:
+        use_gradcache(model, size)
+    objective, batch = joint_batch(plain)
+    assert (batch["attention_mask"] == 0).any()
+    assert_equal(step(model, objective, batch), step(plain, objective, batch))
+    objective, batch = SimCseObjective(), SimCseCollator(model.rows)(SCORED)
+    assert_equal(step(model, objective, batch), step(plain, objective, batch))
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_single_precision_is_kept(attention: str) -> None:
+    plain, model = tiny_simbert(), packed(attention)
+    found, wanted = (m(**rows(40)).sentence_embedding for m in (model, plain))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_another_row_changes_nothing(attention: str) -> None:
+    batch, model = rows(40), packed(attention)
+    before = model(**batch)
+    batch["input_ids"][7] = 9  # as long as before, so that all stay at their places
+    after = model(**batch)
+    moved = (after.last_hidden_state != before.last_hidden_state).flatten(1).any(dim=1)
+    assert moved.nonzero().tolist() == [[7]]
+
+
+def test_only_real_tokens_pass_through_the_layers() -> None:
+    seen: list[int] = []
+    for attention in ATTENTIONS:
+        model = packed(attention)
+        model.bert.encoder.layer[0].intermediate.register_forward_pre_hook(
+            lambda _module, inputs: seen.append(inputs[0].shape[:-1].numel())
+        )
+        model(**rows(40))
+    real = int(rows(40)["attention_mask"].sum())
+    assert seen == [real, -(-real // 128) * 128, real]
+    assert seen[1] > real
+
+
+def test_flex_reads_no_block_without_need() -> None:
+    batch = rows(60)
+    segments, real = batch["token_type_ids"], batch["attention_mask"]
+    places = real.flatten().nonzero().squeeze(1)
+    mask = Flex.of(segments, real, places).mask
+    length = mask.shape[-1]
+    allowed = create_mask(mask.mask_mod, 1, 1, length, length, device="cpu")[0, 0]
+    n = len(places)
+    visible = prefix_mask(segments, real, torch.float32)[:, 0] == 0
+    wanted = torch.block_diag(*[v[r][:, r] for v, r in zip(visible, real.bool(), strict=True)])
+    assert torch.equal(allowed[:n, :n], wanted.bool())
+    assert not allowed[:n, n:].any()
+    assert not allowed[n:, :n].any()
+    rows_of = torch.cat([places // 20, torch.full((length - n,), 60)]).view(-1, 128)
+    share = (rows_of[:, None, :1] <= rows_of[None, :, -1:]) & (
+        rows_of[None, :, :1] <= rows_of[:, None, -1:]
+    )
+    assert torch.equal(mask.to_dense()[0, 0].bool(), share[..., 0])
+    assert length > 4 * 128
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_itself_gives_the_same_vectors(monkeypatch) -> None:
+    monkeypatch.undo()
+    model, plain = packed("flex"), tiny_simbert()
+    model.requires_grad_(False)  # there is no backward pass on a CPU
+    found, wanted = model(**rows(40)), plain(**rows(40))
+    assert not found.sentence_embedding.requires_grad
+    torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding.detach())
+
+
+def test_dropout_of_attention_stays_with_padded() -> None:
+    model = tiny_simbert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5).train()
+    use_packing(model, "padded")
+    batch = rows(4)
+    once, twice = (model(**batch).sentence_embedding for _ in range(2))
+    assert not torch.allclose(once, twice)
+    for attention in ("flex", "varlen"):
+        with pytest.raises(ValueError, match=f"{attention} has no attention dropout.* is 0.5"):
+            use_packing(model, attention)
+
+
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")
+def test_gradient_checkpointing_changes_nothing() -> None:
+    model = packed("padded", hidden_dropout_prob=0.3).double().train()
+    objective, batch = joint_batch(model)
+    wanted = step(model, objective, batch)
+    model.gradient_checkpointing_enable()
+    assert_equal(step(model, objective, batch), wanted, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_without_gradient_nothing_changes(attention: str, tmp_path: Path) -> None:
+    plain, model = tiny_simbert(), packed(attention)
+    assert (model.encode(WORDS) == plain.encode(WORDS)).all()
+    options = {"n": 3, "k": 3, "seed": 1}
+    assert model.gen_synonyms("a cat", **options) == plain.gen_synonyms("a cat", **options)
+    batch = rows(4)
+    mask = prefix_mask(batch["token_type_ids"], batch["attention_mask"], torch.float32)
+    ready = {"input_ids": batch["input_ids"], "attention_mask": mask}
+    assert torch.equal(model(**ready).last_hidden_state, plain(**ready).last_hidden_state)
+    two_d = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    found, wanted = (m.bert(**two_d).last_hidden_state for m in (model, plain))
+    assert torch.equal(found, wanted)
+    for kind, name in ((model, "packed"), (plain, "plain")):
+        kind.save_pretrained(tmp_path / name)
+    config = json.loads((tmp_path / "packed" / "config.json").read_text())
+    assert config | {"attention_probs_dropout_prob": 0.1} == json.loads(
+        (tmp_path / "plain" / "config.json").read_text()
+    )
+
+
+def test_electra_is_packed_and_others_are_refused() -> None:
+    sizes = {
+        "vocab_size": 47, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "initializer_range": 0.3,
+    }  # fmt: skip
+    torch.manual_seed(0)
+    model = FactorisedSimBert(FactorisedConfig(embedding_size=16, **sizes)).double().eval()
+    batch = rows(9)
+    places = torch.arange(5)
+    wanted = model(**batch, lm_positions=places)
+    use_packing(model, "padded")
+    found = model(**batch, lm_positions=places)
+    torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding)
+    torch.testing.assert_close(found.logits, wanted.logits)
+    rotary = RotarySimBert(RotaryConfig(**sizes))
+    encoder = SentenceEncoder(BertConfig(sentence_pooling="mean", **sizes))
+    gru = CharGru(CharGruConfig(vocab_size=47, hidden_size=8))
+    for other in (rotary, encoder, gru):
+        with pytest.raises(ValueError, match=f"{type(other).__name__} has an attention of its own"):
+            use_packing(other, "padded")
+    with pytest.raises(ValueError, match="'flash': choose one of padded, flex, varlen"):
+        use_packing(tiny_simbert(), "flash")
+
+
+def test_varlen_refuses_rows_that_are_not_source_and_target() -> None:
+    model, batch = packed("varlen"), rows(4)
+    for column, segment in ((3, 0), (2, 2)):
+        odd = batch["token_type_ids"].clone()
+        odd[1], odd[1, column] = 1 - segment // 2, segment
+        with pytest.raises(ValueError, match="use --packing padded"):
+            model(**batch | {"token_type_ids": odd})
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:.*Function.* should not be instantiated:DeprecationWarning")
+def test_one_compiled_graph_serves_every_length() -> None:
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    model, plain = packed("padded", num_hidden_layers=4), tiny_simbert(num_hidden_layers=4)
+    compile_layers(model, backend=counter)
+    assert losses(model) == pytest.approx(losses(plain), abs=1e-5)
+    use_gradcache(model, 4)
+    losses(model)
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
+
+
+def train(tmp_path: Path, *more: str) -> list[dict[str, float]]:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    found = [{"text": p["source"], "synonyms": [p["target"]]} for p in PAIRS]
+    (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, found)))
+    trainer = main(
+        [f"--model_name_or_path={tmp_path / 'start'}", "--use_cpu", "--max_steps=4",
+         f"--train_file={tmp_path / 'groups.jsonl'}", f"--output_dir={tmp_path / 'out'}",
+         "--per_device_train_batch_size=3", "--validation_groups=2", "--save_strategy=no",
+         "--report_to=none", "--disable_tqdm=true", "--max_length=24", "--hidden_dropout=0",
+         "--attention_dropout=0", "--learning_rate=0.01", "--mlm_weight=0.5", "--logging_steps=1",
+         *more]
+    )  # fmt: skip
+    names = ("loss", "seq2seq", "similarity", "mlm", "eval_loss", "grad_norm")
+    return [{n: v for n, v in line.items() if n in names} for line in trainer.state.log_history]
+
+
+@pytest.mark.parametrize("more", [[], ["--gradcache_batch_size=4"]])
+def test_a_run_has_the_losses_of_one_with_padding(tmp_path: Path, more: list[str]) -> None:
+    wanted, found = train(tmp_path), train(tmp_path, "--packing=padded", *more)
+    assert sum("loss" in line for line in wanted) == 4
+    assert any("eval_loss" in line for line in wanted)
+    assert len(found) == len(wanted)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-4)
+
+
+def test_arguments_name_what_packing_needs(tmp_path: Path) -> None:
+    for attention in ("flex", "varlen"):
+        with pytest.raises(ValueError, match=f"{attention} needs a GPU; give --packing padded"):
+            SimilarityTrainingArguments(str(tmp_path), use_cpu=True, packing=attention)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_gpu_gradients_are_those_among_padding(monkeypatch, attention, compiled) -> None:
+    monkeypatch.undo()
+    sizes = {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 128}
+    plain = tiny_simbert(initializer_range=0.05, **sizes).cuda()
+    model = packed(attention, initializer_range=0.05, **sizes).cuda()
+    if compiled:
+        compile_layers(model)
+    found = {}
+    for name, module in (("plain", plain), ("packed", model)):
+        for n in (40, 7, 200):  # the last one's gradients are compared
+            batch = {key: values.cuda() for key, values in rows(n).items()}
+            module.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16, enabled=attention == "varlen"):
+                vectors = module(**batch).sentence_embedding
+            (vectors.float() * torch.linspace(-1, 1, vectors.shape[1]).cuda()).sum().backward()
+        found[name] = vectors.float(), module.bert.embeddings.word_embeddings.weight.grad.float()
+    tolerance = 0.03 if attention == "varlen" else 1e-4
+    for ours, theirs in zip(found["packed"], found["plain"], strict=True):
+        assert (ours - theirs).abs().max() < tolerance * theirs.abs().max()
