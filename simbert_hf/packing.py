@@ -10,7 +10,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
-from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -252,6 +251,10 @@ class Varlen(PackedRows):
         self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
     ) -> Tensor:
         """Attend both ways within pieces and causally within rows; take each token's own."""
+        from torch.nn.attention.varlen import (
+            varlen_attn,  # young: who does not ask need not have it
+        )
+
         states = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]  # (T, H, d)
 
         def within(starts: Tensor, window: tuple[int, int]) -> Any:

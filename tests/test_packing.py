@@ -58,7 +58,7 @@ def dense_varlen(query, key, value, starts, key_starts, longest, _, scale, windo
 @pytest.fixture(autouse=True)
 def _dense(monkeypatch) -> None:
     monkeypatch.setattr(packing, "flex_attention", dense_flex)
-    monkeypatch.setattr(packing, "varlen_attn", dense_varlen)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense_varlen)
 
 
 def packed(attention: str, **config) -> SimBert:
