@@ -212,7 +212,10 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
     length_window: int = field(
         default=50,
-        metadata={"help": "Batches' worth of pairs among which like lengths are grouped; 1: none."},
+        metadata={
+            "help": "Batches of a process among which like lengths are grouped (of a stream: its "
+            "whole buffer); 1: none."
+        },
     )
     even_tokens: bool = field(
         default=False,
@@ -277,9 +280,7 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.greater_is_better is None and self.metric_for_best_model:
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.accelerator_config is None:
-            # Batches hold flat positions, and may be of any size.
-            even = {"even_batches": False} if self.even_tokens else {}
-            self.accelerator_config = {"dispatch_batches": False, **even}
+            self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         if self.hub_strategy not in ("end", "every_save"):
             raise ValueError(
                 f"--hub_strategy {self.hub_strategy} would upload the optimizer's state, a pickle; "

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from torch.utils.data import Sampler
+import torch
+from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
+from torch.utils.data import DataLoader, Sampler
 
 from simbert_hf.sampling import Ints
 from simbert_hf.textfiles import DataError
@@ -41,11 +43,13 @@ class Examples(Protocol):
 
 
 class LengthGroupedBatchSampler(Sampler[list[int]]):
-    """Batches of random examples of like length.
+    """Batches of random examples of like length, for one of several processes.
 
-    A random order is cut into windows, each window sorted by the length of the examples drawn this
-    epoch and cut into batches, and these are shuffled. The epoch is the data set's. Lengths are in
-    tokens: English pairs sorted by characters are padded to 1.34 x their tokens, by tokens 1.04 x.
+    A random order is dealt to the processes. Each cuts its part into windows, each window sorted by
+    the length of the examples drawn this epoch and cut into batches, and these are shuffled, by all
+    processes alike: so their batches of a step are of like length, and none waits for another. The
+    epoch is the data set's. Lengths are in tokens: English pairs sorted by characters are padded to
+    1.34 x their tokens, by tokens to 1.04 x.
 
     Args:
         dataset: Examples; its epoch is the sampler's.
@@ -53,15 +57,17 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         lengths: Tokens of the longest row that each of some examples makes: a collator's.
         seed: Order of the batches.
         window: Batches in a window: 1 is a random order; more save more padding.
-        drop_last: Leave out the examples that do not fill a step, other ones each epoch.
-        processes: Which take the batches in turn. Those of a step are then of like length, so that
-            none waits for another.
+        drop_last: Leave out the examples that do not fill a batch of each process, other ones each
+            epoch; else some are repeated, so that all processes have equally many.
+        process: Number of this process, from 0.
+        processes: How many there are.
         even_tokens: Cut windows into batches of equal numbers of tokens (padding included) in place
             of examples; ``batch_size`` is their average, so that an epoch has as many steps. The
-            batches of a step have equally many examples.
+            processes' batches of a step have equally many examples, for which each counts the
+            tokens of all.
 
     Raises:
-        DataError: If the examples do not fill one batch.
+        DataError: If the examples do not fill one batch of each process.
         ValueError: If a number is out of range, or ``even_tokens`` has nothing to work on.
 
     Example:
@@ -71,14 +77,11 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": range(4)})
         >>> def characters(pairs):
         ...     return np.array([len(pair["source"]) for pair in pairs])
-        >>> sampler = LengthGroupedBatchSampler(
-        ...     PairDataset(groups), 2, characters, even_tokens=True
-        ... )
+        >>> pairs = PairDataset(groups)
+        >>> sampler = LengthGroupedBatchSampler(pairs, 2, characters, even_tokens=True)
         >>> sorted(sorted(batch) for batch in sampler)
         [[0, 2, 3], [1]]
     """
-
-    batch_size: int | None
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         seed: int = 0,
         window: int = 50,
         drop_last: bool = True,
+        process: int = 0,
         processes: int = 1,
         even_tokens: bool = False,
     ) -> None:
@@ -105,49 +109,59 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
                 f"data{', fewer processes' if shared else ''} or a smaller batch."
             )
         self.dataset = dataset
+        self.batch_size = batch_size
         self.lengths = lengths
         self.seed = seed
         self.window = window
         self.drop_last = drop_last
+        self.process = process
         self.processes = processes
         self.even_tokens = even_tokens
-        self.average = batch_size
-        self.batch_size = None if even_tokens else batch_size  # accelerate reads it
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the data set, which is this sampler's too."""
         self.dataset.set_epoch(epoch)
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.dataset), self.average)
-        return full - full % self.processes if self.drop_last else full + bool(rest)
+        size = self.processes * self.batch_size
+        return len(self.dataset) // size if self.drop_last else -(-len(self.dataset) // size)
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.dataset.epoch])
         order = rng.permutation(len(self.dataset))
+        n = self.processes
         if self.drop_last:
-            order = order[: len(self) * self.average]
-        steps = -(-self.window // self.processes)  # those of a window
-        size = steps * self.processes * self.average
-        for start in range(0, len(order), size):
-            yield from self._window(order[start : start + size], rng)
+            order = order[: len(self) * n * self.batch_size]
+        else:
+            order = np.resize(order, -(-len(order) // n) * n)  # begins anew at its end
+        size = self.window * self.batch_size
+        if self.even_tokens:
+            for start in range(0, len(order), n * size):
+                yield from self._even_window(order[start : start + n * size], rng)
+        else:
+            order = order[self.process :: n]
+            for start in range(0, len(order), size):
+                yield from self._window(order[start : start + size], rng)
 
-    def _window(self, rows: Ints, rng: np.random.Generator) -> Iterator[list[int]]:
-        """Give a window's batches, whole steps in a random order; incomplete ones stay last."""
-        lengths = np.zeros(len(rows), dtype=np.int64)
+    def _window(self, rows: Ints, rng: np.random.Generator) -> list[list[int]]:
         if self.window > 1:
-            lengths = self.lengths(self.dataset.__getitems__(rows.tolist()))
-            order = np.argsort(lengths, kind="stable")
-            rows, lengths = rows[order], lengths[order]
-        n, size = self.processes, self.processes * self.average
-        whole = len(rows) // size
-        cuts = even_cuts(lengths, whole, n) if self.even_tokens else np.arange(1, whole) * size
-        steps = np.split(rows[: whole * size], cuts) if whole else []
-        for step in rng.permutation(len(steps)):
-            for process in range(n):
-                yield steps[step][process::n].tolist()
-        for start in range(whole * size, len(rows), self.average):
-            yield rows[start : start + self.average].tolist()
+            rows = self._sorted(rows)[0]
+        batches = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
+        full = len(rows) // self.batch_size  # a short one stays last
+        return [batches[i].tolist() for i in (*rng.permutation(full), *range(full, len(batches)))]
+
+    def _even_window(self, rows: Ints, rng: np.random.Generator) -> list[list[int]]:
+        """Cut the rows of all processes into steps, and take this process's part of each."""
+        rows, lengths = self._sorted(rows)
+        steps = len(rows) // (self.processes * self.batch_size)
+        cut = np.split(rows, even_cuts(lengths, steps, self.processes))
+        return [cut[i][self.process :: self.processes].tolist() for i in rng.permutation(steps)]
+
+    def _sorted(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Sort rows by their lengths: both, (N,)."""
+        lengths = self.lengths(self.dataset.__getitems__(rows.tolist()))
+        order = np.argsort(lengths, kind="stable")
+        return rows[order], lengths[order]
 
 
 def even_cuts(lengths: Ints, parts: int, multiple: int = 1) -> Ints:
@@ -181,3 +195,12 @@ def _cut(lengths: list[int], parts: int, multiple: int, size: int) -> list[int]:
         end -= min(rows, end - left * multiple)
         begins.append(end)
     return begins[::-1]
+
+
+def own_loader(loader: DataLoader[Any], device: torch.device | None) -> DataLoader[Any]:
+    """Let accelerate bring batches to a device (None leaves them); it deals out none of them."""
+    prepared: DataLoader[Any] = prepare_data_loader(
+        loader, device, num_processes=1, process_index=0, put_on_device=device is not None,
+        dispatch_batches=False,
+    )  # fmt: skip
+    return prepared

@@ -279,7 +279,7 @@ class PairCollator:
         return batch
 
     def lengths(self, pairs: Sequence[Pair]) -> Ints:
-        """Count the tokens of the longer row of each of P pairs: (P,)."""
+        """Count the tokens of the longest row that each of P pairs brings: (P,)."""
         first, second = (
             self.rows.lengths([self._cut(pair[side]) for pair in pairs], sys.maxsize)
             for side in ("source", "target")
@@ -289,6 +289,10 @@ class PairCollator:
             for source, target in ((first, second), (second, first))
         ]
         longest: Ints = np.maximum(both[0], both[1])
+        if self.sentences:
+            drawn = [self._cut(self.sentences[i]) for i in self._draw_sentences(pairs)]
+            alone = self.rows.lengths(drawn, self.max_length)
+            longest = np.maximum(longest, alone.reshape(-1, 2).max(axis=1))
         return longest
 
     def _cut(self, text: str) -> str:
@@ -354,14 +358,13 @@ class SimCseCollator:
 
     def lengths(self, pairs: Sequence[Pair]) -> Ints:
         """Count the tokens of the longest sentence of each of P pairs, as it stands: (P,)."""
+        sides = [[pair[name] for pair in pairs] for name in ("source", "target")]
+        if sides[0] == sides[1]:
+            del sides[1]
+        if "negative" in pairs[0]:
+            sides.append([pair["negative"] for pair in pairs])
         found = [
-            self.rows.lengths([self._cut(text) for text in texts], self.max_length)
-            for texts in (
-                [pair["source"] for pair in pairs],
-                [pair["target"] for pair in pairs],
-                [pair["negative"] for pair in pairs if "negative" in pair],
-            )
-            if texts
+            self.rows.lengths([self._cut(text) for text in side], self.max_length) for side in sides
         ]
         longest: Ints = np.max(found, axis=0)
         return longest

@@ -57,7 +57,9 @@ def count_tokens(
             list(texts), add_special_tokens=add_special_tokens
         )
     else:
-        found = tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
+        found = tokenizer(list(texts), add_special_tokens=add_special_tokens, verbose=False)[
+            "input_ids"
+        ]
     return np.array([len(row) for row in found], dtype=np.int64)
 
 

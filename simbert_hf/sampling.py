@@ -167,6 +167,9 @@ class FixedPairs(EpochDataset[Pair]):
     def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
         super().__init__(seed)
         self.columns = dict(columns)
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"Columns of pairs must be equally long; these are: {sizes}.")
         number: dict[str, int] = {}
         self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
 

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 import datasets
 import numpy as np
 import torch
-from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from simbert_hf.batching import Measure
+from simbert_hf.batching import Measure, own_loader
 from simbert_hf.sampling import Hashes, Ints, Pair, make_pairs, mix, random_bits
 from simbert_hf.textfiles import DataError
 
@@ -173,9 +172,9 @@ class PairStream(IterableDataset[Pair]):
         self._given.clear()
         state = json.loads(file.read_text(encoding="utf-8"))
         for name, value in self._identity(max(workers, 1)).items():
-            if state["stream"][name] != value:
+            if state["stream"].get(name) != value:
                 raise ValueError(
-                    f"{file} is of a stream with {name} {state['stream'][name]}, this one has "
+                    f"{file} is of a stream with {name} {state['stream'].get(name)}, this one has "
                     f"{value}: resume with the files, seed, batch, processes and workers of then."
                 )
         for worker, of, epoch, lanes, *rest in state["given"]:
@@ -184,6 +183,7 @@ class PairStream(IterableDataset[Pair]):
     def _identity(self, workers: int) -> dict[str, int]:
         names = ("seed", "buffer_size", "processes", "batch_size")
         own = {name: getattr(self, name) for name in names}
+        own |= {"grouped": self._lengths is not None}
         return {"shards": self.groups.num_shards, "workers": workers, **own}
 
     def _file(self, folder: Path) -> Path:
@@ -286,11 +286,7 @@ def stream_loader(
     generator = torch.Generator()  # not the one whose state a checkpoint brings back
     collate = _Positioned(collate)
     plain = DataLoader(stream, batch_size, collate_fn=collate, generator=generator, **options)
-    loader: DataLoader[Any] = prepare_data_loader(
-        plain, device, num_processes=1, process_index=0, put_on_device=device is not None,
-        dispatch_batches=False,
-    )  # fmt: skip
-    return loader
+    return own_loader(plain, device)
 
 
 class _Positioned:

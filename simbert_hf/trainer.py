@@ -21,7 +21,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotat
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.atomic import put_in_place
-from simbert_hf.batching import Collator, Examples, LengthGroupedBatchSampler
+from simbert_hf.batching import (
+    Collator,
+    Examples,
+    LengthGroupedBatchSampler,
+    own_loader,
+)
 from simbert_hf.compiling import compile_layers
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
@@ -60,6 +65,7 @@ class SimilarityTrainer(Trainer):
 
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
+        data_collator: Makes batches, and tells the ``lengths`` of examples.
         evaluator: ``model -> `` named figures, at each evaluation; None for no evaluation.
             ``args.metric_for_best_model`` must be one of its ``names``.
         fresh_head: Part of the names of parameters that train at ``args.head_learning_rate``, for a
@@ -133,11 +139,8 @@ class SimilarityTrainer(Trainer):
             even_tokens=args.even_tokens,
         )
         examples: Any = dataset  # torch has a class for it, not a protocol
-        loader: DataLoader[Any] = DataLoader(
-            examples, batch_sampler=sampler, collate_fn=collate, **options
-        )
-        prepared: DataLoader[Any] = self.accelerator.prepare(loader)
-        return prepared
+        loader = DataLoader(examples, batch_sampler=sampler, collate_fn=collate, **options)
+        return own_loader(loader, self.accelerator.device)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)

@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -192,7 +193,7 @@ def test_lengths_are_those_of_the_rows(kind: type, max_length: int) -> None:
     parts = [{"texts": list(texts[:2]), "group": 0} for texts in sides]
     cases = [(SimCseCollator, pairs), (ClassCollator, pairs), (MemberCollator, parts)]
     if kind is RowBuilder:
-        cases.append((PairCollator, pairs))
+        cases += [(PairCollator, pairs), (partial(PairCollator, sentences=[LONG, SHORT]), pairs)]
     for collator_class, examples in cases:
         collator = collator_class(rows, max_length=max_length)
         found = collator.lengths(examples).tolist()

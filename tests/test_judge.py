@@ -230,7 +230,8 @@ def flags(tmp_path: Path) -> list[str]:
 
 def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     recipe = ["--num_train_epochs", "25", "--learning_rate", "3e-3"]
-    judge = train([*flags, *recipe, "--per_device_train_batch_size", "8"])
+    saving = ["--save_strategy", "steps", "--save_steps", "50"]  # pickles the arguments
+    judge = train([*flags, *recipe, *saving, "--per_device_train_batch_size", "8"])
     printed = capsys.readouterr().out
     record = json.loads((tmp_path / "judge" / "judge.json").read_text())
     assert record["training_pairs"] == {"pairs": 28, "mismatched": 5}

@@ -9,10 +9,9 @@ import datasets
 import numpy as np
 import pytest
 from accelerate import skip_first_batches
-from accelerate.data_loader import BatchSamplerShard, prepare_data_loader
 from torch.utils.data import DataLoader
 
-from simbert_hf.batching import even_cuts
+from simbert_hf.batching import even_cuts, own_loader
 from simbert_hf.data import (
     DataError,
     FixedPairs,
@@ -166,29 +165,43 @@ def cost(pairs, batch):
     return len(batch) * lengths.max()
 
 
+def steps_of(pairs, batch_size, processes, **options):
+    """The batches of each step, one a process."""
+    ranks = [
+        make_sampler(pairs, batch_size, process=i, processes=processes, **options)
+        for i in range(processes)
+    ]
+    assert len({len(rank) for rank in ranks}) == 1
+    return list(zip(*ranks, strict=True))
+
+
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_batches_of_even_tokens(processes):
     pairs = PairDataset(make_groups(2000), seed=0)
     for epoch in range(2):
         pairs.set_epoch(epoch)
-        options = {"processes": processes, "window": 12}
-        even = list(make_sampler(pairs, 16, even_tokens=True, **options))
-        fixed = list(make_sampler(pairs, 16, **options))
-        assert len(even) == len(fixed) == 125 // processes * processes
-        rows = [row for batch in even for row in batch]
-        assert len(rows) == len(set(rows)) == 16 * len(even)
-        for step in range(0, len(even), processes):
-            assert len({len(batch) for batch in even[step : step + processes]}) == 1
-        costs, before = ([cost(pairs, batch) for batch in kind] for kind in (even, fixed))
+        even = steps_of(pairs, 16, processes, window=12, even_tokens=True)
+        fixed = steps_of(pairs, 16, processes, window=12)
+        assert len(even) == len(fixed) == 125 // processes
+        assert all(len({len(batch) for batch in step}) == 1 for step in even)
+        rows = [row for step in even for batch in step for row in batch]
+        assert len(rows) == len(set(rows)) == 16 * processes * len(even)
+        costs, before = ([cost(pairs, b) for step in kind for b in step] for kind in (even, fixed))
         assert np.std(costs) / np.mean(costs) < 0.1 < 0.4 < np.std(before) / np.mean(before)
 
 
-def test_the_batches_of_a_step_are_of_like_length():
-    pairs = PairDataset(make_groups(1000), seed=0)
-    costs = np.array([cost(pairs, batch) for batch in make_sampler(pairs, 8, processes=5)])
-    apart = costs.reshape(-1, 5).max(axis=1) / costs.reshape(-1, 5).mean(axis=1)
-    alone = np.array([cost(pairs, batch) for batch in make_sampler(pairs, 8)]).reshape(-1, 5)
-    assert apart.mean() < 1.1 < 1.5 < (alone.max(axis=1) / alone.mean(axis=1)).mean()
+@pytest.mark.parametrize("processes", [2, 25])
+def test_the_batches_of_a_step_are_of_like_length(processes):
+    """With as little padding as by one process."""
+    pairs = PairDataset(make_groups(4000), seed=0)
+    steps = steps_of(pairs, 8, processes, window=10)
+    costs = np.array([[cost(pairs, batch) for batch in step] for step in steps])
+    apart = costs.max(axis=1) / costs.mean(axis=1)
+    assert np.median(apart) < 1.3
+    assert np.ptp(costs.mean(axis=1)) > costs.mean()  # and steps are of unlike length
+    alone = padding(pairs, make_sampler(pairs, 8, window=10))
+    shared = padding(pairs, (batch for step in steps for batch in step))
+    assert shared < alone + 0.02
 
 
 @pytest.mark.parametrize("multiple", [1, 2, 4])
@@ -213,17 +226,14 @@ def test_cuts_keep_to_the_least_size(multiple):
 # In accelerate's loaders -------------------------------------------------------------------------
 
 
-def loader(dataset, rank=0, processes=1, workers=0, even=False):
+def loader(dataset, rank=0, processes=1, workers=0, **more):
     """Prepare a loader as a Trainer does in one of several processes; batches stay lists."""
-    options = {"seed": 5, "window": 3, "processes": processes, "even_tokens": even}
+    options = {"seed": 5, "window": 3, "process": rank, "processes": processes} | more
     plain = DataLoader(
         dataset, batch_sampler=make_sampler(dataset, 8, **options), collate_fn=list,
         num_workers=workers, persistent_workers=workers > 0,
     )  # fmt: skip
-    return prepare_data_loader(
-        plain, num_processes=processes, process_index=rank, put_on_device=False,
-        even_batches=not even,
-    )  # fmt: skip
+    return own_loader(plain, None)
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -232,36 +242,33 @@ def test_processes_share_an_epoch(processes, even):
     for epoch in range(2):
         rows = []
         for rank in range(processes):
-            prepared = loader(PairDataset(make_groups(), seed=3), rank, processes, even=even)
+            prepared = loader(PairDataset(make_groups(), seed=3), rank, processes, even_tokens=even)
             prepared.set_epoch(epoch)
             rows += [pair["group"] for batch in prepared for pair in batch]
         assert len(rows) == len(set(rows)) == N // 8 // processes * processes * 8
 
 
 def test_processes_get_batches_of_one_size_though_the_last_is_short():
-    data = PairDataset(make_groups(22))
-    sizes = []
-    for rank in range(2):
-        sampler = make_sampler(data, 4, window=50, drop_last=False)
-        plain = DataLoader(data, batch_sampler=sampler, collate_fn=list)
-        prepared = prepare_data_loader(
-            plain, num_processes=2, process_index=rank, put_on_device=False
-        )
-        sizes.append([len(batch) for batch in prepared])
-    assert sizes == [[4, 4, 4], [4, 4, 4]]
+    data = PairDataset(make_groups(23))
+    ranks = [loader(data, rank, 2, drop_last=False) for rank in range(2)]
+    batches = [list(prepared) for prepared in ranks]
+    assert [[len(batch) for batch in own] for own in batches] == [[8, 4], [8, 4]]
+    assert [len(prepared) for prepared in ranks] == [2, 2]
+    drawn = Counter(pair["group"] for own in batches for batch in own for pair in batch)
+    assert sorted(drawn) == list(range(23))
+    assert sorted(drawn.values())[-2:] == [1, 2]  # one is repeated
 
 
 @pytest.mark.parametrize("even", [False, True])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_loader_resumed_in_mid_epoch_goes_on_as_if_nothing_happened(processes, even):
-    whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even=even)
-    assert processes == 1 or isinstance(whole.batch_sampler, BatchSamplerShard)
+    whole = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even_tokens=even)
     whole.set_epoch(2)
     expected = seeds(list(whole)[4:])
     whole.set_epoch(2)
-    fresh = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even=even)
+    fresh = loader(PairDataset(make_groups(), seed=3), processes - 1, processes, even_tokens=even)
     resumed = skip_first_batches(fresh, 4)
-    resumed.set_epoch(2)  # reaches the data set only, not the sampler of several processes
+    resumed.set_epoch(2)
     assert seeds(resumed) == expected
     assert expected
 

@@ -18,6 +18,7 @@ import transformers
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.checkpoint import quiet_transformers
@@ -273,13 +274,10 @@ def fit(
         "target": [plain(pair.second) for pair in pairs],
         "label": [float(pair.same) for pair in pairs],
     }
-
-    def lengths(pairs: Sequence[Pair]) -> Ints:
-        first, second = zip(*((pair["source"], pair["target"]) for pair in pairs), strict=True)
-        return count_tokens(model.tokenizer, first) + count_tokens(model.tokenizer, second)
-
     fixed = FixedPairs(columns, args.seed)
-    sampler: Any = partial(group_by_length, pairs=fixed, lengths=lengths)
+    sampler: Any = partial(  # which is pickled with the arguments at each save
+        group_by_length, pairs=fixed, lengths=partial(pair_lengths, model.tokenizer)
+    )
     args.batch_sampler = sampler
     CrossEncoderTrainer(
         model=model,
@@ -287,6 +285,12 @@ def fit(
         train_dataset=datasets.Dataset.from_dict(columns),
         loss=BinaryCrossEntropyLoss(model),
     ).train()
+
+
+def pair_lengths(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[Pair]) -> Ints:
+    """Count the tokens of both sentences of each of N pairs: (N,)."""
+    first, second = zip(*((pair["source"], pair["target"]) for pair in pairs), strict=True)
+    return count_tokens(tokenizer, first) + count_tokens(tokenizer, second)
 
 
 def group_by_length(
