@@ -29,6 +29,7 @@ from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.sampling import Examples
+from simbert_hf.sharding import check_sharding, layers_as_units
 from simbert_hf.streams import stream_loader
 from simbert_hf.textfiles import DataError
 
@@ -98,6 +99,8 @@ class SimilarityTrainer(Trainer):
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
             compile_layers(self.model, backend, self.args.torch_compile_mode)
+        if self.is_fsdp_enabled:
+            check_sharding(self.accelerator.state.fsdp_plugin)
         if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
             use_gradcache(self.model, self.args.gradcache_batch_size)
         if isinstance(self.train_dataset, PairStream):
@@ -163,6 +166,12 @@ class SimilarityTrainer(Trainer):
         return batches, items
 
     # ------------------------------------------------------------------ optimiser and loss
+
+    def _prepare_for_training(self, *args: Any) -> Any:
+        if not self.is_fsdp_enabled:
+            return super()._prepare_for_training(*args)
+        with layers_as_units(self.accelerator.state.fsdp_plugin, self.model):
+            return super()._prepare_for_training(*args)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give a fresh head its own learning rate, biases and norms no weight decay."""
