@@ -167,11 +167,20 @@ class SimilarityTrainer(Trainer):
 
     # ------------------------------------------------------------------ optimiser and loss
 
-    def _prepare_for_training(self, *args: Any) -> Any:
+    def _prepare_for_training(self, max_steps: int, *args: Any) -> Any:
+        if self.state.global_step >= max_steps:
+            done = f"{self.state.global_step} of {max_steps}"
+            logger.info("The run had ended at step %s: nothing is trained.", done)
         if not self.is_fsdp_enabled:
-            return super()._prepare_for_training(*args)
+            return super()._prepare_for_training(max_steps, *args)
         with layers_as_units(self.accelerator.state.fsdp_plugin, self.model):
-            return super()._prepare_for_training(*args)
+            return super()._prepare_for_training(max_steps, *args)
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        if self.state.global_step >= self.state.max_steps:  # Trainer asks after a step only
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*args, **kwargs)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give a fresh head its own learning rate, biases and norms no weight decay."""
