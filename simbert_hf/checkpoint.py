@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from simbert_hf.embedding import Embedder
 
 
-def finish_checkpoint(model: Embedder, directory: str) -> None:
-    """Add what plain transformers does not write: loader hints, tokenizer, modules."""
+def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Tensor]) -> None:
+    """Add what plain transformers does not write: loader hints, tokenizer, modules.
+
+    Args:
+        model: Was saved; may be sharded.
+        directory: Holds its weights and config.
+        weights: Its whole weights, by name.
+    """
     path = Path(directory)
     hints = {
         "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
@@ -34,7 +40,7 @@ def finish_checkpoint(model: Embedder, directory: str) -> None:
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(directory)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
-            write_modules(model, model.tokenizer, path)
+            write_modules(model, model.tokenizer, path, weights)
 
 
 def update_json(path: Path, values: dict[str, Any]) -> None:
@@ -45,7 +51,12 @@ def update_json(path: Path, values: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def write_modules(model: Embedder, tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
+def write_modules(
+    model: Embedder,
+    tokenizer: PreTrainedTokenizerBase,
+    directory: Path,
+    weights: Mapping[str, Tensor],
+) -> None:
     """Write the sentence-transformers modules through its own API, beside the saved weights.
 
     The modules are saved around a one-layer stand-in, so that the weights are not written twice.
@@ -59,7 +70,7 @@ def write_modules(model: Embedder, tokenizer: PreTrainedTokenizerBase, directory
         config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
         BertModel(config).save_pretrained(stand_in)
         tokenizer.save_pretrained(stand_in)
-        modules = [Transformer(os.fspath(stand_in)), *vector_modules(model), Normalize()]
+        modules = [Transformer(os.fspath(stand_in)), *vector_modules(model, weights), Normalize()]
         SentenceTransformer(modules=modules, device="cpu").save(
             os.fspath(out), create_model_card=False
         )
@@ -85,7 +96,7 @@ def quiet_transformers() -> Iterator[None]:
             hf_logging.enable_progress_bar()
 
 
-def vector_modules(model: Embedder) -> list[nn.Module]:
+def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:
     """Return the modules that pool as ``model.config.sentence_pooling`` says, and then whiten."""
     from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
@@ -93,24 +104,27 @@ def vector_modules(model: Embedder) -> list[nn.Module]:
     modules: list[nn.Module] = [Pooling(size, model.pooling_mode)]
     if pooling == "first_last_mean":
         layers = model.config.num_hidden_layers
-        weights = torch.zeros(layers)  # layers 1 .. last; the embedding layer is left out
-        weights[0] += 1
-        weights[-1] += 1
-        modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(weights)))
+        shares = torch.zeros(layers)  # layers 1 .. last; the embedding layer is left out
+        shares[0] += 1
+        shares[-1] += 1
+        modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(shares)))
     elif pooling in ("linear_pooler", "tanh_pooler"):
         activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
         pooler: Any = model.pooler  # a SimBert's
-        modules.append(dense_of(pooler, activation))
+        modules.append(dense_of(model, pooler, weights, activation))
     if model.whitening is not None:
-        modules.append(dense_of(model.whitening, nn.Identity()))
+        modules.append(dense_of(model, model.whitening, weights, nn.Identity()))
     return modules
 
 
-def dense_of(linear: nn.Linear, activation: nn.Module) -> nn.Module:
-    """Copy a linear layer to a sentence-transformers module."""
+def dense_of(
+    model: nn.Module, linear: nn.Linear, weights: Mapping[str, Tensor], activation: nn.Module
+) -> nn.Module:
+    """Copy a linear layer to a sentence-transformers module, by its name among whole weights."""
     from sentence_transformers.base.modules import Dense
 
-    weight, bias = (values.detach().float().clone() for values in (linear.weight, linear.bias))
+    name = next(name for name, module in model.named_modules() if module is linear)
+    weight, bias = (weights[f"{name}.{part}"].float().clone() for part in ("weight", "bias"))
     return Dense(
         linear.in_features,
         linear.out_features,

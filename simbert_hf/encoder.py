@@ -99,9 +99,10 @@ class SentenceEncoder(Embedder):
 
         Arguments as in transformers.
         """
+        weights = dict(kwargs.get("state_dict") or self.state_dict())  # emptied as it is written
         super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
-            finish_checkpoint(self, os.fspath(save_directory))
+            finish_checkpoint(self, os.fspath(save_directory), weights)
 
     def freeze_idle(self) -> None:
         """Freeze what no sentence vector depends on, such as a pooler: DDP refuses idle weights."""

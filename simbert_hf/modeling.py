@@ -158,9 +158,10 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 for name, weight in kwargs["state_dict"].items()
                 if not name.startswith(self.head_prefix)
             }
+        weights = dict(kwargs["state_dict"])  # which is emptied as it is written
         super().save_pretrained(save_directory, **kwargs)
         if kwargs.get("is_main_process", True):
-            finish_checkpoint(self, os.fspath(save_directory))
+            finish_checkpoint(self, os.fspath(save_directory), weights)
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""

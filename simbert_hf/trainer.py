@@ -34,6 +34,7 @@ from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.packing import use_packing
+from simbert_hf.sharding import check_sharding, layers_as_units
 from simbert_hf.streams import PairStream, stream_loader
 
 logger = logging.getLogger(__name__)
@@ -100,22 +101,31 @@ class SimilarityTrainer(Trainer):
         self.evaluator = evaluator
         self.fresh_head = fresh_head
         self._check_best_metric()
+        if self.is_fsdp_enabled:
+            check_sharding(self.accelerator.state.fsdp_plugin)
+        self._change_model()
+        if isinstance(self.train_dataset, PairStream):
+            self._check_stream(self.train_dataset)
+        self.meter = LossMeter()
+        self._saving = False
+
+    def _change_model(self) -> None:
+        """Let the model compute as the arguments say, below DDP and FSDP."""
         if self.args.torch_compile:  # the layers, in place of accelerate's whole model
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
             compile_layers(self.model, backend, self.args.torch_compile_mode)
         if self.args.packing:
             use_packing(self.model, self.args.packing)
-        if self.args.gradcache_batch_size:  # below DDP and FSDP, to which it is one forward pass
+        if self.args.gradcache_batch_size:
             use_gradcache(self.model, self.args.gradcache_batch_size)
-        if isinstance(self.train_dataset, PairStream):
-            self.train_dataset.check_process(self.args.process_index, self.args.world_size)
-            if self.args.length_window > 1:
-                batch_size = self.args.per_device_train_batch_size
-                self.train_dataset.group_by_length(batch_size, self.data_collator.lengths)
-            self.args.ignore_data_skip = True  # it goes on by its own state
-        self.meter = LossMeter()
-        self._saving = False
+
+    def _check_stream(self, stream: PairStream) -> None:
+        stream.check_process(self.args.process_index, self.args.world_size)
+        if self.args.length_window > 1:
+            batch_size = self.args.per_device_train_batch_size
+            stream.group_by_length(batch_size, self.data_collator.lengths)
+        self.args.ignore_data_skip = True  # it goes on by its own state
 
     # ------------------------------------------------------------------ data
 
@@ -135,6 +145,7 @@ class SimilarityTrainer(Trainer):
             seed=args.order_seed,
             window=args.length_window,
             drop_last=args.dataloader_drop_last,
+            process=args.process_index,
             processes=args.world_size,
             even_tokens=args.even_tokens,
         )
@@ -168,6 +179,21 @@ class SimilarityTrainer(Trainer):
         return batches, items
 
     # ------------------------------------------------------------------ optimiser and loss
+
+    def _prepare_for_training(self, max_steps: int, *args: Any) -> Any:
+        if self.state.global_step >= max_steps:
+            done = f"{self.state.global_step} of {max_steps}"
+            logger.info("The run had ended at step %s: nothing is trained.", done)
+        if not self.is_fsdp_enabled:
+            return super()._prepare_for_training(max_steps, *args)
+        with layers_as_units(self.accelerator.state.fsdp_plugin, self.model):
+            return super()._prepare_for_training(max_steps, *args)
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        if self.state.global_step >= self.state.max_steps:  # Trainer asks after a step only
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*args, **kwargs)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give a fresh head its own learning rate, biases and norms no weight decay."""

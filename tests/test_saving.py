@@ -214,3 +214,19 @@ def test_a_kill_at_any_moment_of_saving(setting, whole, tmp_path: Path, kill_at:
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert newest_checkpoint(tmp_path) == get_last_checkpoint(tmp_path)  # which takes any folder
     assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
+@pytest.mark.parametrize("more", [[], ["--streaming=true", "--dataloader_num_workers=0"]])
+@pytest.mark.parametrize("steps", [3, 8])  # in the middle of an epoch, and at its end
+def test_a_run_that_had_ended_is_not_resumed(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture, more: list[str], steps: int
+) -> None:
+    flags = setting(tmp_path, f"--max_steps={steps}", "--logging_steps=1", *more)
+    before = main(flags).model.state_dict()
+    with caplog.at_level(logging.INFO, "simbert_hf"):
+        trainer = main([*flags, "--resume_from_checkpoint=true"])
+    assert trainer.state.global_step == steps
+    after = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(after[name], before[name]) for name in after)
+    assert len(after) > 30
+    assert f"ended at step {steps} of {steps}: nothing is trained" in caplog.text

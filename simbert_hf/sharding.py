@@ -1,0 +1,59 @@
+"""What FSDP2 by accelerate needs to know about a BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+NEEDED = {
+    "fsdp_version": "2",
+    "state_dict_type": "FULL_STATE_DICT",  # shards make no checkpoint that others load
+    # The other processes' weights would be empty until the model is sharded, and no longer tied.
+    "cpu_ram_efficient_loading": "False",
+}
+FLAGS = (
+    "--fsdp_version 2 --fsdp_state_dict_type FULL_STATE_DICT --fsdp_cpu_ram_efficient_loading false"
+)
+
+
+def check_sharding(plugin: Any) -> None:
+    """Refuse settings with which a run would fail, or save no whole checkpoint.
+
+    Args:
+        plugin: Accelerate's FSDP plugin.
+
+    Raises:
+        ValueError: If it has other than the needed settings.
+    """
+    for name, needed in NEEDED.items():
+        found = str(getattr(plugin, name)).removeprefix("StateDictType.")
+        if found != needed:
+            raise ValueError(
+                f"FSDP with {name} {found} does not train here: give `accelerate launch` {FLAGS}."
+            )
+
+
+@contextmanager
+def layers_as_units(plugin: Any, model: Any) -> Iterator[None]:
+    """Let accelerate shard each repeated layer as a unit, and all the rest as one.
+
+    It would make a unit of the embeddings too, and of the LM head's decoder, which is tied to them.
+    But the decoder's bias is tied as well, to a name outside, and torch refuses a weight in two
+    units.
+
+    Args:
+        plugin: Accelerate's FSDP plugin; layers that it names are left as they are.
+        model: A transformer, its repeated layers in ``nn.ModuleList``.
+    """
+    if plugin.transformer_cls_names_to_wrap is None:
+        stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+        kinds = {type(layer).__name__ for stack in stacks for layer in stack}
+        plugin.transformer_cls_names_to_wrap = sorted(kinds)
+    model.get_input_embeddings = model.get_output_embeddings = lambda: None
+    try:
+        yield
+    finally:
+        del model.get_input_embeddings, model.get_output_embeddings
