@@ -51,12 +51,22 @@ def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     small = {
         "train": ["--pairs=2", "--steps=1"],
         "simcse": ["--batch=4", "--steps=2", "--blocks=1"],
+        "cached": ["--batch=4", "--cached=2", "--steps=2", "--blocks=1"],
     }
-    full = {"train": ["--pairs=64", "--steps=30"], "simcse": ["--steps=60", "--bf16"]}
+    full = {
+        "train": ["--pairs=64", "--steps=30"],
+        "simcse": ["--steps=60", "--bf16"],
+        "cached": ["--batch=1024", "--cached=128", "--steps=5", "--bf16"],
+    }
     size = small if args.toy else full
     stages = {
         "train-against-the-port": ["benchmarks.train", model, *size["train"]],
         "simcse-against-sentence-transformers": ["benchmarks.simcse", model, *size["simcse"]],
+        "cached-simcse-against-sentence-transformers": [
+            "benchmarks.simcse",
+            model,
+            *size["cached"],
+        ],
         "memory-of-gradcache": ["benchmarks.memory", model, *["--large=256"] * args.toy],
     }
     if args.trained and not args.toy:

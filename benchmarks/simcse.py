@@ -1,12 +1,14 @@
 """Unsupervised SimCSE: this package beside sentence-transformers' own recipe, in one run.
 
-Theirs is MultipleNegativesRankingLoss on every sentence twice. Same model, sentences, batch size,
+Theirs is MultipleNegativesRankingLoss on every sentence twice, or with ``--cached`` its cached form
+(GradCache), beside ours with as many rows a forward pass. Same model, sentences, batch size,
 optimiser, seed and number of steps. The trainers take turns in blocks of steps, each of which goes
 on from its model's state with a fresh optimiser, so that a busy machine slows them alike; CPU time
 leaves other work out altogether.
 
 python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
-    [--steps 30] [--blocks 4] [--seeds 0] [--output benchmarks/results/simcse.json]
+    [--batch 64] [--cached 0] [--steps 30] [--blocks 4] [--seeds 0] \
+    [--output benchmarks/results/simcse.json]
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
 from transformers import TrainerCallback
 
 from benchmarks.train import DATA
@@ -64,7 +69,7 @@ class Clock(TrainerCallback):
 
 
 def ours(
-    model_name: str, window: int, compiled: bool
+    model_name: str, window: int, compiled: bool, cached: int
 ) -> tuple[SimBert, Callable[..., tuple[float, float]]]:
     """Return this package's model and training block."""
     model = SimBert.from_pretrained(model_name)
@@ -75,7 +80,11 @@ def ours(
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
         args = SimilarityTrainingArguments(
-            **options, length_window=window, eval_strategy="no", torch_compile=compiled
+            **options,
+            length_window=window,
+            eval_strategy="no",
+            torch_compile=compiled,
+            gradcache_batch_size=cached,
         )
         SimilarityTrainer(
             model=model,
@@ -90,12 +99,18 @@ def ours(
     return model, block
 
 
-def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., tuple[float, float]]]:
+def theirs(
+    model_name: str, cached: int
+) -> tuple[SentenceTransformer, Callable[..., tuple[float, float]]]:
     """Return sentence-transformers' model, the same one by our export, and training block."""
     with tempfile.TemporaryDirectory() as folder:
         SimBert.from_pretrained(model_name).save_pretrained(folder)
         model = SentenceTransformer(folder)
     model.max_seq_length = MAX_LENGTH
+    if cached:
+        loss = CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=cached)
+    else:
+        loss = MultipleNegativesRankingLoss(model, scale=SCALE)
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         clock = Clock()
@@ -103,7 +118,7 @@ def theirs(model_name: str) -> tuple[SentenceTransformer, Callable[..., tuple[fl
             model=model,
             args=SentenceTransformerTrainingArguments(**options, eval_strategy="no"),
             train_dataset=Dataset.from_dict({"anchor": sentences, "positive": sentences}),
-            loss=MultipleNegativesRankingLoss(model, scale=SCALE),
+            loss=loss,
             callbacks=[clock],
         ).train()
         return clock.rates(options["max_steps"])
@@ -137,9 +152,9 @@ def train_in_turns(
 ) -> None:
     """Train every variant from the start; add its blocks' rates, and Spearman before and after."""
     variants = {
-        PEER: theirs(args.model),
-        "simbert_hf": ours(args.model, 1, args.compile),
-        "simbert_hf, like lengths together": ours(args.model, 50, args.compile),
+        PEER: theirs(args.model, args.cached),
+        "simbert_hf": ours(args.model, 1, args.compile, args.cached),
+        "simbert_hf, like lengths together": ours(args.model, 50, args.compile, args.cached),
     }
     before = {name: sts_spearman(model, sts) for name, (model, _) in variants.items() if sts}
     size = args.batch * args.steps
@@ -176,7 +191,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=64, help="Sentences; each makes two rows.")
+    parser.add_argument("--cached", type=int, default=0, help="GradCache: rows a forward pass.")
     parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--learning_rate", type=float, default=3e-5)

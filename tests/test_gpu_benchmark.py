@@ -85,4 +85,6 @@ def test_every_stage_runs_on_a_tiny_scale(tmp_path: Path, monkeypatch) -> None:
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["headline-1024-bf16"]["result"]["rows_per_second"] > 0
     assert found["headline-128-bf16-padded-compiled"]["result"]["packing"] == "padded"
+    cached = found["cached-simcse-against-sentence-transformers"]["result"]
+    assert cached["settings"]["cached"] == 2
     assert found["memory-of-gradcache"]["result"]["points"][0]["rows"] == 128
