@@ -166,17 +166,17 @@ def test_a_resumed_stream_opens_no_shard_that_is_done(tmp_path: Path) -> None:
 @pytest.mark.multiproc
 @pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on one core
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_resume_with_workers(workers: int, tmp_path: Path) -> None:
-    whole = list(itertools.islice(loader(make_stream(), workers), 40))
+@pytest.mark.parametrize(("workers", "grouped"), [(2, False), (3, False), (2, True)])
+def test_a_resume_with_workers(workers: int, grouped: bool, tmp_path: Path) -> None:
+    whole = list(itertools.islice(loader(make_stream(grouped=grouped), workers), 40))
     first = [pair["group"] for batch in whole[: 2 * workers] for pair in batch["pairs"]]
     assert len(first) == len(set(first)) == 16 * workers
-    stopped = make_stream()
+    stopped = make_stream(grouped=grouped)
     for used, batch in enumerate(whole[:24], start=1):
         stopped.took(batch["position"])
         if used in (1, 2, 13, 24):
             stopped.save(tmp_path)
-            resumed = make_stream()
+            resumed = make_stream(grouped=grouped)
             resumed.load(tmp_path, workers)
             after = list(itertools.islice(loader(resumed, workers), 8))
             assert collate_all(after) == collate_all(whole[used : used + 8])
