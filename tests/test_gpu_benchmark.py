@@ -77,10 +77,14 @@ def test_packing_is_compared_at_one_attention_dropout() -> None:
 
 
 @pytest.mark.slow
-def test_every_stage_runs_on_a_tiny_scale(tmp_path: Path, monkeypatch) -> None:
+def test_stages_of_every_kind_run_on_a_tiny_scale(tmp_path: Path, monkeypatch) -> None:
     tiny_simbert().save_pretrained(tmp_path / "start")
+    stages = """headline-128-bf16-compiled headline-1024-bf16 headline-128-bf16-padded-compiled
+        train-against-the-port simcse-against-sentence-transformers
+        cached-simcse-against-sentence-transformers memory-of-gradcache""".split()
     argv = ["gpu", f"--model={tmp_path / 'start'}", "--device=cpu", "--toy"]
-    monkeypatch.setattr(sys, "argv", [*argv, f"--output={tmp_path / 'gpu.json'}"])
+    argv += [f"--output={tmp_path / 'gpu.json'}", "--stages", *stages]
+    monkeypatch.setattr(sys, "argv", argv)
     gpu.main()
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["headline-1024-bf16"]["result"]["rows_per_second"] > 0
