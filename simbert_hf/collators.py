@@ -198,18 +198,18 @@ class TextCollator:
 
     def pad(self, texts: Iterable[str]) -> dict[str, Tensor]:
         """Build a row of each text, and pad them: (B, L)."""
-        return self.rows.pad(self.rows.sources(self._cut(texts), self.max_length))
+        return self.rows.pad(self.rows.sources(list(map(self._cut, texts)), self.max_length))
 
     def row_lengths(self, texts: Iterable[str]) -> Ints:
         """Count the tokens of each text's row: (N,)."""
-        return self.rows.lengths(self._cut(texts), self.max_length)
+        return self.rows.lengths(list(map(self._cut, texts)), self.max_length)
 
-    def _cut(self, texts: Iterable[str]) -> list[str]:
-        return [cut_at_punctuation(text, self.max_chars) for text in texts]
+    def _cut(self, text: str) -> str:
+        return cut_at_punctuation(text, self.max_chars)
 
 
 @dataclass
-class PairCollator:
+class PairCollator(TextCollator):
     """Pairs -> SimBERT's rows: (A, B) and (B, A) in adjacent rows.
 
     Attributes:
@@ -228,8 +228,6 @@ class PairCollator:
     """
 
     rows: RowBuilder
-    max_length: int = 64
-    max_chars: int | None = None
     mlm: bool = False
     denoising: bool = False
     texts: bool = False
@@ -290,13 +288,9 @@ class PairCollator:
         ]
         longest: Ints = np.maximum(both[0], both[1])
         if self.sentences:
-            drawn = [self._cut(self.sentences[i]) for i in self._draw_sentences(pairs)]
-            alone = self.rows.lengths(drawn, self.max_length)
+            alone = self.row_lengths(self.sentences[i] for i in self._draw_sentences(pairs))
             longest = np.maximum(longest, alone.reshape(-1, 2).max(axis=1))
         return longest
-
-    def _cut(self, text: str) -> str:
-        return cut_at_punctuation(text, self.max_chars)
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
         """Choose two sentences a pair, the same or neighbours; none where there are none."""
@@ -307,7 +301,7 @@ class PairCollator:
 
 
 @dataclass
-class SimCseCollator:
+class SimCseCollator(TextCollator):
     """Pairs -> rows of single sentences, partners in adjacent rows: [A, A', B, B', ...].
 
     Below them stand the hard negatives, where pairs have one, and then, with ``mlm``, a masked
@@ -322,9 +316,7 @@ class SimCseCollator:
         augmentation: Changes every target; None leaves it to dropout.
     """
 
-    rows: Rows
     max_length: int = 32
-    max_chars: int | None = None
     views: bool = True
     mlm: bool = False
     augmentation: Augmentation | None = None
@@ -385,9 +377,6 @@ class SimCseCollator:
         if "score" in pairs[0]:
             batch["scores"] = torch.tensor([pair["score"] for pair in pairs])
         return batch
-
-    def _cut(self, text: str) -> str:
-        return cut_at_punctuation(text, self.max_chars)
 
     def _target(self, pair: Pair) -> str:
         text = self._cut(pair["target"])
