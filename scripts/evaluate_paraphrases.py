@@ -1,6 +1,6 @@
 """Measure paraphrases of held-out sentences with a judge and the usual metrics; one table for all.
 
-python scripts/evaluate_paraphrases.py --judge outputs/judge --models outputs/mine ... \
+python scripts/evaluate_paraphrases.py [--judge outputs/judge] --models outputs/mine ... \
     --groups pairs.jsonl.gz --held_out 500 --output_dir outputs/paraphrases
 """
 
@@ -41,7 +41,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = parser.add_argument
-    add("--judge", required=True, help="directory that scripts/train_judge.py wrote")
+    add("--judge", help="directory that scripts/train_judge.py wrote; without it none is accepted")
     add("--models", nargs="*", default=[], help="directories or Hub ids of SimBert models")
     add("--outputs", nargs="*", default=[], help='{"text", "paraphrases"} JSON lines of others')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
@@ -62,6 +62,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.k > args.n:
         parser.error(f"argument --k: {args.k} cannot be given of --n {args.n} sentences")
+    if args.relatives and not args.judge:
+        parser.error("--relatives are a judge's; give --judge")
     if not (args.models or args.outputs or args.list_sources):
         parser.error("there is nothing to measure; give --models or --outputs")
     return args
@@ -75,9 +77,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.list_sources:
         print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")
         return
-    judge = Judge.load(args.judge)
+    judge = Judge.load(args.judge) if args.judge else None
+    threshold = judge.threshold if judge else None
     relatives = {
-        name: check_independent(judge, name, name, args.allow_kin) for name in args.relatives
+        name: check_independent(judge, name, name, args.allow_kin)
+        for name in args.relatives
+        if judge
     }
     others = [read_paraphrases(path, data, args.k) for path in args.outputs]
     others += controls(data, args.seed)
@@ -86,12 +91,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         write_paraphrases(name, data, judge, args.n, args.k, args.seed, args.allow_kin)
         for name in args.models
     ] + others
-    scores = [judge.score_lists(data.sources, system.candidates) for system in systems]
+    scores = [
+        judge.score_lists(data.sources, system.candidates) if judge else None for system in systems
+    ]
     judged = zip(systems, scores, strict=True)
-    rows = [measure(system, each, judge.threshold, data, args.k) for system, each in judged]
+    rows = [measure(system, each, threshold, data, args.k) for system, each in judged]
     table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, relatives)}"
     print(table)
-    page = samples_page(systems, scores, judge.threshold, data, args.samples)
+    page = samples_page(systems, scores, threshold, data, args.samples)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     (args.output_dir / "paraphrases.md").write_text(f"{table}\n{page}", encoding="utf-8")
     found = as_json(judge, vars(args), data, systems, scores, rows, relatives)

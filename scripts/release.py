@@ -58,6 +58,8 @@ class Release:
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
+OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
+ZH_PAIRS = ("data_similarity.json", "train_pair_postive_1w.json", "zh_synonyms.jsonl")
 ALL = ("MiniLM", "L3", "me5")
 RELEASES = {
     "english": Release(
@@ -78,13 +80,8 @@ RELEASES = {
     "chinese": Release(
         "me5",
         (
-            Stage(
-                "chinese",
-                6000,
-                ("me5",),
-                ("data_similarity.json", "zh_synonyms.jsonl", TATOEBA, QUESTIONS),
-                (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("wiki")),
-            ),
+            Stage("chinese", 6000, ("me5",), ZH_PAIRS),
+            Stage("chinese_polish", 1000, ("me5",), ZH_PAIRS, OPEN_ZH_EN),
         ),
         "stsb-zh-dev.csv",
         (
@@ -94,7 +91,7 @@ RELEASES = {
             ("sts", "PAWS-X", "PAWS-X-test_2k.tsv"),
             ("sts", "STS-B en", "stsb-en-test.csv"),
         ),
-        ("data_similarity.json", "zh_synonyms.jsonl"),
+        ZH_PAIRS,
     ),
 }
 
@@ -156,7 +153,7 @@ def train(
 def measure(
     release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> None:
-    """Write the tables of embeddings and, with a judge, of paraphrases beside the model."""
+    """Write the tables of embeddings and of paraphrases beside the model."""
     out = args.output_dir / f"{args.name}-evaluation"
     if not (out / "results.json").exists():
         flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
@@ -169,10 +166,10 @@ def measure(
             ]
             flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
         run("evaluate.py", *flags, f"--output_dir={out}")
-    if args.judge and not (out / "paraphrases.json").exists():
-        run("evaluate_paraphrases.py", f"--judge={args.judge}", "--models", str(model),
-            f"--groups={held_out}", "--all_groups", "--limit=200",
-            f"--output_dir={out}")  # fmt: skip
+    if not (out / "paraphrases.json").exists():
+        judge = [f"--judge={args.judge}"] if args.judge else []
+        run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={held_out}",
+            "--all_groups", "--limit=200", f"--output_dir={out}")  # fmt: skip
 
 
 def pack(model: Path, target: Path) -> None:

@@ -361,13 +361,16 @@ def judged_samples(report: Mapping[str, Any], name: str) -> str:
     """Show best paraphrases that the judge accepts, and some that it refuses, as they come."""
     from simbert_hf.judging.report import cell, escape
 
-    threshold = report["judge"]["threshold"]
+    threshold = report["judge"]["threshold"] if report["judge"] else None
     kinds: dict[bool, list[str]] = {True: [], False: []}
     for sample in report["samples"]:
         for text, score in find(sample["paraphrases"], name, "the paraphrases")[:1]:
-            line = f"- {escape(sample['text'])} -> {escape(text)} ({cell(score, '.2f')})"
-            kinds[score >= threshold].append(line)
+            scored = "" if threshold is None else f" ({cell(score, '.2f')})"
+            line = f"- {escape(sample['text'])} -> {escape(text)}{scored}"
+            kinds[threshold is None or score >= threshold].append(line)
     good, bad = (lines[:SHOWN] for lines in (kinds[True], kinds[False]))
+    if threshold is None:
+        return "\n".join(["The first best paraphrases, as they come:", "", *good])
     head = f"The first best paraphrases that the judge accepts (from {threshold:.2f} on):"
     tail = "and the first that it refuses:" if bad else "It refuses none of the best."
     return "\n".join([head, "", *good, "", tail, "", *bad]).strip()

@@ -46,6 +46,7 @@ PAIR_COLUMNS = (
     ("sent0", "sent1"),
     ("text1", "text2"),
     ("source", "target"),
+    ("query", "title"),  # Chinese retrieval sets
     ("#1 string", "#2 string"),  # MRPC
     ("sentence_a", "sentence_b"),  # SICK
 )

@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import CharGru
-from simbert_hf.cards import CardArguments, make_card, write_card
+from simbert_hf.cards import CardArguments, judged_samples, make_card, write_card
 from simbert_hf.data import DataError
 from tests.tiny import WORDS, tiny_simbert
 
@@ -119,7 +119,7 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
     assert ["STS-B", "1,379", "Spearman", "84.57 [82.6, 85.6]", "80.00 [78.0, 81.0]"] in rows
     assert ["mine without half", "20", "uniformity", "-2.500", "-2.500"] in rows
     (row,) = (row for row in rows if row[0] == "tiny")
-    assert [*row[1:3], row[7]] == ["", ".50 [.25, .75]", "12.3"]
+    assert row[1:] == [".50 [.25, .75]", "12.3"]
     samples = card.text.partition("## Samples")[2].partition("## Limits")[0].strip().split("\n\n")
     assert samples[1].splitlines() == [
         "- question 0 -> best 0 (.90)",
@@ -129,6 +129,16 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
     assert samples[3] == "- question 1 -> best 1 (.10)"
     assert "Open data." in card.text
     assert "Few." in card.text
+
+
+def test_samples_that_nobody_judged_are_shown_as_they_come() -> None:
+    page = judged_samples(PARAPHRASES | {"judge": None}, "tiny").splitlines()
+    assert page[:4] == [
+        "The first best paraphrases, as they come:",
+        "",
+        "- question 0 -> best 0",
+        "- question 1 -> best 1",
+    ]
 
 
 def test_recipes_stand_in_for_a_run_s_record(model: Path, tmp_path: Path) -> None:

@@ -280,6 +280,27 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     assert (tmp_path / "out" / "paraphrases.md").read_text().startswith(printed.rstrip())
 
 
+def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> None:
+    model = ["--models", str(tmp_path / "model")]
+    main([*flags, *model])
+    judged = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
+    capsys.readouterr()
+    main([*flags[2:], *model])
+    printed = capsys.readouterr().out
+    found = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
+    of_the_judge = {"accepted_1", "accepted_k", "new_k", "kinship"}
+    assert found["rows"] == [
+        {k: v for k, v in row.items() if k not in of_the_judge} for row in judged["rows"]
+    ]
+    assert found["judge"] is None
+    assert "Judged by nobody." in printed
+    assert "| accepted of" not in printed
+    assert "refused" not in (tmp_path / "out" / "paraphrases.md").read_text().split("## The")[1]
+    with pytest.raises(SystemExit):
+        main([*flags[2:], *model, "--relatives", "a"])
+    assert "--relatives are a judge's; give --judge" in capsys.readouterr().err
+
+
 def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     kin = str(tmp_path / "judge")
     model = ["--models", str(tmp_path / "model"), "--relatives", kin]

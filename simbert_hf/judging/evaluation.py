@@ -36,6 +36,7 @@ from simbert_hf.text import CJK, normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
 
 Figures = dict[str, Any]
+Scores = list[list[float]]  # a judge's, of each candidate of each source
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
 
@@ -145,7 +146,13 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def write_paraphrases(
-    name_or_path: str, data: HeldOut, judge: Judge, n: int, k: int, seed: int, allow_kin: bool
+    name_or_path: str,
+    data: HeldOut,
+    judge: Judge | None,
+    n: int,
+    k: int,
+    seed: int,
+    allow_kin: bool,
 ) -> System:
     """Let a SimBert paraphrase the held-out sentences.
 
@@ -153,7 +160,9 @@ def write_paraphrases(
         ValueError: If the judge is its kin and that is not allowed, or it cannot write.
     """
     model = load(name_or_path)
-    figures = {"kinship": check_independent(judge, model, name_or_path, allow_kin)}
+    figures: Figures = {}
+    if judge:
+        figures["kinship"] = check_independent(judge, model, name_or_path, allow_kin)
     found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
     figures["perplexity"] = reference_perplexity(model, data.sources, data.references)
     return System(
@@ -255,14 +264,14 @@ def nearest_others(data: HeldOut) -> list[str]:
 
 
 def measure(
-    system: System, scores: list[list[float]], threshold: float, data: HeldOut, k: int
+    system: System, scores: Scores | None, threshold: float | None, data: HeldOut, k: int
 ) -> Figures:
     """Measure what one system gave.
 
     Args:
         system: Its candidates, k at most for each source.
-        scores: The judge's score of each.
-        threshold: Where the judge accepts.
+        scores: The judge's score of each; None without a judge, who alone accepts.
+        threshold: Where the judge accepts; None without one.
         data: The held-out sentences.
         k: Candidates that a model may give.
 
@@ -275,18 +284,12 @@ def measure(
     """
     tokenizer = tokenizer_for(data.sources)
     texts = list(chain(*system.candidates))
-    passed = [[score >= threshold for score in row] for row in scores]
-    figures: Figures = {
-        "name": system.name,
-        "candidates": len(texts) / len(data.sources),
-        "accepted_1": share(passed, 1),
-    }
+    figures: Figures = {"name": system.name, "candidates": len(texts) / len(data.sources)}
+    if scores is not None and threshold is not None:
+        figures |= acceptance(system, scores, threshold, data, k)
     if not system.control:
         figures |= {
-            "accepted_k": share(passed, k),
-            "new_k": share(only_new(system, passed, data), k),
-            "distinct_1": distinct_n(texts, 1, tokenizer) if texts else None,
-            "distinct_2": distinct_n(texts, 2, tokenizer) if texts else None,
+            f"distinct_{n}": distinct_n(texts, n, tokenizer) if texts else None for n in (1, 2)
         }
     figures |= {
         "copies": copy_rate(data.sources, system.candidates) if texts else None,
@@ -298,6 +301,16 @@ def measure(
     figures["ibleu"] = ibleu(figures["bleu"], figures["source_bleu"])
     figures["chrf"] = chrf(best, data.references)
     return figures | (system.figures or {})
+
+
+def acceptance(system: System, scores: Scores, threshold: float, data: HeldOut, k: int) -> Figures:
+    """Measure which candidates a judge accepts, as in :func:`measure`."""
+    passed = [[score >= threshold for score in row] for row in scores]
+    figures: Figures = {"accepted_1": share(passed, 1)}
+    if not system.control:
+        figures["accepted_k"] = share(passed, k)
+        figures["new_k"] = share(only_new(system, passed, data), k)
+    return figures
 
 
 def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:

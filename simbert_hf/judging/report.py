@@ -7,7 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simbert_hf.judging.evaluation import EXCHANGED, RANDOM, Figures, HeldOut, System
+from simbert_hf.judging.evaluation import (
+    EXCHANGED,
+    RANDOM,
+    Figures,
+    HeldOut,
+    Scores,
+    System,
+)
 from simbert_hf.judging.judge import KIN, Judge
 from simbert_hf.judging.metrics import signature, tokenizer_for
 
@@ -41,9 +48,14 @@ CONTROL_LIMIT = 0.1  # of the controls that should not pass
 
 
 def markdown_table(rows: Sequence[Figures], k: int) -> str:
-    """Lay figures out as a Markdown table, a row a system."""
-    lines = [[head.format(k=k) for head, _ in COLUMNS.values()], ["---"] * len(COLUMNS)]
-    lines += [[cell(row.get(name), form) for name, (_, form) in COLUMNS.items()] for row in rows]
+    """Lay figures out as a Markdown table, a row a system, without columns that no row fills."""
+    columns = {
+        name: column
+        for name, column in COLUMNS.items()
+        if any(row.get(name) is not None for row in rows)
+    }
+    lines = [[head.format(k=k) for head, _ in columns.values()], ["---"] * len(columns)]
+    lines += [[cell(row.get(name), form) for name, (_, form) in columns.items()] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -63,23 +75,25 @@ def cell(value: Any, form: str) -> str:
 
 
 def caption(
-    judge: Judge, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
+    judge: Judge | None, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
 ) -> str:
     """Say what was paraphrased, by what it was judged, and how far that can be trusted.
 
     Args:
-        judge: The judge.
+        judge: The judge, if there was one.
         rows: Figures of all systems.
         data: The held-out sentences.
         relatives: Kinship with the judge of starts and teachers of what is judged.
     """
+    lines = [f"Sources: {data.origin}.", ""]
+    lines += judged_by(judge, rows, relatives) if judge else ["Judged by nobody."]
+    return "\n".join([*lines, "", LEGEND])
+
+
+def judged_by(judge: Judge, rows: Sequence[Figures], relatives: Mapping[str, float]) -> list[str]:
+    """Tell a judge's own figures, and each reason there is to doubt it."""
     start = judge.record.get("start", {}).get("name", "an unknown start")
-    lines = [
-        f"Sources: {data.origin}.",
-        "",
-        f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.",
-        "",
-    ]
+    lines = [f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.", ""]
     for name, figures in judge.record.get("figures", {}).items():
         lines.append(
             f"- {name}: {figures['pairs']} pairs, AUC {figures['auc']:.3f}; accepts "
@@ -96,13 +110,13 @@ def caption(
                 f"- CAUTION: it accepts {passed:.0%} of the control row {row['name']!r}, so read "
                 "its acceptance of models against that, or train a better judge."
             )
-    return "\n".join([*lines, "", LEGEND])
+    return lines
 
 
 def samples_page(
     systems: Sequence[System],
-    scores: Sequence[list[list[float]]],
-    threshold: float,
+    scores: Sequence[Scores | None],
+    threshold: float | None,
     data: HeldOut,
     count: int,
 ) -> str:
@@ -116,19 +130,29 @@ def samples_page(
                 continue
             lines += ["", f"{escape(system.name)}:", ""]
             for j, text in enumerate(system.candidates[i]):
-                mark = "accepted" if judged[i][j] >= threshold else "**refused**"
-                cosine = f", cosine {system.similarities[i][j]:.2f}" if system.similarities else ""
-                lines.append(f"{j + 1}. {escape(text)} ({mark} {judged[i][j]:.2f}{cosine})")
+                told = [verdict(judged[i][j], threshold)] if judged and threshold else []
+                told += [f"cosine {system.similarities[i][j]:.2f}"] if system.similarities else []
+                lines.append(f"{j + 1}. {escape(text)}" + (f" ({', '.join(told)})" if told else ""))
         lines.append("")
     return "\n".join(lines)
 
 
+def verdict(score: float, threshold: float) -> str:
+    """Say whether a judge accepts.
+
+    Example:
+        >>> verdict(0.25, 0.5)
+        '**refused** 0.25'
+    """
+    return f"{'accepted' if score >= threshold else '**refused**'} {score:.2f}"
+
+
 def as_json(
-    judge: Judge,
+    judge: Judge | None,
     settings: dict[str, Any],
     data: HeldOut,
     systems: Sequence[System],
-    scores: Sequence[list[list[float]]],
+    scores: Sequence[Scores | None],
     rows: Sequence[Figures],
     relatives: Mapping[str, float],
 ) -> str:
@@ -142,7 +166,10 @@ def as_json(
             "text": source,
             "references": data.references[i],
             "paraphrases": {
-                system.name: list(zip(system.candidates[i], judged[i], strict=True))
+                system.name: [
+                    (text, judged[i][j] if judged else None)
+                    for j, text in enumerate(system.candidates[i])
+                ]
                 for system, judged in zip(systems, scores, strict=True)
             },
         }
@@ -150,7 +177,7 @@ def as_json(
     ]
     found = {
         "settings": settings,
-        "judge": {"threshold": judge.threshold, **judge.record},
+        "judge": {"threshold": judge.threshold, **judge.record} if judge else None,
         "relatives": relatives,
         "sources": data.origin,
         "bleu": signature(data.references, tokenizer_for(data.sources)),
