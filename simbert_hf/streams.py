@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from math import gcd
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import datasets
 import numpy as np
@@ -38,6 +39,7 @@ class Position(NamedTuple):
         lanes: Where each of its lines of shards was when the window began; empty at the start.
         taken: Pairs of the window that were given.
         begun: Pairs that were in an unfinished batch when the window began.
+        order: Checksum of the window's order, which a resume must find again.
     """
 
     worker: int
@@ -46,6 +48,7 @@ class Position(NamedTuple):
     lanes: tuple[Place, ...] = ()
     taken: int = 0
     begun: int = 0
+    order: int = 0
 
 
 class PairStream(IterableDataset[Pair]):
@@ -197,9 +200,15 @@ class PairStream(IterableDataset[Pair]):
             bits = random_bits(self.seed, position.epoch, np.array(groups))
             pairs = make_pairs(texts, groups, bits)
             order = self._order(pairs, bits, -begun % self.batch_size)
+            known = crc32(np.array(order).tobytes())
             skipped = position.taken if lanes == position.lanes else 0
+            if skipped and known != position.order:
+                raise DataError(
+                    "The stream's sentences do not lie where the checkpoint left them: resume with "
+                    "the files, tokenizer, --max_length and --max_chars of then."
+                )
             for taken, i in enumerate(order[skipped:], start=skipped + 1):
-                at = position._replace(lanes=lanes, taken=taken, begun=begun)
+                at = position._replace(lanes=lanes, taken=taken, begun=begun, order=known)
                 yield {**pairs[i], "position": at}
             begun = (begun + len(order)) % self.batch_size
 

@@ -201,6 +201,17 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
         make_stream(process=1, processes=2).load(tmp_path)
 
 
+def test_a_resume_where_rows_have_other_lengths_is_refused(tmp_path: Path) -> None:
+    stream = make_stream(grouped=True)
+    stream.took(next(iter(stream))["position"])
+    stream.save(tmp_path)
+    other = make_stream()
+    other.group_by_length(8, lambda pairs: -lengths(pairs))
+    other.load(tmp_path)
+    with pytest.raises(DataError, match="do not lie where the checkpoint left them: resume with"):
+        next(iter(other))
+
+
 def test_the_part_of_another_process_is_refused() -> None:
     make_stream(process=1, processes=2).check_process(1, 2)
     with pytest.raises(ValueError, match="is process 0's part of 1, but this is process 0 of 2"):
