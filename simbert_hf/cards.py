@@ -60,6 +60,10 @@ class CardArguments:
     paraphrases: str = field(
         default="", metadata={"help": "paraphrases.json of scripts/evaluate_paraphrases.py."}
     )
+    peers: str = field(
+        default="",
+        metadata={"help": "paraphrase_peers.json of benchmarks: ways to train, compared."},
+    )
     row: str = field(default="", metadata={"help": "Name of the model there; the directory's."})
     template: str = field(default=str(TEMPLATE), metadata={"help": "A Jinja template."})
 
@@ -110,6 +114,14 @@ def make_card(args: CardArguments) -> ModelCard:
         content["paraphrases"] = paraphrase_table(report)
         content["samples"] = judged_samples(report, name)
         samples = report["samples"]
+    if args.peers:
+        report = read_json(Path(args.peers))
+        content["peers"] = paraphrase_table(report)
+        content["peer_steps"] = report["settings"]["steps"]
+    if args.paraphrases or args.peers:
+        from simbert_hf.judging.report import LEGEND  # needs the extra `eval`
+
+        content["legend"] = LEGEND.strip()
     page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
     data = ModelCardData(
         language=args.language or None,
@@ -351,10 +363,10 @@ def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
 
 def paraphrase_table(report: Mapping[str, Any]) -> str:
     """Lay out the figures of ``paraphrases.json``, controls included."""
-    from simbert_hf.judging.report import LEGEND, markdown_table  # needs the extra `eval`
+    from simbert_hf.judging.report import markdown_table  # needs the extra `eval`
 
     table = markdown_table(report["rows"], report["settings"]["k"])
-    return f"{table}\n\nSources: {report['sources']}. {LEGEND.strip()}"
+    return f"{table}\n\nSources: {report['sources']}."
 
 
 def judged_samples(report: Mapping[str, Any], name: str) -> str:

@@ -95,12 +95,15 @@ def test_other_models_get_code_of_their_own(tmp_path: Path) -> None:
 
 
 def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
-    for name, content in (("results", EVALUATION), ("paraphrases", PARAPHRASES)):
+    peers = PARAPHRASES | {"settings": {"k": 2, "steps": 77}, "rows": [{"name": "peer", "bleu": 3}]}
+    contents = (("results", EVALUATION), ("paraphrases", PARAPHRASES), ("peers", peers))
+    for name, content in contents:
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     settings = tmp_path / "card.yaml"
     settings.write_text(
         f"model: {model}\noutput: {tmp_path}/cards/README.md\nevaluation: {tmp_path}/results.json\n"
-        f"paraphrases: {tmp_path}/paraphrases.json\nlanguage: [en, zh]\nlicense: mit\n"
+        f"paraphrases: {tmp_path}/paraphrases.json\npeers: {tmp_path}/peers.json\n"
+        "language: [en, zh]\nlicense: mit\n"
         "repo_id: someone/tiny\nbase_model: someone/start\ndata: Open data.\nlimits: Few.\n"
     )
     card = ModelCard.load(main([str(settings)]))
@@ -120,6 +123,8 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
     assert ["mine without half", "20", "uniformity", "-2.500", "-2.500"] in rows
     (row,) = (row for row in rows if row[0] == "tiny")
     assert row[1:] == [".50 [.25, .75]", "12.3"]
+    assert ["peer", "3.0"] in rows
+    assert "the same data and 77 steps for each" in card.text
     samples = card.text.partition("## Samples")[2].partition("## Limits")[0].strip().split("\n\n")
     assert samples[1].splitlines() == [
         "- question 0 -> best 0 (.90)",
