@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     data = load_training_data(data_args, args)
     has_fresh_head = not model.has_lm_head
     model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
+    if not (objective_args.seq2seq_weight or objective_args.mlm_weight):
+        model.freeze_idle()
     if data_args.sample_sentences and not model.has_lm_head:
         raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
     unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,16 @@ PRESETS: Presets = {
 }
 
 LOSSES = ("loss", "seq2seq", "similarity", "perplexity")  # figures of which less is better
+# Flags of transformers' that change nothing here, or what they should not: a batch made smaller
+# than was asked for is another loss.
+IDLE = (
+    "auto_find_batch_size",
+    "bf16_full_eval",
+    "fp16_full_eval",
+    "label_smoothing_factor",
+    "per_device_eval_batch_size",
+    "train_sampling_strategy",
+)
 
 
 @dataclass
@@ -174,18 +185,51 @@ class ObjectiveArguments:
     def __post_init__(self) -> None:
         check_scale(self.scale)
         weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
-        weights += [self.distillation_weight] if self.teacher_name_or_path else []
-        weights += [self.simcse_weight] if self.sentences_file else []
-        if min(weights) < 0 or sum(weights) == 0:
-            raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+        if self.teacher_name_or_path:
+            weights.append(self.distillation_weight)
+        else:
+            refuse_idle(self, ["distillation_weight"], "there is no --teacher_name_or_path")
+        if self.sentences_file:
+            weights.append(self.simcse_weight)
+        else:
+            refuse_idle(self, ["simcse_weight"], "there is no --sentences_file")
+        if self.mlm_weight:
+            refuse_idle(self, ["denoising"], "--mlm_weight masks the sources")
+        check_weights(weights)
         if self.sentences_file and not (self.simcse_weight or self.teacher_name_or_path):
             raise ValueError("--sentences_file with --simcse_weight 0 needs a teacher.")
 
 
 def check_scale(scale: float) -> None:
-    """Raise a ValueError unless the inverse temperature is above 0."""
-    if scale <= 0:
+    """Raise a ValueError unless the inverse temperature is a number above 0."""
+    if not 0 < scale < inf:
         raise ValueError(f"--scale {scale}: it divides by a temperature; give it above 0.")
+
+
+def check_weights(weights: Sequence[float]) -> None:
+    """Raise a ValueError unless loss weights are numbers from 0 on, one of them above."""
+    if not (all(0 <= weight < inf for weight in weights) and any(weights)):
+        raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+
+
+def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
+    """Raise a ValueError where a flag is given that would change nothing.
+
+    Args:
+        arguments: A dataclass of flags.
+        names: Those that are not read.
+        why: What makes them idle.
+
+    Example:
+        >>> refuse_idle(ObjectiveArguments(denoising=True), ["denoising"], "nothing is masked")
+        Traceback (most recent call last):
+            ...
+        ValueError: --denoising True would change nothing, as nothing is masked: drop it.
+    """
+    for known in fields(arguments):
+        value = getattr(arguments, known.name)
+        if known.name in names and value != known.default:
+            raise ValueError(f"--{known.name} {value} would change nothing, as {why}: drop it.")
 
 
 @dataclass
@@ -275,8 +319,7 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         if self.load_best_model_at_end is None:
-            in_step = self.save_strategy in (self.eval_strategy, "best")
-            self.load_best_model_at_end = in_step and self.eval_strategy != "no"
+            self.load_best_model_at_end = self._saves_in_step()
         if self.greater_is_better is None and self.metric_for_best_model:
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.accelerator_config is None:
@@ -291,15 +334,28 @@ class SimilarityTrainingArguments(TrainingArguments):
                 f"--gradcache_batch_size {self.gradcache_batch_size}: give a number of rows, or 0."
             )
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
-        self._check_packing()
+        if self.length_window < 1:
+            raise ValueError(f"--length_window {self.length_window}: give at least 1.")
+        refuse_idle(self, IDLE, "this training has its own way")
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
+        self._check_packing()
+
+    def _saves_in_step(self) -> bool:
+        """Tell whether each checkpoint is measured, so that the best one can be kept."""
+        if self.eval_strategy == "no" or self.save_strategy == "best":
+            return self.eval_strategy != "no"
+        if self.save_strategy != self.eval_strategy:
+            return False
+        return self.save_strategy != "steps" or not self.save_steps % (
+            self.eval_steps or self.logging_steps
+        )
 
     def _check_packing(self) -> None:
         if self.packing in ("flex", "varlen") and self.use_cpu:
             raise ValueError(f"--packing {self.packing} needs a GPU; give --packing padded.")
-        if self.packing == "varlen" and not (self.bf16 or self.fp16):
+        if self.packing == "varlen" and self.mixed_precision == "no":
             raise ValueError(
                 "--packing varlen computes in 16 bits: give --bf16 true, or another --packing."
             )

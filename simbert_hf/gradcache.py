@@ -86,29 +86,45 @@ def micro_batches(
         [[8, 9]] (tensor([0]), tensor([80]))
     """
     rows, width = inputs["input_ids"].shape
-    mask = inputs.get("attention_mask")
-    for start in range(0, rows, size):
-        real = width
-        if trim and mask is not None:  # up to the last column with a token in it
-            columns = mask[start : start + size].any(dim=0).nonzero()
-            real = int(columns[-1]) + 1 if len(columns) else width
+    starts = range(0, rows, size)
+    mask = inputs.get("attention_mask") if trim else None
+    ends = [width] * rows if mask is None else row_ends(mask)
+    targets = {
+        name: _split(positions, labels, size * width, len(starts))
+        for name, (positions, labels) in inputs.get("lm_targets", {}).items()
+    }
+    for i, start in enumerate(starts):
+        real = max(ends[start : start + size]) or width
         part: dict[str, Any] = {
             name: values[start : start + size, :real]
             for name, values in inputs.items()
             if isinstance(values, Tensor)
         }
-        if "lm_targets" in inputs:
+        if targets:
             part["lm_targets"] = {
-                name: _within(positions, labels, start, size, width, real)
-                for name, (positions, labels) in inputs["lm_targets"].items()
+                name: (places[i] // width * real + places[i] % width, labels[i])
+                for name, (places, labels) in targets.items()
             }
         yield part
 
 
-def _within(
-    positions: Tensor, labels: Tensor, start: int, size: int, width: int, real: int
-) -> tuple[Tensor, Tensor]:
-    """Take those flat positions that lie in some rows, for rows of another width: (N,), (N,)."""
-    row, column = positions // width - start, positions % width
-    inside = (row >= 0) & (row < size)
-    return (row * real + column)[inside], labels[inside]
+def row_ends(mask: Tensor) -> list[int]:
+    """Tell where each row's last token ends, in one transfer from the device: (B, L) -> B.
+
+    Example:
+        >>> row_ends(torch.tensor([[1, 1, 0], [0, 0, 0]]))
+        [2, 0]
+    """
+    columns = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    ends: list[int] = ((mask != 0) * columns).amax(dim=1).tolist()
+    return ends
+
+
+def _split(
+    positions: Tensor, labels: Tensor, size: int, parts: int
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Deal N flat positions and their labels to parts of ``size`` positions each."""
+    part = positions // size
+    counts = torch.bincount(part, minlength=parts).tolist()
+    order = part.argsort(stable=True)
+    return (positions % size)[order].split(counts), labels[order].split(counts)

@@ -27,7 +27,7 @@ class SimBertLoss:
 
     Attributes:
         total: Their weighted sum, to be minimised.
-        seq2seq: Mean cross-entropy of a target token, in nats.
+        seq2seq: Mean cross-entropy of a target token, in nats; None where it has no weight.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
         mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
@@ -36,7 +36,7 @@ class SimBertLoss:
     """
 
     total: Tensor
-    seq2seq: Tensor
+    seq2seq: Tensor | None
     similarity: Tensor
     similarity_accuracy: Tensor
     mlm: Tensor | None = None
@@ -83,20 +83,20 @@ class SimBertObjective:
         Returns:
             The named parts.
         """
-        output = model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            token_type_ids=batch["token_type_ids"],
-            lm_targets=lm_targets(batch),
-        )
-        losses = mean_token_losses(output.lm_losses, batch)
-        seq2seq, mlm = losses["target"], losses.get("mlm")
+        targets = lm_targets(batch)
+        if not self.seq2seq_weight:
+            del targets["target"]  # to score the vocabulary is much of a step's work
+        output = model(**model_inputs(batch), lm_targets=targets or None)
+        losses = mean_token_losses(output.lm_losses or {}, batch)
+        seq2seq, mlm = losses.get("target"), losses.get("mlm")
         vectors, groups = output.sentence_embedding, batch["groups"]
         paired, alone = vectors[: len(groups)], vectors[len(groups) :]
         masked = groups if self.mask_false_negatives else None
         similarity = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
-        total = self.seq2seq_weight * seq2seq + self.similarity_weight * similarity.loss
+        total = self.similarity_weight * similarity.loss
         distillation = simcse = None
+        if seq2seq is not None:
+            total = total + self.seq2seq_weight * seq2seq
         if mlm is not None:
             total = total + self.mlm_weight * mlm
         if self.teacher is not None:

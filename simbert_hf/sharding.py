@@ -19,15 +19,20 @@ FLAGS = (
 )
 
 
-def check_sharding(plugin: Any) -> None:
+def check_sharding(plugin: Any, model: Any) -> None:
     """Refuse settings with which a run would fail, or save no whole checkpoint.
 
     Args:
         plugin: Accelerate's FSDP plugin.
+        model: What is to be trained.
 
     Raises:
-        ValueError: If it has other than the needed settings.
+        ValueError: If it has other than the needed settings, or the model has weights that no
+            forward pass gathers.
     """
+    for name in ("class_centres", "pair_classifier"):
+        if getattr(model, name, None) is not None:
+            raise ValueError(f"FSDP does not train a model's {name}: launch without --use_fsdp.")
     for name, needed in NEEDED.items():
         found = str(getattr(plugin, name)).removeprefix("StateDictType.")
         if found != needed:

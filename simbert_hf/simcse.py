@@ -12,6 +12,8 @@ from simbert_hf.arguments import (
     Presets,
     SimilarityTrainingArguments,
     check_scale,
+    check_weights,
+    refuse_idle,
 )
 from simbert_hf.collators import Augmentation
 from simbert_hf.data import FixedPairs, PairDataset
@@ -128,12 +130,15 @@ class SimCseArguments:
             raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
         if self.hard_negative_weight and self.examples != "triplets":
             raise ValueError("--hard_negative_weight needs --examples triplets.")
+        if not self.augmentation:
+            refuse_idle(self, ["augmentation_rate"], "there is no --augmentation")
+        if self.loss != "symmetric":
+            refuse_idle(self, ["mask_false_negatives"], f"--loss {self.loss} has other negatives")
         self._check_weights()
 
     def _check_weights(self) -> None:
         weights = [self.similarity_weight, self.mlm_weight]
-        if min(weights) < 0 or sum(weights) == 0:
-            raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
+        check_weights(weights)
         if self.examples == "scored" and weights != [1, 0]:
             raise ValueError("Scored pairs have one loss: drop --similarity_weight, --mlm_weight.")
         if not self.similarity_weight and (self.training_head or self.augmentation):

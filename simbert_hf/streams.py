@@ -153,7 +153,6 @@ class PairStream(IterableDataset[Pair]):
         """Write into a checkpoint where this process goes on."""
         given = list(self._given.values())
         state = {"stream": self._identity(given[-1].workers), "given": given}
-        folder.mkdir(parents=True, exist_ok=True)  # of weights alone, others may not be done yet
         self._file(folder).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def load(self, folder: Path, workers: int = 0) -> None:

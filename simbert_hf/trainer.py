@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,9 @@ class SimilarityTrainer(Trainer):
         self.fresh_head = fresh_head
         self._check_best_metric()
         if self.is_fsdp_enabled:
-            check_sharding(self.accelerator.state.fsdp_plugin)
+            check_sharding(self.accelerator.state.fsdp_plugin, self.model)
+            if any(isinstance(each, CheckpointPart) for each in self.callback_handler.callbacks):
+                raise ValueError("FSDP does not train sampled centres or mine anew: drop it.")
         self._change_model()
         if isinstance(self.train_dataset, PairStream):
             self._check_stream(self.train_dataset)
@@ -253,7 +255,10 @@ class SimilarityTrainer(Trainer):
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
             if writer and writer.sentences:
-                samples = writer.paraphrases(model)  # by all: each may hold a shard of the layers
+                with self._layers_uncompiled():
+                    samples = writer.paraphrases(
+                        model
+                    )  # by all: each may hold a part of the layers
                 if self.is_world_process_zero():
                     self._show_paraphrases(samples)
         self.control = self.callback_handler.on_evaluate(
@@ -299,6 +304,7 @@ class SimilarityTrainer(Trainer):
                 super()._save_checkpoint(model, trial)
             finally:
                 self._saving = False
+            (scratch / name).mkdir(parents=True, exist_ok=True)  # of weights alone, others are slow
             for callback in self.callback_handler.callbacks:
                 if isinstance(callback, CheckpointPart):
                     callback.save(scratch / name)
@@ -422,6 +428,11 @@ class SimilarityTrainer(Trainer):
         pickled = Path(output_dir or str(self.args.output_dir), TRAINING_ARGS_NAME)
         if self.args.should_save:
             pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one
+
+    def _layers_uncompiled(self) -> AbstractContextManager[Any]:
+        """Keep from compiling a graph for every layer's place in a cache, which exhausts Dynamo."""
+        compiled = self.args.torch_compile
+        return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
     @contextmanager
     def _clock_stopped(self) -> Iterator[None]:

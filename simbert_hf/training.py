@@ -174,6 +174,8 @@ def measure_nothing(args: SimilarityTrainingArguments) -> None:
     """Train without evaluation, as there is nothing to evaluate on."""
     logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
     args.eval_strategy, args.load_best_model_at_end = "no", False
+    if args.save_strategy == "best":  # there is none, and a killed run is to go on
+        args.save_strategy = "epoch"
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
@@ -286,7 +288,7 @@ def load_teacher(
         if not isinstance(data.train, PairDataset):
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
         strangers = [data.train[i]["source"] for i in range(min(1000, len(data.train)))]
-    return Teacher.load(names, strangers, args.device, args.bf16)
+    return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any) -> None:

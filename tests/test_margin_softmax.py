@@ -174,6 +174,8 @@ def test_the_articles_preset() -> None:
         (["--margin=2"], "margin 2.0 of 'am' is out of range"),
         (["--scale=0"], "scale 0.0"),
         (["--loss=softmax", "--margin=0.1"], "Plain softmax has no margin"),
+        (["--loss=softmax", "--scale=3"], "--scale 3.0 would change nothing"),
+        (["--learning_rate=0", "--sampled_classes=2"], "no schedule to follow"),
         (["--loss=softmax", "--sub_centres=2"], "--sub_centres 2"),
         (["--sampled_classes=0"], "--sampled_classes 0"),
         (["--center_weight=1", "--sampled_classes=2"], "--center_weight 1.0"),

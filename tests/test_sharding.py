@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ from scripts import train_simbert
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.gradcache import use_gradcache
+from simbert_hf.margin.classes import add_centres
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.sharding import NEEDED, check_sharding
 from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
@@ -48,6 +51,15 @@ def gradients(pairs, micro: int, sharded: bool) -> dict[str, torch.Tensor]:
         return found
     assert all(g.to_local().numel() < g.numel() for g in found.values() if g.shape[0] > 1)
     return {name: gradient.full_tensor() for name, gradient in found.items()}
+
+
+def test_weights_that_no_forward_pass_gathers_are_refused() -> None:
+    plugin = SimpleNamespace(**NEEDED)
+    model = tiny_simbert()
+    check_sharding(plugin, model)
+    add_centres(model, (3, 1, model.config.hidden_size), 0, center_loss=False)
+    with pytest.raises(ValueError, match="does not train a model's class_centres: launch without"):
+        check_sharding(plugin, model)
 
 
 def work(rank: int, folder: Path) -> None:

@@ -142,10 +142,47 @@ def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
 
 def test_vectors_alone_train_without_an_lm_head(start: Path, groups: Path, tmp_path: Path) -> None:
     trainer = main(flags(start, groups, tmp_path / "out", "--seq2seq_weight=0"))
-    evaluated = [line["step"] for line in trainer.state.log_history if "eval_top1" in line]
-    assert evaluated[:2] == [3, 6]
+    evaluated = [line for line in trainer.state.log_history if "eval_top1" in line]
+    assert [line["step"] for line in evaluated[:2]] == [3, 6]
+    assert "eval_seq2seq" not in evaluated[0]
+    assert "eval_perplexity" not in evaluated[0]
     assert not (tmp_path / "out" / "paraphrases.md").exists()
     assert not SimBert.from_pretrained(tmp_path / "out").has_lm_head
+
+
+def test_an_lm_head_without_a_loss_stays_as_it_is(groups: Path, tmp_path: Path) -> None:
+    model = tiny_simbert()
+    model.save_pretrained(tmp_path / "writes")
+    more = ("--seq2seq_weight=0", "--weight_decay=0.5")
+    main(flags(tmp_path / "writes", groups, tmp_path / "out", *more))
+    found = SimBert.from_pretrained(tmp_path / "out")
+    assert found.has_lm_head
+    head, trained = model.cls.predictions, found.cls.predictions
+    assert torch.equal(trained.bias, head.bias)
+    assert torch.equal(trained.transform.dense.weight, head.transform.dense.weight)
+    assert not torch.equal(found.bert.encoder.layer[0].output.dense.weight,
+                           model.bert.encoder.layer[0].output.dense.weight)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("save_steps", "eval_steps", "kept"), [(4, 2, True), (3, 2, False), (4, None, True)]
+)
+def test_the_best_is_kept_where_each_checkpoint_is_measured(
+    tmp_path: Path, save_steps: int, eval_steps: int | None, kept: bool
+) -> None:
+    args = SimilarityTrainingArguments(
+        str(tmp_path), eval_strategy="steps", save_strategy="steps", use_cpu=True,
+        save_steps=save_steps, eval_steps=eval_steps, logging_steps=2,
+    )  # fmt: skip
+    assert args.load_best_model_at_end is kept
+
+
+def test_a_best_checkpoint_that_nothing_measures_is_saved_as_others(
+    start: Path, groups: Path, tmp_path: Path
+) -> None:
+    more = ("--validation_groups=0", "--save_strategy=best", "--eval_strategy=epoch")
+    main(flags(start, groups, tmp_path / "out", *more))
+    assert (tmp_path / "out" / "checkpoint-6").is_dir()
 
 
 def test_every_process_writes_and_the_first_shows(
@@ -239,6 +276,13 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
     [
         (["--train_file=nowhere.jsonl"], r"nowhere\.jsonl.*is neither a file nor a Hub id"),
         (["--scale=0"], r"--scale 0.0: .*above 0"),
+        (["--scale=nan"], r"--scale nan: .*above 0"),
+        (["--seq2seq_weight=nan"], "nan, 1.0, 0.0. must be at least 0"),
+        (["--distillation_weight=3"], "--distillation_weight 3.0 would change nothing, as there"),
+        (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
+        (["--label_smoothing_factor=0.1"], "--label_smoothing_factor 0.1 would change nothing"),
+        (["--auto_find_batch_size=true"], "--auto_find_batch_size True would change nothing"),
+        (["--length_window=0"], "--length_window 0: give at least 1"),
         (["--seq2seq_weight=0", "--similarity_weight=0"], "not all of them 0"),
         (["--model_name_or_path=nowhere/at/all"], "nowhere/at/all"),
         (["--text_columns", "left", "right"], "left"),

@@ -1,6 +1,7 @@
 """Triplet training from end to end: data, script, collapse meter, on tiny encoders."""
 
 import csv
+import math
 from pathlib import Path
 
 import datasets
@@ -185,6 +186,14 @@ def test_the_model_that_trains_mines_anew(start: Path, intents: Path, tmp_path: 
     assert set(drawn) <= set(train.mined)
 
 
+def test_mining_anew_shortens_no_run(start: Path, intents: Path, tmp_path: Path) -> None:
+    more = ("--remine_steps=2", "--validation_groups=0", "--eval_strategy=no", "--max_steps=-1")
+    trainer = main(flags(start, intents, tmp_path / "out", *more, "--num_train_epochs=2"))
+    sentences = sum(map(len, trainer.train_dataset.groups["texts"]))
+    batch = trainer.args.per_device_train_batch_size
+    assert trainer.state.global_step == math.ceil(2 * sentences / batch) > 2 * 2
+
+
 @pytest.mark.parametrize(
     "more", [("--negatives=random", "--sentences_per_group=4"), ("--remine_steps=3",)]
 )
@@ -221,7 +230,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     [
         (["--margin=-1"], "--margin -1.0 is out of range"),
         (["--smoothing=1"], "--smoothing 1.0"),
-        (["--scale=0"], "--scale 0.0"),
+        (["--scale=0", "--loss=softmax"], "--scale 0.0"),
+        (["--scale=3"], "--scale 3.0 would change nothing, as --loss triplet does not read it"),
+        (["--margin=0.3", "--loss=sdml"], "--margin 0.3 would change nothing, as --loss sdml"),
         (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
         (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
         (["--loss=softmax", "--negatives=all"], "--negatives all mines batches of groups"),

@@ -156,7 +156,8 @@ class SimBertEvaluator:
     @property
     def names(self) -> tuple[str, ...]:
         """The figures' names."""
-        losses = ("loss", "seq2seq", "similarity", "similarity_accuracy", "perplexity")
+        written = ("seq2seq", "perplexity") if self.objective.seq2seq_weight else ()
+        losses = ("loss", "similarity", "similarity_accuracy", *written)
         return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
 
     def __call__(self, model: SimBert) -> dict[str, float]:
@@ -176,19 +177,18 @@ class SimBertEvaluator:
 
     def _losses(self, model: SimBert) -> dict[str, float]:
         sums: dict[str, float] = {}
-        rows = tokens = 0
-        seq2seq = 0.0
+        counts: dict[str, int] = {}
         for start in range(0, len(self.pairs), self.batch_size):
             stop = min(start + self.batch_size, len(self.pairs))
             batch = self.collator(self.pairs.__getitems__(range(start, stop)))
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
-            size, n_tokens = len(batch["input_ids"]), len(batch["target_labels"])
             for name, value in dataclasses.asdict(parts).items():
                 if value is not None:
+                    size = len(batch["target_labels" if name == "seq2seq" else "input_ids"])
                     sums[name] = sums.get(name, 0.0) + float(value) * size
-            seq2seq += float(parts.seq2seq) * n_tokens
-            rows, tokens = rows + size, tokens + n_tokens
-        figures = {name: value / rows for name, value in sums.items()}
+                    counts[name] = counts.get(name, 0) + size
+        figures = {name: value / counts[name] for name, value in sums.items()}
         figures["loss"] = figures.pop("total")
-        figures["perplexity"] = math.exp(min(seq2seq / tokens, 50.0))
+        if "seq2seq" in figures:
+            figures["perplexity"] = math.exp(min(figures["seq2seq"], 50.0))
         return figures

@@ -8,7 +8,12 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import DataArguments, Presets, SimilarityTrainingArguments
+from simbert_hf.arguments import (
+    DataArguments,
+    Presets,
+    SimilarityTrainingArguments,
+    refuse_idle,
+)
 from simbert_hf.data import FixedPairs, labelled_sentences
 from simbert_hf.embedding import Embedder
 from simbert_hf.evaluation import RetrievalEvaluator
@@ -79,6 +84,8 @@ class MarginArguments:
                 f"--center_weight {self.center_weight}: give at least 0, and 0 with "
                 "--sampled_classes."
             )
+        if self.loss == "softmax":
+            refuse_idle(self, ["scale"], "--loss softmax has no cosines")
         self.softmax()
 
     def softmax(self) -> MarginSoftmax:
@@ -130,7 +137,7 @@ def make_margin_objective(
     """Put the centres into the model, or make sampled ones beside it with what trains them.
 
     Raises:
-        ValueError: If they do not fit the memory, or fp16 would scale their gradients.
+        ValueError: If they do not fit the memory, or could not be trained so.
     """
     sampled = margin_args.sampled_classes
     world = args.world_size
@@ -142,8 +149,13 @@ def make_margin_objective(
         weight = margin_args.center_weight
         add_centres(model, shape, args.seed, center_loss=weight > 0)
         return MarginObjective(margin_args.softmax(), center_weight=weight), []
-    if args.fp16:
-        raise ValueError("--fp16 scales gradients, which sampled centres do not undo; take --bf16.")
+    if not args.learning_rate:
+        raise ValueError(
+            "--learning_rate 0 gives sampled centres no schedule to follow; to keep the encoder as "
+            "it is, give 1e-12."
+        )
+    if args.mixed_precision == "fp16":
+        raise ValueError("fp16 scales gradients, which sampled centres do not undo; take bf16.")
     centres = SampledCentres(shape, sampled, args.seed, args.device)
     callback = CentreCallback(centres, args.head_learning_rate)
     return MarginObjective(margin_args.softmax(), centres), [callback]

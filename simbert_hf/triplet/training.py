@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from simbert_hf.arguments import (
     Presets,
     SimilarityTrainingArguments,
     check_scale,
+    refuse_idle,
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
@@ -42,6 +44,13 @@ TRIPLET_PRESETS: Presets = {
 # Vectors of an encoder are not of length 1: their squared distances are larger than cosines'.
 MINABLE = ("triplet", "unanchored")
 MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
+READ = {  # what shapes each loss
+    "triplet": {"distance", "margin"},
+    "unanchored": {"distance", "margin"},
+    "sdml": {"distance", "smoothing"},
+    "softmax": {"scale"},
+    "siamese": set[str](),
+}
 
 
 @dataclass
@@ -113,6 +122,8 @@ class TripletArguments:
             raise ValueError(f"--smoothing {self.smoothing} is out of range: give 0 to below 1.")
         if self.sentences_per_group < 2:
             raise ValueError(f"--sentences_per_group {self.sentences_per_group}: give at least 2.")
+        idle = set().union(*READ.values()) - READ[self.loss]
+        refuse_idle(self, idle, f"--loss {self.loss} does not read it")
         self._check_mining()
         pairwise = self.loss in ("sdml", "softmax") or self.examples == "triplets"
         pairwise |= self.remine_steps is not None
@@ -210,6 +221,10 @@ def examples_of(
             "--remine_steps."
         )
     step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    if args.max_steps <= 0:  # what is between two minings would count as an epoch
+        sentences = sum(map(len, groups["texts"]))
+        args.max_steps = math.ceil(args.num_train_epochs * sentences / step)
+        logger.info("training for %d steps: each sentence is an anchor so often", args.max_steps)
     return RenewedTriplets(groups, triplet_args.remine_steps * step, args.order_seed)
 
 
