@@ -72,21 +72,38 @@ def test_loaders_prefetch_with_a_gpu_and_not_without(tmp_path: Path, monkeypatch
     assert found.optim == "adamw_torch_fused"
 
 
+def flags(folder: Path) -> list[str]:
+    """Train four steps from ``folder / "start"``."""
+    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} cat sat"]} for a in WORDS[:12]]
+    (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return [
+        f"--model_name_or_path={folder / 'start'}", "--use_cpu", "--max_steps=4",
+        f"--train_file={folder / 'groups.jsonl'}", f"--output_dir={folder / 'out'}",
+        "--per_device_train_batch_size=3", "--save_strategy=no", "--report_to=none",
+        "--disable_tqdm=true", "--max_length=24", "--hidden_dropout=0", "--attention_dropout=0",
+        "--learning_rate=0.05", "--warmup_steps=0",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_paraphrases_between_steps_compile_nothing(tmp_path: Path) -> None:
+    tiny_simbert(num_hidden_layers=10).save_pretrained(tmp_path / "start")
+    main(
+        [*flags(tmp_path), "--torch_compile=true", "--torch_compile_backend=eager",
+         "--validation_groups=3", "--eval_strategy=steps", "--eval_steps=2", "--eval_on_start=true",
+         "--sample_sentences", WORDS[0]]
+    )  # fmt: skip
+    assert "## Step 4" in (tmp_path / "out" / "paraphrases.md").read_text()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2  # with gradient and without
+
+
 @pytest.mark.slow
 def test_inductor_trains_to_the_same_weights(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path / "start")
-    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} cat sat"]} for a in WORDS[:12]]
-    (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     def train(*more: str) -> SimilarityTrainer:
-        return main(
-            [f"--model_name_or_path={tmp_path / 'start'}", "--use_cpu", "--max_steps=4",
-             f"--train_file={tmp_path / 'groups.jsonl'}", f"--output_dir={tmp_path / 'out'}",
-             "--per_device_train_batch_size=3", "--validation_groups=0", "--save_strategy=no",
-             "--report_to=none", "--disable_tqdm=true", "--max_length=24", "--hidden_dropout=0",
-             "--attention_dropout=0", "--learning_rate=0.05", "--warmup_steps=0",
-             "--optim=sgd", *more]  # Adam would blow up the noise of vanishing gradients
-        )  # fmt: skip
+        # Adam would blow up the noise of vanishing gradients.
+        return main([*flags(tmp_path), "--validation_groups=0", "--optim=sgd", *more])
 
     compiled, plain = train("--torch_compile=true"), train()
     assert compiled.accelerator.state.dynamo_plugin.backend == DynamoBackend.NO
