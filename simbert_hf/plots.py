@@ -1,10 +1,23 @@
-"""Pictures of a run; needs the extra ``demo`` (matplotlib)."""
+"""Pictures, of a run first; need the extra ``eval`` (matplotlib)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Begin a matplotlib figure of so many inches.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
@@ -20,11 +33,7 @@ def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Pa
     Raises:
         ImportError: If matplotlib is missing.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[demo]'.") from error
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    figure = new_figure(10, 3.6)
     axes = figure.subplots(1, 3)
     for axis, name in zip(axes, ("seq2seq", "similarity"), strict=False):
         _draw(axis, log_history, name, "training", "-")

@@ -10,11 +10,7 @@ import numpy as np
 
 from simbert_hf.evaluation.geometry import BINS
 from simbert_hf.evaluation.results import Results, TaskResult
-
-try:
-    from matplotlib.figure import Figure
-except ImportError as error:
-    raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+from simbert_hf.plots import new_figure
 
 MARKERS = "osD^vPX*<>hd"
 
@@ -25,7 +21,7 @@ def plot_histograms(results: Results, path: str | Path) -> None:
     if not names:
         return
     size = 3.2 * len(results.models) + 0.6, 1.7 * len(names) + 0.6
-    figure = _figure(*size)
+    figure = new_figure(*size)
     axes = figure.subplots(len(names), len(results.models), sharex=True, squeeze=False)
     for column, (model, tasks) in enumerate(results.models.items()):
         for row, name in enumerate(names):
@@ -66,7 +62,7 @@ def plot_curves(results: Results, path: str | Path) -> None:
         return
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
-    figure = _figure(3.4 * columns, 2.8 * rows)
+    figure = new_figure(3.4 * columns, 2.8 * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat[len(names) :]:
         axis.remove()
@@ -98,7 +94,7 @@ def plot_geometry(results: Results, path: str | Path) -> None:
     points = list(_points(results))
     if not points:
         return
-    figure = _figure(6.4, 4.4)
+    figure = new_figure(6.4, 4.4)
     axis = figure.subplots()
     names = list(dict.fromkeys(name for _, name, _ in points))
     models = list(results.models)
@@ -120,7 +116,3 @@ def _points(results: Results) -> Iterator[tuple[str, str, TaskResult]]:
         for name, task in tasks.items():
             if {"alignment", "uniformity"} <= set(task.figures):
                 yield model, name, task
-
-
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), layout="constrained")

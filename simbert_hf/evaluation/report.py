@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from simbert_hf.evaluation.bootstrap import LEVEL, compare
 from simbert_hf.evaluation.plots import plot_curves, plot_geometry, plot_histograms
 from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.sts import AVERAGE
+
+logger = logging.getLogger(__name__)
 
 TITLES = {
     "spearman": "Spearman",
@@ -51,7 +54,7 @@ CARD_METRICS = {
 
 
 def write_report(results: Results, output_dir: str | Path) -> str:
-    """Write ``table.md``, ``results.json`` and the plots into a directory.
+    """Write ``table.md``, ``results.json`` and, with matplotlib, the plots into a directory.
 
     Returns:
         The table.
@@ -61,9 +64,12 @@ def write_report(results: Results, output_dir: str | Path) -> str:
     table = make_table(results)
     (folder / "table.md").write_text(table, encoding="utf-8")
     results.save(folder / "results.json")
-    plot_histograms(results, folder / "histograms.png")
-    plot_curves(results, folder / "curves.png")
-    plot_geometry(results, folder / "geometry.png")
+    try:
+        plot_histograms(results, folder / "histograms.png")
+        plot_curves(results, folder / "curves.png")
+        plot_geometry(results, folder / "geometry.png")
+    except ImportError as error:
+        logger.warning("no pictures: %s", error)
     return table
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from simbert_hf.index.calibration import Calibration
+from simbert_hf.plots import new_figure
 
 KINDS = (("right", "tab:blue"), ("wrong", "tab:red"), ("out of scope", "tab:orange"))
 LINES = ("precision", "answered", "correct", "false_accepts")
@@ -20,11 +21,7 @@ def plot_calibrations(found: Mapping[str, Calibration], path: str | Path) -> Non
     Raises:
         ImportError: If matplotlib is missing.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
-    figure = Figure(figsize=(9.5, 2.9 * len(found) + 0.3), layout="constrained")
+    figure = new_figure(9.5, 2.9 * len(found) + 0.3)
     axes = figure.subplots(len(found), 2, squeeze=False)
     for (name, calibration), (left, right) in zip(found.items(), axes, strict=True):
         _draw_scores(left, calibration)

