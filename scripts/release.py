@@ -167,7 +167,8 @@ def measure(
             flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
         run("evaluate.py", *flags, f"--output_dir={out}")
     if not (out / "paraphrases.json").exists():
-        judge = [f"--judge={args.judge}"] if args.judge else []
+        judge = [f"--judge={args.judge}", "--relatives", *starts.values()] if args.judge else []
+        judge += ["--allow_kin"] if args.allow_kin else []
         run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={held_out}",
             "--all_groups", "--limit=200", f"--output_dir={out}")  # fmt: skip
 
@@ -189,6 +190,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--starts", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
+    add(
+        "--allow_kin",
+        action="store_true",
+        help="let a judge of a teacher's kin judge, and print so",
+    )
     add("--pack", type=Path, help="where the model goes in half precision")
     given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
@@ -198,7 +204,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
     if args.judge:  # a judge that may not judge is better known before hours of training
-        check_independent(Judge.load(args.judge), starts[release.start], release.start, False)
+        for name in sorted(wanted):
+            check_independent(Judge.load(args.judge), starts[name], name, args.allow_kin)
     held_out = hold_out(release, args)
     model = train(release, args, starts, held_out)
     measure(release, model, args, starts, held_out)

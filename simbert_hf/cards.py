@@ -363,10 +363,11 @@ def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
 
 def paraphrase_table(report: Mapping[str, Any]) -> str:
     """Lay out the figures of ``paraphrases.json``, controls included."""
-    from simbert_hf.judging.report import markdown_table  # needs the extra `eval`
+    from simbert_hf.judging.report import judged_by, markdown_table  # needs the extra `eval`
 
     table = markdown_table(report["rows"], report["settings"]["k"])
-    return f"{table}\n\nSources: {report['sources']}."
+    lines = judged_by(report["judge"], report["rows"], report.get("relatives", {}))
+    return "\n".join([table, "", f"Sources: {report['sources']}.", "", *lines])
 
 
 def judged_samples(report: Mapping[str, Any], name: str) -> str:

@@ -108,7 +108,9 @@ def test_controls_are_what_they_say() -> None:
     ("text", "other", "changed"),
     [
         ("Is it late?", "It is cold.", "Is it cold?"),
-        ("今天冷", "我热", "我天冷"),
+        ("今天冷", "我们都热", "都热冷"),
+        ("《活着》是谁写的？", "《我》想买一张票", "《活着》一张写的？"),  # marks stay
+        ("iphone手机怎么充电", "我想买票", "买票手机怎么充电"),
         ("Go!", "go", "Go!"),  # nothing to exchange
         ("?!", "go", "?!"),
     ],

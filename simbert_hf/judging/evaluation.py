@@ -32,13 +32,15 @@ from simbert_hf.judging.metrics import (
     tokenizer_for,
 )
 from simbert_hf.readers import fold, text_of
-from simbert_hf.text import CJK, normalize_text
+from simbert_hf.text import normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
 
 Figures = dict[str, Any]
 Scores = list[list[float]]  # a judge's, of each candidate of each source
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
+
+HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana too; no marks
 
 EXCHANGED, RANDOM = "one word exchanged", "random other sentence"
 
@@ -227,18 +229,30 @@ def controls(data: HeldOut, seed: int) -> list[System]:
 def exchange_word(text: str, other: str) -> str:
     """Put another sentence's longest word in the place of a text's longest.
 
-    A Chinese character counts as a word; capitals do not count.
+    Of equally long ones the middle one is taken; two Chinese characters count as a word, and
+    capitals do not.
 
     Example:
-        >>> exchange_word("Where can I buy a ticket?", "She plays the piano.")
-        'Where can I buy a plays?'
+        >>> exchange_word("Where can I buy a ticket?", "She plays it loudly.")
+        'Where can I buy a loudly?'
     """
-    mine, theirs = (re.findall(f"[{CJK}]|[^\\W_]+", each) for each in (text, other))
+    mine, theirs = (re.findall(f"[{HAN}]{{1,2}}|(?:(?![{HAN}])[^\\W_])+", t) for t in (text, other))
     if not (mine and theirs):
         return text
-    old = max(mine, key=len)
-    new = max((word for word in theirs if word.lower() != old.lower()), key=len, default=old)
-    return text.replace(old, new, 1)
+    old = middle_longest(mine)
+    others = [word for word in theirs if word.lower() != old.lower()]
+    return text.replace(old, middle_longest(others or [old]), 1)
+
+
+def middle_longest(words: Sequence[str]) -> str:
+    """Return the middle one of the longest words.
+
+    Example:
+        >>> middle_longest(["one", "three", "seven", "eight"])
+        'seven'
+    """
+    longest = [word for word in words if len(word) == max(map(len, words))]
+    return longest[len(longest) // 2]
 
 
 def nearest_others(data: HeldOut) -> list[str]:

@@ -86,15 +86,31 @@ def caption(
         relatives: Kinship with the judge of starts and teachers of what is judged.
     """
     lines = [f"Sources: {data.origin}.", ""]
-    lines += judged_by(judge, rows, relatives) if judge else ["Judged by nobody."]
+    lines += judged_by(told(judge), rows, relatives)
     return "\n".join([*lines, "", LEGEND])
 
 
-def judged_by(judge: Judge, rows: Sequence[Figures], relatives: Mapping[str, float]) -> list[str]:
-    """Tell a judge's own figures, and each reason there is to doubt it."""
-    start = judge.record.get("start", {}).get("name", "an unknown start")
-    lines = [f"Judge: a cross-encoder made from {start}; it accepts from {judge.threshold} on.", ""]
-    for name, figures in judge.record.get("figures", {}).items():
+def told(judge: Judge | None) -> dict[str, Any] | None:
+    """Tell a judge's threshold and record, as reports keep them; None without one."""
+    return {"threshold": judge.threshold, **judge.record} if judge else None
+
+
+def judged_by(
+    judge: Mapping[str, Any] | None, rows: Sequence[Figures], relatives: Mapping[str, float]
+) -> list[str]:
+    """List a judge's own figures, and each reason there is to doubt it.
+
+    Args:
+        judge: What :func:`told` tells.
+        rows: Figures of all systems.
+        relatives: Kinship with the judge of starts and teachers of what is judged.
+    """
+    if judge is None:
+        return ["Judged by nobody."]
+    start = judge.get("start", {}).get("name", "an unknown start")
+    accepts = judge["threshold"]
+    lines = [f"Judge: a cross-encoder made from {start}; it accepts from {accepts} on.", ""]
+    for name, figures in judge.get("figures", {}).items():
         lines.append(
             f"- {name}: {figures['pairs']} pairs, AUC {figures['auc']:.3f}; accepts "
             f"{figures['accepted']:.1%} of the paraphrases, {figures['false_accepts']:.1%} of the "
@@ -104,8 +120,8 @@ def judged_by(judge: Judge, rows: Sequence[Figures], relatives: Mapping[str, flo
         caution = "CAUTION: it is kin of what it judges, by its" if found > KIN else "its"
         lines.append(f"- {caution} kinship with {name}: {cell(found, '.2f')}.")
     for row in rows:
-        passed = row["accepted_1"]["share"]
-        if row["name"] in (EXCHANGED, RANDOM) and passed > CONTROL_LIMIT:
+        passed = row["accepted_1"]["share"] if row["name"] in (EXCHANGED, RANDOM) else 0.0
+        if passed > CONTROL_LIMIT:
             lines.append(
                 f"- CAUTION: it accepts {passed:.0%} of the control row {row['name']!r}, so read "
                 "its acceptance of models against that, or train a better judge."
@@ -130,9 +146,11 @@ def samples_page(
                 continue
             lines += ["", f"{escape(system.name)}:", ""]
             for j, text in enumerate(system.candidates[i]):
-                told = [verdict(judged[i][j], threshold)] if judged and threshold else []
-                told += [f"cosine {system.similarities[i][j]:.2f}"] if system.similarities else []
-                lines.append(f"{j + 1}. {escape(text)}" + (f" ({', '.join(told)})" if told else ""))
+                marks = [verdict(judged[i][j], threshold)] if judged and threshold else []
+                marks += [f"cosine {system.similarities[i][j]:.2f}"] if system.similarities else []
+                lines.append(
+                    f"{j + 1}. {escape(text)}" + (f" ({', '.join(marks)})" if marks else "")
+                )
         lines.append("")
     return "\n".join(lines)
 
@@ -177,7 +195,7 @@ def as_json(
     ]
     found = {
         "settings": settings,
-        "judge": {"threshold": judge.threshold, **judge.record} if judge else None,
+        "judge": told(judge),
         "relatives": relatives,
         "sources": data.origin,
         "bleu": signature(data.references, tokenizer_for(data.sources)),
