@@ -352,6 +352,12 @@ class SimilarityTrainingArguments(TrainingArguments):
             self.eval_steps or self.logging_steps
         )
 
+    def check_steps(self) -> None:
+        """Raise a ValueError where steps are given that an epoch's strategy would not count."""
+        for what in ("eval", "save"):
+            if getattr(self, f"{what}_strategy") == "epoch":
+                refuse_idle(self, [f"{what}_steps"], f"--{what}_strategy is epoch, not steps")
+
     def _check_packing(self) -> None:
         if self.packing in ("flex", "varlen") and self.use_cpu:
             raise ValueError(f"--packing {self.packing} needs a GPU; give --packing padded.")

@@ -175,7 +175,7 @@ def measure_nothing(args: SimilarityTrainingArguments) -> None:
     logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
     args.eval_strategy, args.load_best_model_at_end = "no", False
     if args.save_strategy == "best":  # there is none, and a killed run is to go on
-        args.save_strategy = "epoch"
+        args.save_strategy = "steps"
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
@@ -299,6 +299,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
         *arguments: The run's other arguments, which the card tells.
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
+    args.check_steps()
     checkpoint = checkpoint_of(args)
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)

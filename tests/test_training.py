@@ -283,6 +283,7 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--label_smoothing_factor=0.1"], "--label_smoothing_factor 0.1 would change nothing"),
         (["--auto_find_batch_size=true"], "--auto_find_batch_size True would change nothing"),
         (["--length_window=0"], "--length_window 0: give at least 1"),
+        (["--save_strategy=epoch"], "--save_steps 3.* would change nothing, as --save_strategy is"),
         (["--seq2seq_weight=0", "--similarity_weight=0"], "not all of them 0"),
         (["--model_name_or_path=nowhere/at/all"], "nowhere/at/all"),
         (["--text_columns", "left", "right"], "left"),
