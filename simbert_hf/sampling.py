@@ -114,6 +114,13 @@ class EpochDataset(Dataset[Example]):
         """Draw the examples of this epoch from now on, in every worker process."""
         self._epoch.fill_(epoch)
 
+    def __getitem__(self, index: int) -> Example:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        """Return several examples; a DataLoader calls this."""
+        raise NotImplementedError
+
 
 class PairDataset(EpochDataset[Pair]):
     """A pair of each group; another one each epoch.
@@ -138,9 +145,6 @@ class PairDataset(EpochDataset[Pair]):
 
     def __len__(self) -> int:
         return len(self.groups)
-
-    def __getitem__(self, index: int) -> Pair:
-        return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Draw several pairs with one look into the data set; a DataLoader calls this."""
@@ -175,9 +179,6 @@ class FixedPairs(EpochDataset[Pair]):
 
     def __len__(self) -> int:
         return len(self._groups)
-
-    def __getitem__(self, index: int) -> Pair:
-        return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return several pairs; a DataLoader calls this."""

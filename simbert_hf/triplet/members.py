@@ -64,9 +64,6 @@ class MemberDataset(EpochDataset[Members]):
     def __len__(self) -> int:
         return len(self._row)
 
-    def __getitem__(self, index: int) -> Members:
-        return self.__getitems__([index])[0]
-
     def __getitems__(self, indices: Sequence[int]) -> list[Members]:
         """Draw several parts with one look into the data set; a DataLoader calls this."""
         parts = [range(len(self))[i] for i in indices]

@@ -62,9 +62,6 @@ class RenewedTriplets(EpochDataset[Pair]):
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: int) -> Pair:
-        return self._drawn[index]
-
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return several triplets; a DataLoader calls this."""
         return self._drawn.__getitems__(indices)
