@@ -133,6 +133,25 @@ def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
 
 
+@pytest.mark.parametrize("gone", ["work.json", "probe.npy"])
+def test_encode_takes_nothing_from_a_folder_that_was_being_removed(
+    model, tmp_path, monkeypatch, gone
+):
+    def killed(folder, **_):
+        if folder.exists():
+            (folder / gone).unlink()
+            raise KeyboardInterrupt
+
+    output = tmp_path / "out.npy"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(vectorfiles.shutil, "rmtree", killed)
+        vectorfiles.encode_file(["a cat"], model, output)
+    assert vectorfiles.encode_file(["what time is it"], model, output) == 0
+    np.testing.assert_allclose(
+        np.load(output), tiny_simbert().encode(["what time is it"]), atol=1e-5
+    )
+
+
 @pytest.mark.multiproc
 def test_encode_by_two_processes(model, tmp_path):
     texts = ["the cat sat", "a dog ran", "what time is it"] * 5
