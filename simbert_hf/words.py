@@ -50,7 +50,8 @@ def nearest_by_words(
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
     if not any(tokens.ids):  # no text has a word, which bm25s does not take
-        yield np.full((len(texts), k), -1), np.zeros((len(texts), k), dtype=np.float32)
+        shape = len(texts), k
+        yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
         return
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
