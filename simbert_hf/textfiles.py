@@ -185,6 +185,9 @@ def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             start = reader.line_num + 1
     except csv.Error as error:
         remedy = 'Put quotes around the whole cell, double those inside it ("") and close them'
+        if "limit" in str(error):
+            problem = f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
+            raise fault(path, start, problem, "Close its quotes, or cut it") from None
         raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
 
 
