@@ -196,7 +196,7 @@ BAD = {
         "close them",
     ),
     "huge cell": (
-        *("a.csv", f's1,s2\nA,B\nA,{"B" * 131_073}\n', {}),
+        *("a.csv", f"s1,s2\nA,B\nA,{'B' * 131_073}\n", {}),
         *("a.csv:3: holds a cell of more than 131,072 characters", "cut it"),
     ),
     "after a cell of two lines": (
