@@ -172,6 +172,16 @@ def test_stdin_is_decoded_like_a_file(run, tmp_path, monkeypatch):
     assert (code, "stdin:2: is not UTF-8 at byte 0" in err) == (1, True)
 
 
+def test_damaged_weights_end_with_a_sentence(run, tmp_path):
+    tiny_simbert().save_pretrained(tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"cut")
+    (tmp_path / "in.txt").write_text("a cat\n")
+    for argv in (["synonyms", "a cat"], ["encode", tmp_path / "in.txt", "--output", "a.npy"]):
+        code, _, err = run(*argv, "--model", tmp_path / "cut")
+        assert code == 1
+        assert "model.safetensors: the weights are cut or damaged" in err
+
+
 @pytest.mark.multiproc
 def test_encode_by_two_processes(model, tmp_path):
     texts = ["the cat sat", "a dog ran", "what time is it"] * 5
