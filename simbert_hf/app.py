@@ -33,7 +33,8 @@ except ImportError as error:
     raise ImportError("The page needs gradio: pip install 'simbert-hf[app,index]'.") from error
 
 WAITING = 200  # visitors in the queue, at most
-KEPT = 3600  # seconds that a visitor's FAQ is kept
+KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
+SWEEP = 600  # seconds between two looks for such files
 EXAMPLE = [
     {"question": question, "answer": answer}
     for answer, questions in {
@@ -58,7 +59,7 @@ EXAMPLE = [
 
 def make_page(model: SimBert) -> Any:
     """Lay out the page; one request at a time uses the model."""
-    with gr.Blocks(title="simbert_hf") as page:
+    with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
         with gr.Tab("Paraphrase"):
             _paraphrase_tab(model)
@@ -155,10 +156,11 @@ def _faq_tab(model: SimBert) -> None:
     session = gr.State(None, time_to_live=KEPT)
     gr.Markdown(
         f"A CSV, TSV or JSONL file with columns `question` and `answer`, at most {MAX_ROWS:,} "
-        "rows; several may share an answer. It stays in memory for an hour."
+        "rows; several may share an answer. The file is deleted as soon as it is read, or after "
+        "about an hour if it is not used; its rows stay in memory for an hour."
     )
     with gr.Row():
-        file = gr.File(label="FAQ", type="binary", file_types=[".csv", ".tsv", ".jsonl"])
+        file = gr.File(label="FAQ", file_types=[".csv", ".tsv", ".jsonl"])
         with gr.Column():
             load = gr.Button("Use the file")
             example = gr.Button("Use an example")
@@ -175,10 +177,10 @@ def _faq_tab(model: SimBert) -> None:
     )  # fmt: skip
     opened = {"outputs": [session, about, precision, plot], "api_visibility": "private"}
 
-    def use_file(content: bytes | None, threshold: float) -> tuple[Any, ...]:
-        if content is None:
+    def use_file(path: str | None, threshold: float) -> tuple[Any, ...]:
+        if path is None:
             raise ValueError("Choose a file first.")
-        return _opened(open_session(model, read_upload(content)), threshold)
+        return _opened(open_session(model, read_upload(path)), threshold)
 
     def use_example(threshold: float) -> tuple[Any, ...]:
         return _opened(open_session(model, EXAMPLE), threshold)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simbert_hf.index import Calibration, Faq, FaqIndex, Rate
+from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
 from simbert_hf.modeling import SimBert
-from simbert_hf.textfiles import DataError, shorten
+from simbert_hf.textfiles import DataError
 
 MAX_CHARS = 500  # of a text
 MAX_WRITTEN = 200  # paraphrases before ranking
@@ -67,54 +66,30 @@ class Session:
     places: NDArray[np.float32]
 
 
-def read_upload(content: bytes) -> list[dict[str, Any]]:
-    r"""Read an uploaded CSV, TSV or JSONL file, which is never written to this machine's disk.
+def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
+    """Read an uploaded ``.csv``, ``.tsv`` or ``.jsonl`` file, and delete it, fit or not.
 
     Raises:
-        DataError: If it is too large, no UTF-8, or of no such form.
-
-    Example:
-        >>> read_upload(b"question,answer\nCan I pay?,Yes.\n")
-        [{'question': 'Can I pay?', 'answer': 'Yes.'}]
+        DataError: If it is gone or too large, or as of :func:`simbert_hf.index.read_faqs`; a
+            message shows its name alone, as its folder is none of the visitor's.
     """
-    if len(content) > MAX_BYTES:
-        raise DataError(f"The file has {len(content):,} bytes; this page takes {MAX_BYTES:,}.")
+    file = Path(path)
+    if not file.is_file():
+        raise DataError("The file was read and deleted before; choose it again.")
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"The file is no UTF-8 text (byte {error.start}); save it as UTF-8."
-        ) from None
-    rows = _json_rows(text) if text.lstrip().startswith("{") else _table_rows(text)
-    if len(rows) > MAX_ROWS:
-        raise DataError(f"The file has {len(rows):,} rows; this page takes {MAX_ROWS:,}.")
-    return rows
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise DataError(f"The file has {size:,} bytes; this page takes {MAX_BYTES:,}.")
+        faqs = read_faqs(file)
+    except DataError as error:
+        raise DataError(str(error).replace(str(file), file.name)) from None
+    finally:
+        file.unlink(missing_ok=True)
+    if len(faqs) > MAX_ROWS:
+        raise DataError(f"The file has {len(faqs):,} rows; this page takes {MAX_ROWS:,}.")
+    return faqs
 
 
-def _json_rows(text: str) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                row = None
-            if not isinstance(row, dict):
-                raise DataError(f"Line {number} is no JSON object: {shorten(line)}.")
-            rows.append(row)
-    return rows
-
-
-def _table_rows(text: str) -> list[dict[str, Any]]:
-    header = text.partition("\n")[0]
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in header else ",")
-    try:
-        return [{key: value for key, value in row.items() if key} for row in rows]
-    except csv.Error as error:
-        raise DataError(f"The file is no table: {error} in row {rows.line_num}.") from None
-
-
-def open_session(model: SimBert, rows: Sequence[dict[str, Any]]) -> Session:
+def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Session:
     """Index a visitor's FAQ, and measure it on itself.
 
     Raises:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
@@ -94,6 +95,31 @@ def quiet_transformers() -> Iterator[None]:
         hf_logging.set_verbosity(level)
         if bars:
             hf_logging.enable_progress_bar()
+
+
+@contextmanager
+def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
+    """Load a model quietly, and name its weights if they are damaged.
+
+    Raises:
+        OSError: If they are cut, or something else than safetensors.
+    """
+    with quiet_transformers():
+        try:
+            yield
+        except SafetensorError as error:
+            files = sorted(Path(name_or_path).rglob("*.safetensors"))
+            file = next(filter(_is_damaged, files), name_or_path)
+            remedy = "Copy or download them again"
+            raise OSError(f"{file}: the weights are cut or damaged ({error}). {remedy}.") from None
+
+
+def _is_damaged(file: Path) -> bool:
+    try:
+        with safe_open(file, "pt"):
+            return False
+    except SafetensorError:
+        return True
 
 
 def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:

@@ -78,30 +78,24 @@ def as_json(value: Any) -> str:
 
 
 def texts_of(args: argparse.Namespace) -> list[str]:
-    """Return the texts named as arguments, or one a line of stdin.
-
-    Raises:
-        ValueError: If there are none, or a line is blank.
-    """
-    if args.texts:
-        return list(args.texts)
-    return lines_of("-")
+    """Return the texts named as arguments, or those of :func:`lines_of` stdin."""
+    return list(args.texts) or lines_of("-")
 
 
 def lines_of(path: str) -> list[str]:
     """Return the lines of a text file, or of stdin for ``-``; line i is text i.
 
     Raises:
-        ValueError: If there are none, or a line is blank.
+        ValueError: If there are none, a line is blank or no UTF-8, or the file is one of rows.
     """
-    from simbert_hf.textfiles import check_exists, fault, read_lines
+    from simbert_hf.textfiles import check_plain, decode_lines, fault, read_lines
 
-    if path == "-":
-        lines = [line.rstrip("\r\n") for line in sys.stdin]  # splitlines() parts at more
-    else:
-        check_exists(path)
-        lines = list(read_lines(path))
     name = "stdin" if path == "-" else path
+    if path == "-":
+        lines = list(decode_lines(name, sys.stdin.buffer))
+    else:
+        check_plain(path)
+        lines = list(read_lines(path))
     blank = next((i for i, line in enumerate(lines, start=1) if not line.strip()), None)
     if blank is not None:
         raise fault(name, blank, "is blank", "Write a text in every line")

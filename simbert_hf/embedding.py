@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.hub import Plan, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
@@ -69,7 +69,7 @@ class Embedder(PreTrainedModel):
             ValueError: If others are missing or misshapen.
         """
         kwargs.setdefault("dtype", torch.float32)
-        with quiet_transformers():
+        with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
         missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
         broken = sorted(key for key in missing if not any(part in key for part in dispensable))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,14 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simbert_hf.readers import fold
+from simbert_hf.text import letters_of
 from simbert_hf.textfiles import DataError
 from simbert_hf.words import nearest_by_words
 
 logger = logging.getLogger(__name__)
 
 BLOCK = 4096  # sentences that search at a time
-MARKS = re.compile(r"[\W_]+")
 Ints = NDArray[np.int64]
 Vectors = NDArray[np.float32]
 
@@ -80,7 +78,7 @@ def different(sentences: Sequence[str]) -> list[str]:
     """
     kept: dict[str, str] = {}
     for text in sentences:
-        if letters := MARKS.sub("", fold(text)):
+        if letters := letters_of(text):
             kept.setdefault(letters, " ".join(text.split()))
     return list(kept.values())
 

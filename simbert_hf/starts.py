@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.arguments import ModelArguments
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading
 from simbert_hf.embedding import Embedder
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.training import check_start, load_start
@@ -110,5 +110,5 @@ def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
         kind = None
     if kind == CharGruConfig.model_type:
         return CharGru.from_pretrained(name_or_path).sentence_transformer()
-    with quiet_transformers():
+    with loading(name_or_path):
         return SentenceTransformer(name_or_path)

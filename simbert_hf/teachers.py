@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading
 from simbert_hf.evaluation.geometry import mean_pairwise_cosine
 from simbert_hf.losses import cosines
 from simbert_hf.pooling import normalize
@@ -60,8 +60,10 @@ class Teacher:
         cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
     ) -> Teacher:
         """Load sentence-transformers models, by directory or Hub id, onto a device."""
-        with quiet_transformers():
-            models = [SentenceTransformer(name, device=str(device)) for name in names]
+        models = []
+        for name in names:
+            with loading(name):
+                models.append(SentenceTransformer(name, device=str(device)))
         return cls([encoder(model, bf16) for model in models], strangers)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
@@ -33,6 +34,12 @@ SPACING = [
         (rf" (?=[{CJK}])|(?<=[{CJK}]) ", ""),
     ]
 ]
+
+# Marks that change what a sentence says, however they are spaced (WordPiece forgets spaces).
+SIGN = re.compile(r" ?([#%]) ?")
+MINUS = re.compile(r"(?<!\S)- ?(?=\d)")
+# What may be punctuation or a space, and is not between two digits; or a vowel sign, or a plus.
+MARK = re.compile(r"(?<!\d)(?:[^\w#%]|_)|(?:[^\w#%]|_)(?!\d)")
 
 
 def is_wordpiece(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -78,16 +85,36 @@ def normalize_text(text: str) -> str:
     """Return the form in which two texts are the same sentence.
 
     Compatibility characters are unified (NFKC), case and spacing ignored, and punctuation at both
-    ends dropped.
+    ends dropped. What changes the meaning stays: ``#``, ``%`` and a minus (c# is not c, -5 not 5%).
 
     Example:
         >>> normalize_text("How  are YOU？") == normalize_text("how are you")
         True
+        >>> normalize_text("C#!"), normalize_text("- 5 %")
+        ('c#', '−5%')
     """
     words = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return words.strip("".join({char for char in words if is_mark(char)}))
+    chars = set(words)
+    marks = set(filter(is_mark, chars))
+    if marks == chars:
+        return ""
+    words = MINUS.sub("\N{MINUS SIGN}", SIGN.sub(r"\1", words))
+    return words.strip("".join(marks.difference("#%")))
 
 
+def letters_of(text: str) -> str:
+    """Return :func:`normalize_text` without the punctuation and the spaces inside it.
+
+    Those between two digits stay, as 1.5 is not 15.
+
+    Example:
+        >>> letters_of("Is it 1.5 kg?"), letters_of("C++ and C#, please")
+        ('isit1.5kg', 'c++andc#please')
+    """
+    return MARK.sub(lambda found: "" if is_mark(found[0]) else found[0], normalize_text(text))
+
+
+@lru_cache(maxsize=4096)
 def is_mark(char: str) -> bool:
     """Whether a character is punctuation or a space (a currency sign or a digit is neither)."""
     return char.isspace() or unicodedata.category(char).startswith("P")

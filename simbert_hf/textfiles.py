@@ -7,9 +7,9 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
@@ -81,11 +81,21 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """
     opener = PACKED.get(Path(path).suffix.lower(), open)
     with opener(path, "rb") as file:
-        for number, line in enumerate(_raw_lines(path, file), start=1):
-            yield _decode(path, number, line)
+        yield from decode_lines(path, file)
 
 
-def _raw_lines(path: str | Path, file: IO[bytes]) -> Iterator[bytes]:
+def decode_lines(name: str | Path, raw: Iterable[bytes]) -> Iterator[str]:
+    r"""Do what :func:`read_lines` does with lines that are open already, such as those of stdin.
+
+    Example:
+        >>> list(decode_lines("stdin", [b"\xef\xbb\xbfone\r\n", b"two"]))
+        ['one', 'two']
+    """
+    for number, line in enumerate(_raw_lines(name, raw), start=1):
+        yield _decode(name, number, line)
+
+
+def _raw_lines(path: str | Path, file: Iterable[bytes]) -> Iterator[bytes]:
     try:
         yield from file
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
@@ -127,17 +137,23 @@ def load_sentences(path: str | Path) -> list[str]:
         ...     load_sentences(path)
         ['Is it late?', 'It is.']
     """
-    check_exists(path)
-    if (suffix := suffix_of(path)) in STRUCTURED:
-        remedy = (
-            "Write one sentence a line into a .txt file; pairs and triplets go to train_simcse.py "
-            "with --examples"
-        )
-        raise fault(path, None, f"holds rows ({suffix}), not one sentence a line", remedy)
+    check_plain(path, "; pairs and triplets go to train_simcse.py with --examples")
     sentences = [text for line in read_lines(path) if (text := line.strip())]
     if not sentences:
         raise fault(path, None, "holds no sentence", "Write one sentence a line")
     return sentences
+
+
+def check_plain(path: str | Path, hint: str = "") -> None:
+    """Raise a :class:`DataError` if the path is no file, or one of rows by its extension.
+
+    Example:
+        >>> check_plain(__file__)
+    """
+    check_exists(path)
+    if (suffix := suffix_of(path)) in STRUCTURED:
+        remedy = f"Write one sentence a line into a .txt file{hint}"
+        raise fault(path, None, f"holds rows ({suffix}), not one sentence a line", remedy)
 
 
 def check_exists(path: str | Path) -> None:
@@ -185,6 +201,11 @@ def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             start = reader.line_num + 1
     except csv.Error as error:
         remedy = 'Put quotes around the whole cell, double those inside it ("") and close them'
+        if "limit" in str(error):
+            problem = (
+                f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
+            )
+            raise fault(path, start, problem, "Close its quotes, or cut it") from None
         raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
 
 

@@ -84,14 +84,15 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     work = {"texts": digest, "model": encoder.fingerprint, "block": block}
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
-    if note.exists():
+    if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work
         was = np.load(probe)  # another pooling or prompt changes no weight
         if not same or was.shape != vectors.shape or abs(was - vectors).max() > 1e-3:
             problem = "holds vectors of other texts, another model or other blocks"
             raise fault(parts, None, problem, "Remove it, or name another output")
         return
-    parts.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(parts, ignore_errors=True)  # a kill while it was removed may have left blocks
+    parts.mkdir(parents=True)
     _write_block(probe, vectors)
     write_text(note, json.dumps(work))
 

@@ -49,6 +49,10 @@ def nearest_by_words(
     import bm25s  # type: ignore[import-untyped]
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
+    if not any(tokens.ids):  # no text has a word, which bm25s does not take
+        shape = len(texts), k
+        yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
+        return
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
     size = (len(texts), len(index.scores["indptr"]) - 1)

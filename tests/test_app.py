@@ -1,3 +1,8 @@
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -57,32 +62,61 @@ def test_the_map_keeps_the_two_widest_directions() -> None:
     assert main_directions(vectors[:1]).shape == (1, 2)
 
 
-def test_an_upload_becomes_an_index() -> None:
+@pytest.fixture
+def upload(tmp_path: Path) -> Callable[[str, bytes], Path]:
+    def written(name: str, content: bytes) -> Path:
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return written
+
+
+def test_an_upload_becomes_an_index(upload: Callable[[str, bytes], Path]) -> None:
     content = b"\xef\xbb\xbfquestion,answer\r\n" + b"".join(
         f'{row["question"]},"{row["answer"]}"\r\n'.encode() for row in FAQS
     )
-    rows = read_upload(content)
-    assert rows == FAQS
+    rows = read_upload(upload("faq.csv", content))
+    assert rows == [Faq(**row) for row in FAQS]
     session = open_session(tiny_simbert(), rows)
     assert session.index.search("how do i reset my password", k=1)[0].answer == "Press 'forgot'."
     assert session.places.shape == (3, 2)
-    assert read_upload('{"question": "a\u2028b", "answer": "b"}\r\n\n'.encode()) == [
-        {"question": "a\u2028b", "answer": "b"}
+    line = '{"question": "a\u2028b", "answer": "b"}\r\n\n'.encode()
+    assert read_upload(upload("faq.jsonl", line)) == [Faq("a\u2028b", "b")]
+    table = b'question\tanswer\n"open?\tyes\nclosed?\t5" wide\n'
+    assert read_upload(upload("faq.tsv", table)) == [
+        Faq('"open?', "yes"),
+        Faq("closed?", '5" wide'),
     ]
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        (b"x" * 2_000_001, "2,000,001 bytes"),
-        (b"question,answer\n\xff,b\n", "byte 16"),
-        (b'{"question": 1}\n[2]\n', "Line 2"),
-        (b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "2,001 rows"),
+        ("a.csv", b"x" * 2_000_001, "The file has 2,000,001 bytes"),
+        ("a.csv", b"question,answer\n\xff,b\n", "a.csv:2: is not UTF-8 at byte 0"),
+        ("a.csv", b'question,answer\n"a,b\n', "a.csv:2: is not valid CSV"),
+        ("a.jsonl", b'{"question": "a", "answer": "b"}\n[2]\n', "a.jsonl:2: holds [2]"),
+        ("a.tsv", b"question\tanswer\na\n", "a.tsv:2: has 1 cells"),
+        ("a.csv", b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "The file has 2,001 rows"),
     ],
 )
-def test_an_unfit_upload_is_said_so(content: bytes, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read_upload(content)
+def test_an_unfit_upload_is_said_so(
+    upload: Callable[[str, bytes], Path], name: str, content: bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+        read_upload(upload(name, content))
+
+
+@pytest.mark.parametrize("content", [b"question,answer\na,b\n", b"\xff", b"x" * 2_000_001])
+def test_an_upload_does_not_stay_on_the_disk(
+    upload: Callable[[str, bytes], Path], content: bytes
+) -> None:
+    path = upload("faq.csv", content)
+    with suppress(DataError):
+        read_upload(path)
+    assert not path.exists()
+    with pytest.raises(DataError, match="choose it again"):
+        read_upload(path)
 
 
 @pytest.mark.parametrize(

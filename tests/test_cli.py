@@ -35,6 +35,10 @@ def model(tmp_path_factory):
     return str(path)
 
 
+def put_on_stdin(monkeypatch, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
 @pytest.fixture
 def run(capsys):
     """Run the command: exit code, JSON lines (or text) of stdout, stderr."""
@@ -65,8 +69,9 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     code, (found,), _ = run(*argv, "--plot", tmp_path / "scores.svg", "--json")
     assert "out of scope" in (tmp_path / "scores.svg").read_text()
     assert (code, found["false_accepts"]["value"], found["false_accepts"]["count"]) == (0, 0, 1)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("what time is it\nlearn english fast\n"))
+    put_on_stdin(monkeypatch, b"\xef\xbb\xbfwhat time is it\r\nlearn english fast\n")
     code, (hit, miss), _ = run("index", "search", index, "--json")
+    assert (hit["query"], miss["query"]) == ("what time is it", "learn english fast")
     assert (hit["answer"], miss["answer"]) == ("Late.", None)
     assert miss["reason"].startswith("The best score, ")
     code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
@@ -133,6 +138,50 @@ def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
 
 
+@pytest.mark.parametrize("gone", ["work.json", "probe.npy"])
+def test_encode_takes_nothing_from_a_folder_that_was_being_removed(
+    model, tmp_path, monkeypatch, gone
+):
+    def killed(folder, **_):
+        if folder.exists():
+            (folder / gone).unlink()
+            raise KeyboardInterrupt
+
+    output = tmp_path / "out.npy"
+    monkeypatch.setattr(vectorfiles.shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        vectorfiles.encode_file(["a cat"], model, output)
+    monkeypatch.undo()
+    assert vectorfiles.encode_file(["what time is it"], model, output) == 0
+    np.testing.assert_allclose(
+        np.load(output), tiny_simbert().encode(["what time is it"]), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", ["faq.csv", "faq.tsv.gz", "faq.jsonl"])
+def test_encode_takes_no_rows_for_texts(run, tmp_path, name):
+    (tmp_path / name).write_text(FAQ)
+    code, _, err = run("encode", tmp_path / name, "--output", tmp_path / "out.npy")
+    assert code == 1
+    assert f"{name}: holds rows (" in err
+
+
+def test_stdin_is_decoded_like_a_file(run, tmp_path, monkeypatch):
+    put_on_stdin(monkeypatch, b"a\n\xff\n")
+    code, _, err = run("encode", "-", "--output", tmp_path / "out.npy")
+    assert (code, "stdin:2: is not UTF-8 at byte 0" in err) == (1, True)
+
+
+def test_damaged_weights_end_with_a_sentence(run, tmp_path):
+    tiny_simbert().save_pretrained(tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").write_bytes(b"cut")
+    (tmp_path / "in.txt").write_text("a cat\n")
+    for argv in (["synonyms", "a cat"], ["encode", tmp_path / "in.txt", "--output", "a.npy"]):
+        code, _, err = run(*argv, "--model", tmp_path / "cut")
+        assert code == 1
+        assert "model.safetensors: the weights are cut or damaged" in err
+
+
 @pytest.mark.multiproc
 def test_encode_by_two_processes(model, tmp_path):
     texts = ["the cat sat", "a dog ran", "what time is it"] * 5
@@ -155,7 +204,7 @@ def test_encode_by_two_processes(model, tmp_path):
 )
 def test_what_cannot_be_done_ends_with_a_sentence(run, argv, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\n\nb\n"))
+    put_on_stdin(monkeypatch, b"a\n\nb\n")
     code, out, err = run(*argv)
     assert (code, out) == (1, "")
     assert sentence in err

@@ -21,6 +21,7 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.starts import load_sentence_transformer
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]
@@ -186,6 +187,17 @@ def test_missing_encoder_weights_are_refused(tmp_path: Path) -> None:
     save_file(gone, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ValueError, match=r"missing or misshapen: bert\.encoder\.layer\.1"):
         SimBert.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.5])
+def test_cut_weights_are_named(tmp_path: Path, share: float) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    for from_pretrained in (SimBert.from_pretrained, load_sentence_transformer):
+        with pytest.raises(OSError, match=r"model\.safetensors: the weights are cut or damaged"):
+            from_pretrained(str(tmp_path))
 
 
 def test_missing_checkpoint_is_named(tmp_path: Path) -> None:

@@ -84,6 +84,25 @@ def test_copies_are_not_sentences_of_their_own() -> None:
     ]
 
 
+def test_what_differs_in_a_sign_is_not_a_copy() -> None:
+    sentences = [
+        "C",
+        "C++",
+        "C#",
+        "1.5 kg",
+        "15 kg",
+        "कौन",
+        "कान",
+        "it is -5",
+        "it is 5",
+        "5%",
+        "5",
+    ]
+    assert different(sentences) == sentences
+    copies = ["well, known", "well-known!", "C #", "c#?", "snake_case", "snake case"]
+    assert different(copies) == copies[::2]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -195,6 +195,10 @@ BAD = {
         "a.csv:3: is not valid CSV",
         "close them",
     ),
+    "huge cell": (
+        *("a.csv", f"s1,s2\nA,B\nA,{'B' * 131_073}\n", {}),
+        *("a.csv:3: holds a cell of more than 131,072 characters", "cut it"),
+    ),
     "after a cell of two lines": (
         "a.csv",
         's1,s2\n"A\na",B\nC\n',

@@ -36,3 +36,9 @@ def test_common_words_are_left_out_of_large_sets() -> None:
     texts = ["the cat", "the dog", "the cow", "a cat"]
     (numbers, _), *_ = nearest_by_words(texts, 3, common=2)
     assert numbers.tolist() == [[0, 3, -1], [1, -1, -1], [2, -1, -1], [3, 0, -1]]
+
+
+def test_texts_without_a_word_have_no_neighbours() -> None:
+    ((numbers, scores),) = nearest_by_words(["?!", "..."], 3)
+    assert numbers.tolist() == [[-1] * 3] * 2
+    assert not scores.any()

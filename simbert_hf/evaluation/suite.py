@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading
 from simbert_hf.data import HUB_ID
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
@@ -168,7 +168,7 @@ def evaluate(args: EvaluationArguments, tasks: Sequence[Task]) -> Results:
     bootstrap = Bootstrap(args.bootstrap, args.seed)
     models: dict[str, dict[str, TaskResult]] = {}
     for i, (name, path) in enumerate(args.model_paths().items()):
-        with quiet_transformers():
+        with loading(path):
             model = SentenceTransformer(path, model_kwargs={"dtype": "float32"})
         embed = embed_once(model, tasks, args.prompts[i] if args.prompts else None, args.batch_size)
         logger.info("%s: measuring", name)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading
 from simbert_hf.data import HUB_ID
 from simbert_hf.embedding import Embedder
 from simbert_hf.textfiles import DataError, shorten
@@ -110,7 +110,7 @@ def load_model(name_or_path: str) -> SentenceTransformer:
             f"{name_or_path!r} is no model: neither a directory nor a Hub id of the form org/name. "
             f"Check the path; this process runs in {Path.cwd()}."
         )
-    with quiet_transformers():
+    with loading(name_or_path):
         return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})
 
 

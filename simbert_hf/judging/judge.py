@@ -29,7 +29,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.atomic import write_text
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.text import join_wordpieces
 
 RECORD = "judge.json"
@@ -72,7 +72,7 @@ class Judge:
                 f"{path}: the threshold {threshold!r} is no number from 0 to 1; train the judge "
                 "again."
             )
-        with quiet_transformers():
+        with loading(directory):
             return cls(CrossEncoder(str(directory)), threshold, record)
 
     def save(self, directory: str | Path) -> None:
@@ -172,7 +172,7 @@ def judge_figures(scores: np.ndarray, labels: np.ndarray, threshold: float) -> d
 def word_embeddings(model: Any) -> Embeddings:
     """Return the word embeddings of a ``CrossEncoder``, a ``SimBert``, or a directory or Hub id."""
     if isinstance(model, str | Path):
-        with quiet_transformers():
+        with loading(model):
             encoder: Any = AutoModel.from_pretrained(model, dtype=torch.float32)
             tokenizer: Any = AutoTokenizer.from_pretrained(model)
     else:

@@ -21,7 +21,7 @@ from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.batching import LengthGroupedBatchSampler, Measure
-from simbert_hf.checkpoint import quiet_transformers
+from simbert_hf.checkpoint import loading
 from simbert_hf.grouping import find_components, hash_sentences
 from simbert_hf.judging.judge import (
     Judge,
@@ -240,7 +240,7 @@ def load_start(given: JudgeArguments, seed: int) -> CrossEncoder:
         OSError: If there is none.
     """
     transformers.set_seed(seed)
-    with quiet_transformers():
+    with loading(given.start):
         model: CrossEncoder = CrossEncoder(
             given.start,
             num_labels=1,
