@@ -13,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 
 from simbert_hf import __version__
+from simbert_hf.checkpoint import check_graphs
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # Read together by a loader: those of a former model are deleted in the commit that brings others.
@@ -82,7 +83,8 @@ def plan_upload(folder: str | Path) -> Plan:
         folder: What ``save_pretrained`` or a training run wrote.
 
     Raises:
-        ValueError: If it holds no model in safetensors, or no tokenizer.
+        ValueError: If it holds no model in safetensors, no tokenizer, or ONNX graphs of another
+            model.
 
     Example:
         >>> from simbert_hf import CharGru
@@ -99,6 +101,7 @@ def plan_upload(folder: str | Path) -> Plan:
     names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("**/*") if p.is_file())
     chosen = [name for name in names if matches(name, MODEL_FILES + SIDE_FILES)]
     check_whole(folder, names, chosen)
+    check_graphs(folder)
     tops = {name.split("/")[0] for name in chosen}
     split = [(name, *name.partition("/")[:2]) for name in names if name not in chosen]
     left = dict.fromkeys(name if top in tops else top + slash for name, top, slash in split)

@@ -1,5 +1,6 @@
 """ONNX graphs, run by onnxruntime, give what PyTorch gives."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from scripts.export_onnx import main
 from simbert_hf import CharGru, SimBert
 from simbert_hf.generation import write
+from simbert_hf.hub import plan_upload
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
 from simbert_hf.search import SearchSettings
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
@@ -84,6 +86,25 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
     np.testing.assert_allclose(found, model.eval().encode(TEXTS), atol=1e-5)
     with pytest.raises(OSError, match=r"decoder\.onnx; make it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path / "out").write(TEXTS, SearchSettings(n=1))
+
+
+@pytest.mark.slow
+def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) -> None:
+    """Trained again into the same folder."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    assert {"onnx/model.onnx", "onnx/weights.json"} <= plan_upload(tmp_path).files.keys()
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)  # the same weights
+    OnnxSimBert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()  # serving needs none
+    OnnxSimBert(tmp_path)
+    trained = tiny_simbert("linear_pooler")
+    trained.get_input_embeddings().weight.data += 0.01
+    trained.save_pretrained(tmp_path)
+    for use in (plan_upload, OnnxSimBert):
+        with pytest.raises(ValueError, match="other weights than those in .*: export again"):
+            use(tmp_path)
+    shutil.rmtree(tmp_path / "onnx")
+    plan_upload(tmp_path)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
