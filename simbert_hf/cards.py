@@ -13,6 +13,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import safe_open
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, UNSCALED, card_results, layout, title
 from simbert_hf.evaluation.results import TaskResult
@@ -138,12 +139,14 @@ def make_card(args: CardArguments) -> ModelCard:
     given = {"limits": args.limits, "citation": args.citation}
     given |= {"data": args.data} if args.data else {}
     given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}
-    repo_id = args.repo_id or name
+    shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
+    loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or name}"'
+    place = {"name": name, "shipped": shipped, "loaded": loaded}
     example = samples[0]["text"].replace('"', "'") if samples else "how can i reset my password?"
     card: ModelCard = ModelCard.from_template(
         data,
         template_path=args.template,
-        **(content | given | {"name": name, "repo_id": repo_id, "example": example}),
+        **(content | given | place | {"example": example}),
     )
     return card
 

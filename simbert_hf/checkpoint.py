@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,8 +18,12 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
+from simbert_hf.atomic import write_text
+
 if TYPE_CHECKING:
     from simbert_hf.embedding import Embedder
+
+GRAPHS_OF = "onnx/weights.json"
 
 
 def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Tensor]) -> None:
@@ -158,3 +163,34 @@ def dense_of(
         init_weight=weight,
         init_bias=bias,
     )
+
+
+def record_graphs(folder: Path) -> None:
+    """Write beside a model's ONNX graphs which weights they were made from."""
+    write_text(folder / GRAPHS_OF, json.dumps(hashes_of(folder), indent=2) + "\n")
+
+
+def check_graphs(folder: Path) -> None:
+    """Refuse ONNX graphs that were made from other weights than those beside them.
+
+    Graphs of other tools have no record, and a folder that only serves may hold no weights.
+
+    Raises:
+        ValueError: If the weights have changed.
+    """
+    record = folder / GRAPHS_OF
+    found = hashes_of(folder) if record.exists() else {}
+    if found and found != json.loads(record.read_text(encoding="utf-8")):
+        raise ValueError(
+            f"The graphs in {record.parent} were made from other weights than those in {folder}: "
+            "export again with scripts/export_onnx.py, or delete them."
+        )
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of weights."""
+    found = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found

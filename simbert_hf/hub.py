@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
 
 from simbert_hf import __version__
+from simbert_hf.checkpoint import check_graphs
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 # Read together by a loader: those of a former model are deleted in the commit that brings others.
@@ -39,6 +41,9 @@ MODEL_FILES = (
 SIDE_FILES = ("README.md", "LICENSE*", "NOTICE*", "*.png", "all_results.json", "eval_results.json")
 # Never uploaded (the first are pickles), but deleted where they belong to a former model.
 FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
+CARD = "README.md"
+# What a card's code loads:
+LOADED = re.compile(r'(?:(?<=from_pretrained\(")|(?<=SentenceTransformer\("))[^"]+(?=")')
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,13 @@ class Plan:
         folder: Where the files are.
         files: Bytes of each file, by its name in the repository.
         left: Files and folders of the folder that stay behind.
+        loads: What the code of a generated card loads; uploaded, it loads the repository.
     """
 
     folder: Path
     files: Mapping[str, int]
     left: Sequence[str] = ()
+    loads: str = ""
 
     def __str__(self) -> str:
         """List the files and their sizes, and what stays behind."""
@@ -62,6 +69,8 @@ class Plan:
         lines.append(f"{total:>13,}  bytes in {len(self.files)} files")
         if self.left:
             lines.append(f"stays behind: {', '.join(self.left)}")
+        if self.loads:
+            lines.append(f"{CARD} loads {self.loads!r} here; its upload loads the repository")
         return "\n".join(lines)
 
 
@@ -74,7 +83,8 @@ def plan_upload(folder: str | Path) -> Plan:
         folder: What ``save_pretrained`` or a training run wrote.
 
     Raises:
-        ValueError: If it holds no model in safetensors, or no tokenizer.
+        ValueError: If it holds no model in safetensors, no tokenizer, or ONNX graphs of another
+            model.
 
     Example:
         >>> from simbert_hf import CharGru
@@ -91,11 +101,31 @@ def plan_upload(folder: str | Path) -> Plan:
     names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("**/*") if p.is_file())
     chosen = [name for name in names if matches(name, MODEL_FILES + SIDE_FILES)]
     check_whole(folder, names, chosen)
+    check_graphs(folder)
     tops = {name.split("/")[0] for name in chosen}
     split = [(name, *name.partition("/")[:2]) for name in names if name not in chosen]
     left = dict.fromkeys(name if top in tops else top + slash for name, top, slash in split)
     sizes = {name: (folder / name).stat().st_size for name in chosen}
-    return Plan(folder, sizes, list(left))
+    return Plan(folder, sizes, list(left), loaded_by_card(folder / CARD))
+
+
+def loaded_by_card(path: Path) -> str:
+    """Find the name that the code of a generated card loads; empty if there is none."""
+    from simbert_hf.cards import MARK  # imports the evaluations
+
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = LOADED.search(text) if MARK in text else None
+    return found[0] if found else ""
+
+
+def upload_of(plan: Plan, name: str, repo_id: str) -> CommitOperationAdd:
+    """Add a file to a commit; a generated card is changed to load the repository."""
+    path = plan.folder / name
+    if name != CARD or not plan.loads:
+        return CommitOperationAdd(name, path)
+    text = path.read_text(encoding="utf-8")
+    card = LOADED.sub(lambda found: repo_id if found[0] == plan.loads else found[0], text)
+    return CommitOperationAdd(name, card.encode())
 
 
 def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> None:
@@ -173,9 +203,9 @@ def push(
     with explained(repo_id):
         there = api.list_repo_files(repo_id, revision=revision)
         stale = [f for f in there if matches(f, MODEL_FILES + FOREIGN) and f not in plan.files]
-        kept = {"README.md"} & set(there) if keep_card else set()
+        kept = {CARD} & set(there) if keep_card else set()
         deleted = map(CommitOperationDelete, stale)
-        added = (CommitOperationAdd(f, plan.folder / f) for f in plan.files if f not in kept)
+        added = (upload_of(plan, f, repo_id) for f in plan.files if f not in kept)
         operations = chain[CommitOperationAdd | CommitOperationDelete](deleted, added)
         return api.create_commit(
             repo_id, operations, commit_message=commit_message, revision=revision

@@ -24,6 +24,7 @@ from torch.export import Dim
 from transformers import AutoTokenizer, DynamicCache
 
 from simbert_hf.atomic import put_in_place
+from simbert_hf.checkpoint import check_graphs, record_graphs
 from simbert_hf.embedding import evaluating, sentence_limit
 from simbert_hf.generation import Draft, write_by
 from simbert_hf.modeling import SimBert, SimBertConfig
@@ -112,7 +113,8 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
 
     Args:
         model: With a tokenizer.
-        folder: A directory that ``save_pretrained`` wrote, which holds config and tokenizer.
+        folder: A directory that ``save_pretrained`` wrote, which holds config and tokenizer. Which
+            weights lie there is noted beside the graphs.
 
     Returns:
         The files.
@@ -141,6 +143,7 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
             made.append(out / DECODER)
             write_graph(DecoderGraph(model), given, names, ["logits", "keys", "values"], made[1])
     quantize(out / ENCODER, out / QUANTIZED)
+    record_graphs(Path(folder))
     return [*made, out / QUANTIZED]
 
 
@@ -187,7 +190,7 @@ def quiet_export() -> Iterator[None]:
 
 
 def quantize(path: Path, out: Path) -> None:
-    """Write a graph with 8-bit weights; activations are quantized as they come."""
+    """Write a graph with 8-bit weights, scaled by column; activations are quantized as they come."""
     try:
         from onnxruntime.quantization import (  # type: ignore[import-untyped]
             QuantType,
@@ -197,7 +200,7 @@ def quantize(path: Path, out: Path) -> None:
         raise ImportError(MISSING) from error
     temporary = out.with_suffix(".tmp")
     with quiet_export():
-        quantize_dynamic(path, temporary, weight_type=QuantType.QInt8)
+        quantize_dynamic(path, temporary, weight_type=QuantType.QInt8, per_channel=True)
     put_in_place(temporary, out)
 
 
@@ -212,12 +215,14 @@ class OnnxSimBert:
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
         OSError: If there is no such graph.
+        ValueError: If the folder's weights have changed since.
     """
 
     def __init__(
         self, folder: str | Path, encoder: str = ENCODER, threads: int | None = None
     ) -> None:
         self.folder = Path(folder)
+        check_graphs(self.folder)
         self.threads = threads
         self.config = SimBertConfig.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))

@@ -12,11 +12,12 @@ from huggingface_hub import ModelCard
 
 from scripts.make_card import main
 from scripts.train_simcse import main as train
-from simbert_hf import CharGru
+from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.cards import CardArguments, judged_samples, make_card, write_card
 from simbert_hf.data import DataError
 from tests.tiny import WORDS, tiny_simbert
 
+SHIPPED_CARD = Path(__file__).parents[1] / "model_cards/simbert-minilm-en/README.md"
 EVALUATION = {
     "settings": {"bootstrap": 1000},
     "models": {
@@ -78,6 +79,15 @@ def test_the_card_s_code_runs_and_agrees(model: Path) -> None:
     np.testing.assert_allclose(tool["vectors"], ours["model"].encode(sentences), atol=1e-5)
     assert f"(2, {tool['vectors'].shape[1]})" in card.text
     assert tool["similarities"].shape == (2, 2)
+
+
+@pytest.mark.slow
+def test_the_shipped_card_s_code_runs() -> None:
+    """It loads what the package brings along, which lies on no Hub; and a new card would too."""
+    blocks = code(ModelCard.load(SHIPPED_CARD))
+    assert blocks[0] == code(make_card(CardArguments(model=DEFAULT_MODEL)))[0]
+    for block in blocks:
+        exec(block, {})
 
 
 def test_other_models_get_code_of_their_own(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from huggingface_hub import constants
 from scripts.push_to_hub import main as push_script
 from scripts.train_simbert import main as train
 from simbert_hf import CharGru, SentenceEncoder
+from simbert_hf.cards import MARK, CardArguments, write_card
 from simbert_hf.hub import plan_upload
 from tests.hub import TOKEN, Hub, running_hub
 from tests.tiny import WORDS, tiny_simbert
@@ -87,6 +88,27 @@ def test_a_dry_run_lists_and_sends_nothing(
     assert f"{plan.files['model.safetensors']:,}  model.safetensors" in listed
     assert f"{sum(sizes.values()):,}  bytes in 10 files" in listed
     assert hub.requests == []
+
+
+def test_a_generated_card_loads_the_repository(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "mine")
+    teacher = 'Labelled by `SentenceTransformer("org/teacher")`.'
+    card = write_card(CardArguments(model=str(tmp_path / "mine"), data=teacher))
+    written = card.read_text()
+    push_script([str(tmp_path / "mine"), NAME, "--dry_run"])
+    assert "README.md loads 'mine' here; its upload loads the repository" in capsys.readouterr().out
+    push_script([str(tmp_path / "mine"), "tiny", f"--token={TOKEN}"])  # a bare name is the owner's
+    there = hub.files(NAME)["README.md"].decode()
+    assert there.count(f'SentenceTransformer("{NAME}")') == 1
+    assert there.count(f'from_pretrained("{NAME}")') == 3
+    assert teacher in there
+    assert there.replace(f'"{NAME}"', '"mine"') == written == card.read_text()
+    own = written.replace(MARK, "<!--")
+    card.write_text(own)  # somebody's own goes as it is
+    push_script([str(tmp_path / "mine"), NAME, f"--token={TOKEN}"])
+    assert hub.files(NAME)["README.md"].decode() == own
 
 
 def test_only_the_model_leaves_the_folder(hub: Hub, tmp_path: Path) -> None:

@@ -1,15 +1,20 @@
 """ONNX graphs, run by onnxruntime, give what PyTorch gives."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from sentence_transformers import SentenceTransformer
 
 from scripts.export_onnx import main
 from simbert_hf import CharGru, SimBert
 from simbert_hf.generation import write
-from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
+from simbert_hf.hub import plan_upload
+from simbert_hf.onnx_export import OPSET, QUANTIZED, OnnxSimBert, export, quantize
 from simbert_hf.search import SearchSettings
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
 
@@ -71,6 +76,24 @@ def test_8_bit_weights_stay_near(exported: Path) -> None:
     assert cosines.max() < 1 - 1e-6  # they are other weights
 
 
+def test_8_bit_columns_have_scales_of_their_own(tmp_path: Path) -> None:
+    """By one scale for all, the weights of the small column would be 0."""
+    weights = np.linspace(1, 2, 16, dtype=np.float32).reshape(8, 2) * np.float32([0.001, 1])
+    given = np.linspace(0, 1, 24, dtype=np.float32).reshape(3, 8)
+    sides = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
+        for name, shape in (("x", (3, 8)), ("y", (3, 2)))
+    ]
+    nodes = [helper.make_node("MatMul", ["x", "weights"], ["y"])]
+    graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(weights, "weights")])
+    opset = helper.make_opsetid("", OPSET)
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[opset]), tmp_path / "exact")
+    quantize(tmp_path / "exact", tmp_path / "near")
+    session = onnxruntime.InferenceSession(tmp_path / "near")
+    (found,) = session.run(None, {"x": given})
+    np.testing.assert_allclose(found, given @ weights, rtol=0.03)
+
+
 @pytest.mark.slow
 def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Another tokenizer, all layers pooled, through the script."""
@@ -84,6 +107,25 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
     np.testing.assert_allclose(found, model.eval().encode(TEXTS), atol=1e-5)
     with pytest.raises(OSError, match=r"decoder\.onnx; make it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path / "out").write(TEXTS, SearchSettings(n=1))
+
+
+@pytest.mark.slow
+def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) -> None:
+    """Trained again into the same folder."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    assert {"onnx/model.onnx", "onnx/weights.json"} <= plan_upload(tmp_path).files.keys()
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)  # the same weights
+    OnnxSimBert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()  # serving needs none
+    OnnxSimBert(tmp_path)
+    trained = tiny_simbert("linear_pooler")
+    trained.get_input_embeddings().weight.data += 0.01
+    trained.save_pretrained(tmp_path)
+    for use in (plan_upload, OnnxSimBert):
+        with pytest.raises(ValueError, match="other weights than those in .*: export again"):
+            use(tmp_path)
+    shutil.rmtree(tmp_path / "onnx")
+    plan_upload(tmp_path)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
