@@ -29,6 +29,7 @@ UNTOLD = frozenset(
     "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
 )
 SHOWN = 3  # samples of either kind
+LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
 SIMBERT = """\
 @misc{simbert,
@@ -142,7 +143,8 @@ def make_card(args: CardArguments) -> ModelCard:
     shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
     loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or name}"'
     place = {"name": name, "shipped": shipped, "loaded": loaded}
-    example = samples[0]["text"].replace('"', "'") if samples else "how can i reset my password?"
+    short = (sample["text"] for sample in samples if len(sample["text"]) < LINE)
+    example = next(short, "how can i reset my password?").replace('"', "'")
     card: ModelCard = ModelCard.from_template(
         data,
         template_path=args.template,

@@ -190,7 +190,7 @@ def quiet_export() -> Iterator[None]:
 
 
 def quantize(path: Path, out: Path) -> None:
-    """Write a graph with 8-bit weights, scaled by column; activations are quantized as they come."""
+    """Write a graph with 8-bit weights, scaled by column; activations as they come."""
     try:
         from onnxruntime.quantization import (  # type: ignore[import-untyped]
             QuantType,

@@ -122,7 +122,7 @@ def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) ->
     trained.get_input_embeddings().weight.data += 0.01
     trained.save_pretrained(tmp_path)
     for use in (plan_upload, OnnxSimBert):
-        with pytest.raises(ValueError, match="other weights than those in .*: export again"):
+        with pytest.raises(ValueError, match=r"other weights than those in .*: export again"):
             use(tmp_path)
     shutil.rmtree(tmp_path / "onnx")
     plan_upload(tmp_path)
