@@ -81,8 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     threshold = judge.threshold if judge else None
     relatives = {
         name: check_independent(judge, name, name, args.allow_kin)
-        for name in args.relatives
-        if judge
+        for name in (args.relatives if judge else ())
     }
     others = [read_paraphrases(path, data, args.k) for path in args.outputs]
     others += controls(data, args.seed)

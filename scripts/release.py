@@ -204,8 +204,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
     if args.judge:  # a judge that may not judge is better known before hours of training
+        judge = Judge.load(args.judge)
         for name in sorted(wanted):
-            check_independent(Judge.load(args.judge), starts[name], name, args.allow_kin)
+            check_independent(judge, starts[name], name, args.allow_kin)
     held_out = hold_out(release, args)
     model = train(release, args, starts, held_out)
     measure(release, model, args, starts, held_out)

@@ -255,10 +255,8 @@ class SimilarityTrainer(Trainer):
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
             if writer and writer.sentences:
-                with self._layers_uncompiled():
-                    samples = writer.paraphrases(
-                        model
-                    )  # by all: each may hold a part of the layers
+                with self._layers_uncompiled():  # by all: each may hold a part of the layers
+                    samples = writer.paraphrases(model)
                 if self.is_world_process_zero():
                     self._show_paraphrases(samples)
         self.control = self.callback_handler.on_evaluate(
