@@ -336,7 +336,6 @@ class SimilarityTrainingArguments(TrainingArguments):
         self.use_cpu = self.use_cpu or not torch.accelerator.is_available()  # bf16 asks for it
         if self.length_window < 1:
             raise ValueError(f"--length_window {self.length_window}: give at least 1.")
-        refuse_idle(self, IDLE, "this training has its own way")
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()

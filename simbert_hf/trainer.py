@@ -19,7 +19,7 @@ from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
-from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.atomic import put_in_place
 from simbert_hf.batching import (
     Collator,
@@ -74,7 +74,8 @@ class SimilarityTrainer(Trainer):
         **kwargs: As for ``transformers.Trainer``.
 
     Raises:
-        ValueError: If several GPUs are this process's, or the metric is not measured.
+        ValueError: If several GPUs are this process's, the metric is not measured, or an argument
+            would change nothing.
     """
 
     args: SimilarityTrainingArguments
@@ -96,6 +97,7 @@ class SimilarityTrainer(Trainer):
                 "Several GPUs are visible to one process; start one process a GPU with "
                 "`accelerate launch`, or set CUDA_VISIBLE_DEVICES to one."
             )
+        refuse_idle(self.args, IDLE, "this training has its own way")
         self.model_accepts_loss_kwargs = False  # so that Trainer divides by accumulation
         self.objective = objective
         self.evaluator = evaluator

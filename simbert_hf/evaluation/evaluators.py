@@ -161,7 +161,7 @@ class SimBertEvaluator:
         return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
 
     def __call__(self, model: SimBert) -> dict[str, float]:
-        """Return the named figures; ``loss`` is the objective's total."""
+        """Return the named figures; ``loss`` is the weighted sum of the objective's parts."""
         with evaluating(model), torch.inference_mode():
             figures = self._losses(model)
         vectors = model.encode(self._texts)
@@ -183,12 +183,13 @@ class SimBertEvaluator:
             batch = self.collator(self.pairs.__getitems__(range(start, stop)))
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
             for name, value in dataclasses.asdict(parts).items():
-                if value is not None:
+                if value is not None and name != "total":
                     size = len(batch["target_labels" if name == "seq2seq" else "input_ids"])
                     sums[name] = sums.get(name, 0.0) + float(value) * size
                     counts[name] = counts.get(name, 0) + size
         figures = {name: value / counts[name] for name, value in sums.items()}
-        figures["loss"] = figures.pop("total")
+        figures["loss"] = self.objective.similarity_weight * figures["similarity"]
         if "seq2seq" in figures:
+            figures["loss"] += self.objective.seq2seq_weight * figures["seq2seq"]
             figures["perplexity"] = math.exp(min(figures["seq2seq"], 50.0))
         return figures
