@@ -50,7 +50,8 @@ class SimBertObjective:
 
     Attributes:
         scale: Inverse temperature of the similarity loss.
-        seq2seq_weight: Weight of the seq2seq loss.
+        seq2seq_weight: Weight of the seq2seq loss; with 0 the LM head is idle, and under DDP wants
+            the model's ``freeze_idle()``.
         similarity_weight: Weight of the similarity loss.
         mlm_weight: Weight of the MLM loss on the source, where the collator masks it.
         mask_false_negatives: Leave other rows of a row's group out of its softmax.

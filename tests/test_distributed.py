@@ -53,10 +53,9 @@ OBJECTIVES = {
 
 
 def simcse_ready(name: str):
-    """A tiny model; without MLM, DDP must find no idle weight in its LM head."""
+    """A tiny model; without token losses, DDP must find no idle weight in its LM head."""
     model = tiny_simbert()
-    if name != "simbert":
-        model.freeze_idle()
+    model.freeze_idle()
     if name == "margin":
         add_centres(model, (3, 2, 32), seed=0, center_loss=True)
     return model.double()
