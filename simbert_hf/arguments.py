@@ -343,13 +343,11 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def _saves_in_step(self) -> bool:
         """Tell whether each checkpoint is measured, so that the best one can be kept."""
-        if self.eval_strategy == "no" or self.save_strategy == "best":
-            return self.eval_strategy != "no"
-        if self.save_strategy != self.eval_strategy:
+        if self.eval_strategy == "no":
             return False
-        return self.save_strategy != "steps" or not self.save_steps % (
-            self.eval_steps or self.logging_steps
-        )
+        if self.save_strategy == self.eval_strategy == "steps":
+            return not self.save_steps % (self.eval_steps or self.logging_steps)
+        return self.save_strategy in (self.eval_strategy, "best")
 
     def check_steps(self) -> None:
         """Raise a ValueError where steps are given that an epoch's strategy would not count."""

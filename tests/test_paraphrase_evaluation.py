@@ -130,6 +130,8 @@ def test_table_and_samples_show_good_and_bad() -> None:
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
     assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
     assert "where are you" not in page
+    everything = samples_page([SYSTEM], [SCORES], 0.0, DATA, count=1)
+    assert "1. how do i go there (accepted 0.90, cosine 0.90)" in everything
 
 
 def test_caption_warns_of_a_judge_that_takes_anything() -> None:

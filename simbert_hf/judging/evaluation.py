@@ -251,7 +251,8 @@ def middle_longest(words: Sequence[str]) -> str:
         >>> middle_longest(["one", "three", "seven", "eight"])
         'seven'
     """
-    longest = [word for word in words if len(word) == max(map(len, words))]
+    size = max(map(len, words))
+    longest = [word for word in words if len(word) == size]
     return longest[len(longest) // 2]
 
 

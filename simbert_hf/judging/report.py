@@ -146,11 +146,13 @@ def samples_page(
                 continue
             lines += ["", f"{escape(system.name)}:", ""]
             for j, text in enumerate(system.candidates[i]):
-                marks = [verdict(judged[i][j], threshold)] if judged and threshold else []
-                marks += [f"cosine {system.similarities[i][j]:.2f}"] if system.similarities else []
-                lines.append(
-                    f"{j + 1}. {escape(text)}" + (f" ({', '.join(marks)})" if marks else "")
-                )
+                marks = []
+                if judged is not None and threshold is not None:
+                    marks.append(verdict(judged[i][j], threshold))
+                if system.similarities:
+                    marks.append(f"cosine {system.similarities[i][j]:.2f}")
+                told_of = f" ({', '.join(marks)})" if marks else ""
+                lines.append(f"{j + 1}. {escape(text)}{told_of}")
         lines.append("")
     return "\n".join(lines)
 
