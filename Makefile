@@ -39,6 +39,7 @@ test-all: $(STAMP) ## Run all tests but those that need a GPU
 	$(BIN)/python -m pytest -m "not gpu"
 
 check: $(STAMP) ## Lint, check the format, check the types
+	git diff --check "$$(git hash-object -t tree /dev/null)"  # conflict markers, trailing blanks, in all files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
