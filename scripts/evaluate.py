@@ -17,26 +17,17 @@ more than any other sentence-transformers model (pip install mteb):
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from simbert_hf.arguments import parse_arguments
-from simbert_hf.cards import add_results
-from simbert_hf.evaluation.report import write_report
+from simbert_hf.evaluation.command import run_evaluation
 from simbert_hf.evaluation.results import Results
-from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
     """Measure the models, write and print the report; return the results."""
-    (args,) = parse_arguments((EvaluationArguments,), argv, presets={})
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("simbert_hf").setLevel(logging.INFO)
-    results = evaluate(args, load_tasks(args))
-    print(write_report(results, args.output_dir))
-    for name, path in args.model_paths().items() if args.write_card else ():
-        print(f"figures added to {add_results(path, name, results.models[name])}")
+    _, results, table = run_evaluation(argv)
+    print(table)
     return results
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -278,23 +277,13 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 
 def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
-    from simbert_hf.arguments import parse_arguments
-    from simbert_hf.cards import add_results
-    from simbert_hf.evaluation.report import write_report
-    from simbert_hf.evaluation.suite import EvaluationArguments, load_tasks
-    from simbert_hf.evaluation.suite import evaluate as measure
+    from simbert_hf.evaluation.command import run_evaluation
 
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("simbert_hf").setLevel(logging.INFO)
     flags = [flag for flag in argv if flag != "--json"]
-    (args,) = parse_arguments((EvaluationArguments,), flags, presets={})
-    results = measure(args, load_tasks(args))
-    table = write_report(results, args.output_dir)
+    args, _, table = run_evaluation(flags)
     if len(flags) < len(argv):
         table = as_json(json.loads(Path(args.output_dir, "results.json").read_text("utf-8")))
     show([table])
-    for name, path in args.model_paths().items() if args.write_card else ():
-        say(f"figures added to {add_results(path, name, results.models[name])}")
 
 
 def _add_app(commands: Any) -> None:
