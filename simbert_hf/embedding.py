@@ -68,7 +68,7 @@ class Embedder(PreTrainedModel):
         Raises:
             ValueError: If others are missing or misshapen.
         """
-        kwargs.setdefault("dtype", torch.float32)
+        kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
         with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
         missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]

@@ -15,6 +15,7 @@ from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
+from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
@@ -46,6 +47,8 @@ class SimBertOutput(ModelOutput):
         lm_losses: Sum of the cross-entropies of each named set of ``lm_targets``, in nats; scalars.
         last_hidden_state: Shape: (B, L, D).
         past_key_values: The cache that was passed in, grown by this pass.
+        hidden_states: Of the embeddings and each layer, where asked for; each (B, L, D).
+        attentions: Of each layer, where asked for and eager; each (B, heads, L, keys).
     """
 
     sentence_embedding: Tensor | None = None
@@ -53,6 +56,8 @@ class SimBertOutput(ModelOutput):
     lm_losses: dict[str, Tensor] | None = None
     last_hidden_state: Tensor | None = None
     past_key_values: Cache | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
 
 
 class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
@@ -195,6 +200,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
+    @can_return_tuple  # reads return_dict
     def forward(
         self,
         input_ids: Tensor,
@@ -206,6 +212,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,  # generate() passes it; a given cache is always used
         logits_to_keep: int = 0,
+        output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> SimBertOutput:
         """Encode rows under the prefix mask; the LM head runs only where asked.
@@ -223,6 +230,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             past_key_values: A cache to read and grow; then ``attention_mask`` must be 4-D.
             use_cache: Ignored: caching follows ``past_key_values``.
             logits_to_keep: Run the LM head on the last this many positions of each row.
+            output_hidden_states: Return those of every layer too.
             **kwargs: Passed to ``BertModel``.
 
         Returns:
@@ -237,7 +245,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             segments,
             position_ids=position_ids,
             past_key_values=past_key_values,
-            output_hidden_states=all_layers or None,
+            output_hidden_states=all_layers or output_hidden_states,
             **kwargs,
         )
         hidden = outputs.last_hidden_state
@@ -254,7 +262,15 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             logits = self._lm_logits(hidden[:, -logits_to_keep:])
         if lm_targets is not None:
             losses = self._lm_losses(hidden.flatten(0, 1), lm_targets)
-        return SimBertOutput(embedding, logits, losses, hidden, past_key_values)
+        return SimBertOutput(
+            embedding,
+            logits,
+            losses,
+            hidden,
+            past_key_values,
+            outputs.hidden_states if output_hidden_states else None,
+            outputs.attentions,
+        )
 
     def run_layers(self, input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any) -> Any:
         """Run embeddings and layers; :mod:`simbert_hf.packing` does so without the padding.
@@ -290,19 +306,20 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,
         input_ids: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Tensor | None = None,  # generate() drops one that hides nothing
         token_type_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Give ``generate()`` mask, segments and positions of the tokens not yet cached."""
+        real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         start = 0 if past_key_values is None else past_key_values.get_seq_length()
         return {
             "input_ids": input_ids[:, start:],
-            "attention_mask": prefix_mask(segments, attention_mask, self.dtype)[:, :, start:],
+            "attention_mask": prefix_mask(segments, real, self.dtype)[:, :, start:],
             "token_type_ids": segments[:, start:],
-            "position_ids": (attention_mask.cumsum(-1) - 1).clamp(min=0)[:, start:],
+            "position_ids": (real.cumsum(-1) - 1).clamp(min=0)[:, start:],
             "past_key_values": past_key_values,
             "logits_to_keep": 1,
         }
@@ -312,7 +329,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     ) -> dict[str, Any]:
         segments = model_kwargs.pop("token_type_ids", None)
         if segments is None:
-            segments = torch.zeros_like(model_kwargs["attention_mask"])
+            mask = model_kwargs.get("attention_mask")
+            segments = torch.zeros_like(model_kwargs["position_ids"] if mask is None else mask)
         model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, **kwargs)
         new = torch.ones_like(segments[:, :1])  # what is written stands in segment 1
         return {**model_kwargs, "token_type_ids": torch.cat([segments, new], dim=1)}

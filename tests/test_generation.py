@@ -99,6 +99,18 @@ def test_greedy_equals_transformers_generate(model, use_cache):
         assert set(written[len(tokens) :]) <= {model.rows.pad_id}
 
 
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"use_cache": False}])
+def test_generate_takes_a_row_without_padding(model, options):
+    source = torch.tensor([model.rows.sources(TEXTS[:1], 40)[0]])
+    padded = torch.cat([torch.full((1, 2), model.rows.pad_id), source], dim=1)
+    mask = torch.cat([torch.zeros(1, 2, dtype=torch.long), torch.ones_like(source)], dim=1)
+    options = options | {"do_sample": False, "max_new_tokens": 6, "pad_token_id": model.rows.pad_id}
+    wanted = model.generate(padded, attention_mask=mask, **options)[:, padded.shape[1] :]
+    for given in ({}, {"attention_mask": torch.ones_like(source)}):
+        found = model.generate(source, **given, **options)
+        assert found[:, source.shape[1] :].tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_log_probs_equal_a_cacheless_reference(model, strategy):
     sources = model.rows.sources(TEXTS[:2], 40)

@@ -172,6 +172,28 @@ def test_lm_head_is_tied_and_runs_only_where_asked() -> None:
     assert model(**inputs, lm_positions=torch.tensor([1, 4])).logits.shape == (2, len(embeddings))
 
 
+def test_the_forward_pass_returns_what_others_do() -> None:
+    model = tiny_simbert().eval()
+    ids = torch.tensor([[5, 6, 7]])
+    plain = model(ids)
+    assert plain.hidden_states is plain.attentions is None
+    told = model(ids, output_hidden_states=True)
+    assert len(told.hidden_states) == model.config.num_hidden_layers + 1
+    assert told.hidden_states[-1].equal(plain.last_hidden_state)
+    first, *_ = model(ids, return_dict=False)
+    assert first.equal(plain.sentence_embedding)
+    model.set_attn_implementation("eager")
+    attentions = model(ids, output_attentions=True).attentions
+    assert [a.shape[-2:] for a in attentions] == [(3, 3)] * model.config.num_hidden_layers
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_the_precision_asked_for_is_given(tmp_path: Path, name: str) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    assert SimBert.from_pretrained(tmp_path).dtype == torch.float32
+    assert SimBert.from_pretrained(tmp_path, **{name: torch.bfloat16}).dtype == torch.bfloat16
+
+
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
     DistilBertModel(
         DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
