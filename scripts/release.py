@@ -155,7 +155,7 @@ def measure(
 ) -> None:
     """Write the tables of embeddings and of paraphrases beside the model."""
     out = args.output_dir / f"{args.name}-evaluation"
-    if not (out / "results.json").exists():
+    if not (out / "table.md").exists():  # written last
         flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
         for flag in ("sts", "retrieval"):
             files = [

@@ -114,7 +114,8 @@ class RotarySimBert(SimBert, RoFormerPreTrainedModel):
         self, input_ids: Tensor, *args: Any, position_ids: Tensor | None = None, **kwargs: Any
     ) -> SimBertOutput:
         """Encode rows as :meth:`SimBert.forward` does, by the distances between tokens."""
-        return super().forward(input_ids, *args, **kwargs)
+        output: SimBertOutput = super().forward(input_ids, *args, **kwargs)
+        return output
 
 
 ARCHITECTURES: dict[str, type[SimBert]] = {

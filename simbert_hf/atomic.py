@@ -11,11 +11,15 @@ def put_in_place(made: Path, place: Path) -> None:
 
     Args:
         made: What was written, on the same file system as ``place``.
-        place: Its name; a file there is replaced, a folder goes to ``made``'s side.
+        place: Its name. A file there is replaced; a folder, by a folder alone, goes to ``made``'s
+            side.
 
     Raises:
-        OSError: If the disk does not take it; then what stands in ``place`` stays there.
+        OSError: If the disk does not take it, or a folder stands where a file is to go; then what
+            stands in ``place`` stays there.
     """
+    if made.is_file() and place.is_dir():
+        raise IsADirectoryError(f"{place} is a folder, and a file is to go there: name another.")
     sync(made)
     if place.is_dir():  # the system replaces a file, but no folder that holds something
         place.rename(made.with_name(f"{made.name}.replaced"))

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, UNSCALED, card_results, layout, title
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.textfiles import DataError
+from simbert_hf.textfiles import DataError, fault
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
@@ -178,22 +179,44 @@ def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResul
 
     Returns:
         Path of the card.
+
+    Raises:
+        DataError: If there is a card that cannot be read.
     """
-    path, config = Path(model_dir, "README.md"), Path(model_dir, "config.json")
-    if path.exists():
-        card = ModelCard.load(path)
-    elif config.exists() and "sentence_pooling" in read_json(config):
-        card = make_card(CardArguments(model=str(model_dir), row=model))
-    else:
-        card = ModelCard(f"---\n---\n\n# {model}\n")
+    card = read_card(model_dir) or _new_card(Path(model_dir), model)
     new = card_results(tasks)
     measured = {_identity(result) for result in new}
     data: Any = card.data  # a ModelCardData, typed as its parent
     kept = [old for old in data.eval_results or [] if _identity(old) not in measured]
     data.eval_results = kept + new
     data.model_name = data.model_name or model
+    path = Path(model_dir, "README.md")
     card.save(path)
     return path
+
+
+def _new_card(folder: Path, model: str) -> ModelCard:
+    config = folder / "config.json"
+    if config.exists() and "sentence_pooling" in read_json(config):
+        return make_card(CardArguments(model=str(folder), row=model))
+    return ModelCard(f"---\n---\n\n# {model}\n")
+
+
+def read_card(model_dir: str | Path) -> ModelCard | None:
+    """Read a model's ``README.md``; None if it has none.
+
+    Raises:
+        DataError: If its metadata cannot be read.
+    """
+    path = Path(model_dir, "README.md")
+    if not path.exists():
+        return None
+    try:
+        card: ModelCard = ModelCard.load(path)
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        remedy = "Mend the metadata between its --- lines, or move the file away"
+        raise fault(path, None, f"is no model card ({error!r})", remedy) from error
+    return card
 
 
 def _identity(result: EvalResult) -> tuple[object, ...]:
@@ -248,9 +271,10 @@ def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[
         for each in fields(dataclass_):
             default = each.default if each.default_factory is MISSING else each.default_factory()
             value = getattr(dataclass_, each.name)
-            plain = isinstance(value, str | int | float | bool | list)
-            if plain and value != default and each.name not in UNTOLD:
-                told[each.name] = str(value) if isinstance(value, str) else value
+            value = value.value if isinstance(value, Enum) else value
+            plain = isinstance(value, str | int | float | bool | list | dict)
+            if plain and value not in (default, [], {}) and each.name not in UNTOLD:
+                told[each.name] = value
     content = {"script": script, "rows": rows, "arguments": told}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / RUN).write_text(text + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ from simbert_hf.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.text import decode, normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
+BLOCK = 256  # texts whose drafts and vectors are held at once
 MAX_ROWS = 1024  # hypotheses in one batch; bounds the memory of the key-value cache
 
 
@@ -128,9 +129,12 @@ def gen_synonyms(
     if not texts:
         return []
     model = model if isinstance(model, SimBert) else load(model)
-    ranked = rank(model, texts, write(model, texts, settings), fluency_weight)
     lowest = -math.inf if min_similarity is None else min_similarity
-    best = [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
+    best = []
+    for first in range(0, len(texts), BLOCK):
+        some = texts[first : first + BLOCK]
+        ranked = rank(model, some, write(model, some, settings), fluency_weight)
+        best += [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
 

@@ -200,7 +200,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
-    @can_return_tuple  # reads return_dict
+    @can_return_tuple  # type: ignore[untyped-decorator]  # reads return_dict
     def forward(
         self,
         input_ids: Tensor,

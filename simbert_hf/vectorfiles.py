@@ -31,13 +31,15 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 def check_output(path: Path) -> None:
-    """Raise a ValueError unless the path's extension is a known format.
+    """Raise a ValueError unless a file of a known format can go there.
 
     Example:
         >>> check_output(Path("a.npy"))
     """
     if path.suffix not in FORMATS:
         raise ValueError(f"{path}: the vectors are a {' or '.join(FORMATS)} file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; the vectors are one file: name another output.")
 
 
 def encode_file(
@@ -56,10 +58,12 @@ def encode_file(
         How many of the texts an earlier call had encoded.
 
     Raises:
-        ValueError: If the format is unknown, or an earlier call left vectors of other texts, of
-            another model or in other blocks.
+        ValueError: If there are no texts, the format is unknown, or an earlier call left vectors of
+            other texts, of another model or in other blocks.
     """
     check_output(output)
+    if not texts:
+        raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
     parts = output.with_name(f"{output.name}.parts")
     _claim(parts, texts, encoder, block)

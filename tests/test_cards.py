@@ -13,7 +13,15 @@ from huggingface_hub import ModelCard
 from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
-from simbert_hf.cards import CardArguments, judged_samples, make_card, write_card
+from simbert_hf.arguments import TrainingArguments, parse_arguments
+from simbert_hf.cards import (
+    CardArguments,
+    as_yaml,
+    judged_samples,
+    make_card,
+    record_run,
+    write_card,
+)
 from simbert_hf.data import DataError
 from tests.tiny import WORDS, tiny_simbert
 
@@ -203,6 +211,20 @@ def test_a_run_writes_a_card_and_keeps_a_person_s(
         train(flags)
     assert (out / "README.md").read_text() == "Mine."
     assert "somebody's own" in caplog.text
+
+
+def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
+    given = {"lr_scheduler_type": "cosine_with_min_lr", "eval_strategy": "no", "debug": []}
+    given |= {"lr_scheduler_kwargs": {"min_lr": 1e-6}, "output_dir": str(tmp_path)}
+    arguments = TrainingArguments(**given)
+    record_run(tmp_path, "train_simbert.py", 3, [arguments])
+    recorded = json.loads((tmp_path / "run.json").read_text())["arguments"]
+    assert recorded["lr_scheduler_type"] == "cosine_with_min_lr"
+    assert "debug" not in recorded
+    (tmp_path / "run.yaml").write_text(as_yaml(recorded | {"output_dir": str(tmp_path)}))
+    (again,) = parse_arguments((TrainingArguments,), [str(tmp_path / "run.yaml")], presets={})
+    assert again.lr_scheduler_type == arguments.lr_scheduler_type
+    assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
 
 
 def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:

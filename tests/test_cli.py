@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from simbert_hf import vectorfiles
+from simbert_hf.atomic import put_in_place
 from simbert_hf.cli import main
 from simbert_hf.index import TextEncoder
 from tests.tiny import tiny_simbert
@@ -136,6 +137,20 @@ def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="another model"):
         vectorfiles.encode_file(["a cat"], str(tmp_path / "cls"), output)
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
+
+
+def test_encode_leaves_folders_alone_and_wants_texts(model, tmp_path):
+    output = tmp_path / "vectors.parquet"
+    output.mkdir()
+    (output / "part-0.parquet").write_text("somebody's")
+    with pytest.raises(ValueError, match="is a folder"):
+        vectorfiles.encode_file(["a cat"], model, output)
+    (tmp_path / "made").write_text("new")
+    with pytest.raises(IsADirectoryError, match="name another"):
+        put_in_place(tmp_path / "made", output)
+    assert (output / "part-0.parquet").read_text() == "somebody's"
+    with pytest.raises(ValueError, match="no texts"):
+        vectorfiles.encode_file([], model, tmp_path / "out.npy")
 
 
 @pytest.mark.parametrize("gone", ["work.json", "probe.npy"])

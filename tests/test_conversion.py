@@ -17,9 +17,9 @@ from scripts.convert_tf_checkpoint import main
 from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
 from simbert_hf.conversion.bundle import TensorBundle
-from simbert_hf.conversion.convert import find_weights, open_weights
+from simbert_hf.conversion.convert import find_weights, open_weights, read_settings
 from simbert_hf.conversion.crc32c import LANES, crc32c
-from simbert_hf.conversion.vocabulary import build_tokenizer, simplify
+from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.training import load_encoder
 from tests.make_tf_checkpoint import FIXTURE, save_checkpoint
@@ -421,6 +421,18 @@ def test_token_ids_are_those_of_bert4keras() -> None:
     for text in texts:
         expected = [VOCABULARY.index(token) for token in reference_tokens(text)]
         assert tokenizer(text)["input_ids"] == expected, repr(text)
+
+
+def test_a_vocabulary_may_have_a_mark_and_blank_lines_at_its_ends(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes("\ufeff[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n\n\n".encode())
+    assert read_vocabulary(tmp_path / "vocab.txt")[0] == "[PAD]"
+    assert len(read_vocabulary(tmp_path / "vocab.txt")) == 5
+
+
+def test_settings_are_an_object(tmp_path: Path) -> None:
+    (tmp_path / "bert_config.json").write_text("[768]")
+    with pytest.raises(ValueError, match="no JSON object"):
+        read_settings(tmp_path / "bert_config.json")
 
 
 def test_case_may_be_kept() -> None:

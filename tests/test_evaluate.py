@@ -13,10 +13,13 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from scripts.evaluate import main
+from simbert_hf.bridge import EmbedderModule
 from simbert_hf.cards import add_results
 from simbert_hf.evaluation import Bootstrap, load_pair_task, load_retrieval_task
+from simbert_hf.evaluation.evaluators import sts_spearman
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
+from simbert_hf.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
@@ -120,6 +123,49 @@ def test_table_json_plots_and_card(
     assert [metric["type"] for metric in by_set["intents"]["metrics"]] == [
         "cosine_accuracy@1", "cosine_accuracy@5", "cosine_accuracy@10", "cosine_mrr", "cosine_map",
     ]  # fmt: skip
+
+
+def test_a_model_that_fails_costs_none_before_it(files: Path) -> None:
+    broken = tiny_simbert()
+    torch.nn.init.constant_(broken.bert.embeddings.LayerNorm.weight, torch.nan)
+    broken.save_pretrained(files / "two")
+    with pytest.raises(DataError, match="is NaN"):
+        main(flags(files))
+    assert list(json.loads((files / "out" / "results.json").read_text())["models"]) == ["one"]
+
+
+@pytest.mark.parametrize("what", ["output", "card"])
+def test_what_cannot_be_written_is_known_before_anything_is_measured(
+    files: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("simbert_hf.evaluation.command.evaluate", None)
+    if what == "output":
+        (files / "out").write_text("a file")
+        with pytest.raises(OSError, match="out"):
+            main(flags(files))
+        return
+    (files / "two" / "README.md").write_text("---\nmodel-index:\n- name: two\n---\n")
+    with pytest.raises(DataError, match=r"two.README\.md: is no model card"):
+        main(flags(files, "--write_card=true"))
+
+
+def test_pairs_of_dev_that_differ_in_case_from_test_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("A cat\tA dog\t1\nA cow\tA hen\t0\n")
+    (tmp_path / "dev.tsv").write_text("a dog\ta CAT\t1\nOne\tTwo\t1\nOne\tTen\t0\n")
+    task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv", ())
+    assert [pair[:2] for pair in task.dev] == [("One", "Two"), ("One", "Ten")]
+
+
+def test_vectors_need_not_be_of_length_one(tmp_path: Path) -> None:
+    model = SentenceTransformer(modules=[EmbedderModule(tiny_simbert())], device="cpu")
+    pairs = [(a, b, float(i)) for i, (a, b) in enumerate(PAIRS[:9])]
+    first, second = (
+        model.encode(texts) for texts in zip(*(pair[:2] for pair in pairs), strict=True)
+    )
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    assert lengths.std() > 0.01
+    wanted = spearmanr((first * second).sum(axis=1) / lengths, range(9)).statistic
+    assert sts_spearman(model, pairs) == pytest.approx(wanted)
 
 
 def test_a_run_can_be_repeated_from_yaml(files: Path) -> None:
@@ -240,7 +286,7 @@ def test_a_vector_that_is_none_is_named_with_its_row(files: Path, weight: float,
                 f"--output_dir={files}/out",
             ]
         )
-    assert not (files / "out").exists()
+    assert not list((files / "out").iterdir())
 
 
 def test_a_collapsed_model_is_named(files: Path) -> None:

@@ -79,6 +79,16 @@ def test_one_vector_is_refused(measure) -> None:
         measure(np.ones((1, 3)))
 
 
+@pytest.mark.parametrize("broken", [np.nan, np.inf])
+def test_vectors_that_are_not_finite_are_refused(broken: float) -> None:
+    vectors = np.eye(4)
+    vectors[2, 0] = broken
+    groups = np.array([0, 0, 1, 1])
+    for measure in (effective_rank, lambda v: rank_group_mates(v, groups)):
+        with pytest.raises(ValueError, match="1 of 4 vectors are not finite, first in row 2"):
+            measure(vectors)
+
+
 def test_alignment_without_pairs_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one pair of positives"):
         alignment(np.ones((0, 3)), np.ones((0, 3)))

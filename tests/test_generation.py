@@ -130,6 +130,7 @@ def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention,
     together = model.gen_synonyms(TEXTS, **options)
     alone = [model.gen_synonyms(text, **options) for text in TEXTS]
     monkeypatch.setattr(generation, "MAX_ROWS", 40)
+    monkeypatch.setattr(generation, "BLOCK", 3)
     in_twos = model.gen_synonyms(TEXTS, **options)
     assert sum(map(len, alone)) > 20
     for others in (together, in_twos):

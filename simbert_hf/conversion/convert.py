@@ -160,6 +160,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON ({error}).") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} holds no JSON object of settings.")
     missing = [name for name in SIZES if not isinstance(found.get(name), int)]
     if missing:
         raise ValueError(f"{path} gives no whole number as {', '.join(missing)}.")

@@ -32,7 +32,7 @@ def read_vocabulary(path: Path) -> list[str]:
         ValueError: If it is not UTF-8, names a token twice, or lacks a special one.
     """
     try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 ({error}); save it so.") from error
     tokens = [line.split()[0] if line.strip() else "" for line in lines]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 from simbert_hf.arguments import parse_arguments
-from simbert_hf.cards import add_results
-from simbert_hf.evaluation.report import write_report
+from simbert_hf.cards import add_results, read_card
+from simbert_hf.evaluation.report import RESULTS, write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
@@ -20,13 +21,23 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[EvaluationArguments, Res
 
     Returns:
         The arguments, what was measured, and its table as text.
+
+    Raises:
+        DataError: If a file or a model's card cannot be read, or a model gives no vector.
+        OSError: If the output directory cannot be made.
     """
     (args,) = parse_arguments((EvaluationArguments,), argv, presets={})
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     log = logging.getLogger("simbert_hf")
     log.setLevel(logging.INFO)
-    results = evaluate(args, load_tasks(args))
-    table = write_report(results, args.output_dir)
-    for name, path in args.model_paths().items() if args.write_card else ():
+    carded = args.model_paths() if args.write_card else {}
+    for path in carded.values():
+        read_card(path)
+    tasks, folder = load_tasks(args), Path(args.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    # A model that cannot be measured costs none of those before it.
+    results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS))
+    table = write_report(results, folder)
+    for name, path in carded.items():
         log.info("figures added to %s", add_results(path, name, results.models[name]))
     return args, results, table

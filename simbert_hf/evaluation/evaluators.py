@@ -56,7 +56,7 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
 def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Vectors:
     """Embed all first sentences, and then all second ones: (2P, D)."""
     first, second, _ = zip(*pairs, strict=True)
-    return model.encode([*first, *second])
+    return model.encode([*first, *second], normalize_embeddings=True)
 
 
 def _spearman(vectors: Vectors, pairs: Sequence[tuple[str, str, float]]) -> float:
@@ -113,7 +113,7 @@ class RetrievalEvaluator:
 
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures, of anything with ``encode``."""
-        vectors = model.encode(self._sentences)
+        vectors = model.encode(self._sentences, normalize_embeddings=True)
         figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
         if self.sts:
             figures[SPEARMAN] = sts_spearman(model, self.sts)

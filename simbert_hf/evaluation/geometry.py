@@ -103,13 +103,14 @@ def effective_rank(vectors: Vectors) -> float:
         From 1 (all on one line through 0) to min(N, D) (spread evenly).
 
     Raises:
-        ValueError: If there are no two vectors.
+        ValueError: If there are no two vectors, or one is not finite.
 
     Example:
         >>> effective_rank(np.eye(3))
         3.0
     """
     _check_two(vectors)
+    check_finite(vectors)
     values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
     shares = values[values > 0] / values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
@@ -179,6 +180,20 @@ def histogram(cosines: Vectors) -> list[int]:
     """
     counts: list[int] = np.histogram(cosines.clip(-1, 1), BINS)[0].tolist()
     return counts
+
+
+def check_finite(vectors: Vectors) -> None:
+    """Refuse vectors that compare with nothing: (N, D).
+
+    Raises:
+        ValueError: If one holds NaN or infinity.
+    """
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        raise ValueError(
+            f"{len(broken)} of {len(vectors)} vectors are not finite, first in row {broken[0]}; "
+            "look for a run that diverged (a lower --learning_rate), or overflow in 16-bit weights."
+        )
 
 
 def _check_two(vectors: Vectors) -> None:

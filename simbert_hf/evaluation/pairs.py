@@ -22,6 +22,7 @@ from simbert_hf.evaluation.bootstrap import (
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
 from simbert_hf.evaluation.sts import cosine
+from simbert_hf.readers import fold
 from simbert_hf.scored import LabelledPair, load_labelled_pairs
 from simbert_hf.textfiles import fault
 
@@ -98,9 +99,9 @@ def load_pair_task(
     test = _load_both(test_file, columns)
     if dev_file is None:
         return PairTask(name, test_file, test)
-    seen = {frozenset(pair[:2]) for pair in test}
+    seen = {frozenset(map(fold, pair[:2])) for pair in test}
     loaded = _load_both(dev_file, columns)
-    dev = [pair for pair in loaded if frozenset(pair[:2]) not in seen]
+    dev = [pair for pair in loaded if frozenset(map(fold, pair[:2])) not in seen]
     if len({pair.same for pair in dev}) < 2:
         problem = f"holds no two kinds of pairs that are not in {test_file}"
         raise fault(dev_file, None, problem, "Choose thresholds on other pairs than those measured")

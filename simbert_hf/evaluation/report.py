@@ -30,6 +30,7 @@ TITLES = {
     "alignment": "alignment",
     "uniformity": "uniformity",
 }
+RESULTS = "results.json"
 UNSCALED = ("alignment", "uniformity")  # printed as they are; the others times 100
 
 # Task and metrics of a model card, named as sentence-transformers names its own evaluators'.
@@ -62,14 +63,14 @@ def write_report(results: Results, output_dir: str | Path) -> str:
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     table = make_table(results)
-    (folder / "table.md").write_text(table, encoding="utf-8")
-    results.save(folder / "results.json")
+    results.save(folder / RESULTS)
     try:
         plot_histograms(results, folder / "histograms.png")
         plot_curves(results, folder / "curves.png")
         plot_geometry(results, folder / "geometry.png")
     except ImportError as error:
         logger.warning("no pictures: %s", error)
+    (folder / "table.md").write_text(table, encoding="utf-8")
     return table
 
 

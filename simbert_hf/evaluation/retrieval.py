@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,12 @@ from torch import Tensor
 
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Floats
+from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.readers import fold
 from simbert_hf.textfiles import fault
+
+logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.floating]
 Groups = NDArray[np.int64]
@@ -57,7 +61,7 @@ def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ran
         chunk: Queries scored at a time, fewer among very many sentences: memory is chunk * N.
 
     Raises:
-        ValueError: If there are no two sentences.
+        ValueError: If there are no two sentences, or a vector is not finite.
 
     Example:
         >>> ranks = rank_group_mates(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]))
@@ -67,6 +71,7 @@ def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ran
     n = len(vectors)
     if n < 2:
         raise ValueError(f"Retrieval needs at least two sentences; got {n}.")
+    check_finite(vectors)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     collection = torch.as_tensor(vectors, device=device)
     labels = np.unique(groups, return_inverse=True)[1]
@@ -157,7 +162,7 @@ def topk_accuracy(
         ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
 
     Raises:
-        ValueError: If there are no two sentences.
+        ValueError: If there are no two sentences, or a vector is not finite.
 
     Example:
         >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
@@ -214,7 +219,8 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
     Raises:
         DataError: If it cannot be read, or all sentences are in one group.
     """
-    groups, _ = load_groups(path)
+    groups, report = load_groups(path)
+    logger.info("%s: %s", path, report)
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:

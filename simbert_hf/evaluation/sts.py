@@ -137,10 +137,10 @@ def task_of(path: Path) -> str:
     """Name the task that a file belongs to.
 
     Example:
-        >>> task_of(Path("2012-MSRpar.test.tsv")), task_of(Path("stsb-en-dev.csv"))
+        >>> task_of(Path("STS2012.gs.MSRpar.txt")), task_of(Path("stsb-en-dev.csv"))
         ('STS12', 'stsb-en-dev')
     """
-    year = re.search(r"(?<![0-9a-z])(?:20|sts-?)(1[2-6])(?!\d)", path.name.lower())
+    year = re.search(r"(?<![0-9a-z])(?:20|sts-?(?:20)?)(1[2-6])(?!\d)", path.name.lower())
     task = f"STS{year[1]}" if year else ""
     stem = path.name.split(".")[0]
     return task if subset_of(task, path) in SUBSETS.get(task, ()) else stem

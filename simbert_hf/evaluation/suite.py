@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -86,6 +86,7 @@ class EvaluationArguments:
                 f"--prompts has {len(self.prompts)} texts for {len(self.models)} models; give one "
                 'for each, "" for none.'
             )
+        Bootstrap(self.bootstrap, self.seed)  # which refuses too few resamples
         for path in self.model_paths().values():
             self._check_model(path)
 
@@ -159,14 +160,25 @@ def files_of(path: str) -> Iterator[Path]:
     yield from found
 
 
-def evaluate(args: EvaluationArguments, tasks: Sequence[Task]) -> Results:
+def evaluate(
+    args: EvaluationArguments,
+    tasks: Sequence[Task],
+    after_each: Callable[[Results], object] = lambda results: None,
+) -> Results:
     """Measure every model on every test set.
+
+    Args:
+        args: Names the models.
+        tasks: The test sets.
+        after_each: Called after each model with the results so far.
 
     Raises:
         DataError: If a model gives a sentence no vector; names the sentence, file and line.
     """
     bootstrap = Bootstrap(args.bootstrap, args.seed)
+    versions = {"simbert_hf": __version__, "sentence_transformers": sentence_transformers_version}
     models: dict[str, dict[str, TaskResult]] = {}
+    results = Results(models, asdict(args) | {"versions": versions})
     for i, (name, path) in enumerate(args.model_paths().items()):
         with loading(path):
             model = SentenceTransformer(path, model_kwargs={"dtype": "float32"})
@@ -176,8 +188,8 @@ def evaluate(args: EvaluationArguments, tasks: Sequence[Task]) -> Results:
         mean = average(models[name])
         if mean is not None:
             models[name][AVERAGE] = mean
-    versions = {"simbert_hf": __version__, "sentence_transformers": sentence_transformers_version}
-    return Results(models, asdict(args) | {"versions": versions})
+        after_each(results)
+    return results
 
 
 def embed_once(
