@@ -131,7 +131,7 @@ def train(
 ) -> Path:
     """Train every stage that has not ended; return the last one's folder."""
     path = starts[release.start]
-    for number, stage in enumerate(release.stages):
+    for number, stage in enumerate(release.stages[: args.stages]):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         if not (out / "all_results.json").exists():
             given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
@@ -188,6 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("name", choices=sorted(RELEASES))
     add("--data", type=Path, required=True, help="where the files lie")
     add("--starts", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
+    add("--stages", type=int, metavar="N", help="train only the first N stages")
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
     add(

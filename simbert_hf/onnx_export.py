@@ -36,7 +36,7 @@ FOLDER = "onnx"
 ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
 OPSET = 18
 CACHED = ("keys", "values")
-MISSING = "ONNX needs the extra `onnx`: pip install 'simbert_hf[onnx]'."
+MISSING = "ONNX needs the extra `onnx`: pip install '.[onnx]' in a clone of simbert_hf."
 
 
 class EncoderGraph(nn.Module):
