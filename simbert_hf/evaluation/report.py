@@ -114,8 +114,10 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
             yield row
 
 
-def layout(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Align cells in Markdown.
+def layout(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0, 2)
+) -> str:
+    """Align cells in Markdown, the columns ``left`` flush left and the others right.
 
     Example:
         >>> print(layout(["set", "n"], [["STS-B", "2"]]))
@@ -124,15 +126,14 @@ def layout(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         | STS-B |  2 |
     """
     widths = [max(2, *map(len, column)) for column in zip(header, *rows, strict=True)]
-    texts = [0, 2]  # columns set flush left
     rule = [
-        f":{'-' * (width - 1)}" if i in texts else f"{'-' * (width - 1)}:"
+        f":{'-' * (width - 1)}" if i in left else f"{'-' * (width - 1)}:"
         for i, width in enumerate(widths)
     ]
     lines = []
     for cells in (header, rule, *rows):
         placed = (
-            cell.ljust(width) if i in texts else cell.rjust(width)
+            cell.ljust(width) if i in left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
         )
         lines.append(f"| {' | '.join(placed)} |")

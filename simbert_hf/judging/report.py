@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simbert_hf.evaluation.report import layout
 from simbert_hf.judging.evaluation import (
     EXCHANGED,
     RANDOM,
@@ -54,9 +55,9 @@ def markdown_table(rows: Sequence[Figures], k: int) -> str:
         for name, column in COLUMNS.items()
         if any(row.get(name) is not None for row in rows)
     }
-    lines = [[head.format(k=k) for head, _ in columns.values()], ["---"] * len(columns)]
-    lines += [[cell(row.get(name), form) for name, (_, form) in columns.items()] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    heads = [head.format(k=k) for head, _ in columns.values()]
+    lines = [[cell(row.get(name), form) for name, (_, form) in columns.items()] for row in rows]
+    return layout(heads, lines, left=(0,))
 
 
 def cell(value: Any, form: str) -> str:

@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.checkpoint import loading
+from simbert_hf.evaluation.report import layout
 from simbert_hf.grouping import find_components, hash_sentences
 from simbert_hf.judging.judge import (
     Judge,
@@ -374,9 +375,9 @@ def figures_table(figures: dict[str, dict[str, float]]) -> str:
     Example:
         >>> figures = {"pairs": 4, "auc": 0.75, "accuracy": 0.5, "f1": 0.5}
         >>> print(figures_table({"dev": figures | {"accepted": 0.9, "false_accepts": 0.2}}))
-        | set | pairs | AUC | accuracy at .5 | F1 at .5 | paraphrases accepted | false accepts |
-        | --- | --- | --- | --- | --- | --- | --- |
-        | dev | 4 | 0.750 | 0.500 | 0.500 | 0.900 | 0.200 |
+        | set | pairs |   AUC | accuracy at .5 | F1 at .5 | paraphrases accepted | false accepts |
+        | :-- | ----: | ----: | -------------: | -------: | -------------------: | ------------: |
+        | dev |     4 | 0.750 |          0.500 |    0.500 |                0.900 |         0.200 |
     """
     heads = {
         "pairs": "pairs",
@@ -386,11 +387,11 @@ def figures_table(figures: dict[str, dict[str, float]]) -> str:
         "accepted": "paraphrases accepted",
         "false_accepts": "false accepts",
     }
-    lines = [["set", *heads.values()], ["---"] * (len(heads) + 1)]
+    lines = []
     for name, found in figures.items():
         cells = [found[key] for key in heads]
         lines.append([name, *(f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return layout(["set", *heads.values()], lines, left=(0,))
 
 
 def left_out(data: dict[str, list[dict[str, Any]]]) -> str:
