@@ -48,7 +48,7 @@ fix: $(STAMP) ## Mend what ruff can mend, and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP) ## Run the benchmarks
+bench: $(STAMP) ## Run the benchmarks that need no data
 	$(BIN)/python -m benchmarks
 
 # Resolves anew what pyproject.toml allows, in a venv of its own. The torch version is named by hand.

@@ -23,22 +23,37 @@ from simbert_hf.evaluation import CollapseMeter, load_retrieval_task, topk_accur
 
 Groups = list[list[str]]
 
+SHIPPED = Path(__file__).parent.parent / "scripts" / "data"
+OUT = "oos"  # CLINC150's name for out of scope
 HELD_OUT = 5  # one group of so many
 RECALL = 0.95  # share of the questions in scope that an FAQ is to answer
 
 
 def find(data: Path, name: str) -> Path:
-    """Find a file by the end of its path anywhere below a folder."""
-    for path in sorted(data.rglob(Path(name).name)):
+    """Find a file by the end of its path anywhere below a folder, or below the shipped data."""
+    for path in (path for root in (data, SHIPPED) for path in sorted(root.rglob(Path(name).name))):
         if path.as_posix().endswith(f"/{name}"):
             return path
-    sys.exit(f"There is no {name} below {data}.")
+    sys.exit(f"There is no {name} below {data}; benchmarks/README.md says where data comes from.")
+
+
+def read_splits(data: Path, name: str, parts: Sequence[str]) -> dict[str, list[list[str]]]:
+    """Read CSV files with a header: split -> (text, intent) rows."""
+    found = {}
+    for part in parts:
+        with find(data, f"{name}/{part}.csv").open(encoding="utf-8", newline="") as file:
+            _, *found[part] = csv.reader(file)
+    return found
 
 
 def clinc150(data: Path) -> dict[str, list[list[str]]]:
-    """Read CLINC150: split -> (text, intent) rows."""
-    splits: dict[str, list[list[str]]] = json.loads(find(data, "data_full.json").read_text("utf-8"))
-    return splits
+    """Read CLINC150, the shipped one if there is no other; dev and test hold `oos`, too."""
+    return read_splits(data, "clinc150", ("train", "dev", "test"))
+
+
+def banking77(data: Path) -> dict[str, list[list[str]]]:
+    """Read Banking77."""
+    return read_splits(data, "banking77", ("train", "test"))
 
 
 def by_class(rows: Iterable[Sequence[str]]) -> Groups:
@@ -51,9 +66,7 @@ def by_class(rows: Iterable[Sequence[str]]) -> Groups:
 
 def intents(data: Path) -> Groups:
     """The training sentences of CLINC150's 150 intents and Banking77's 77."""
-    with find(data, "banking77/train.csv").open(encoding="utf-8", newline="") as file:
-        _, *banking = csv.reader(file)
-    return by_class(clinc150(data)["train"]) + by_class(banking)
+    return by_class(clinc150(data)["train"]) + by_class(banking77(data)["train"])
 
 
 def components(path: Path, least: int) -> Groups:
@@ -112,7 +125,11 @@ def make_faq(data: Path, folder: Path, seed: int) -> None:
     """An FAQ of CLINC150's training sentences, all trained; its test queries, also out of scope."""
     splits = clinc150(data)
     write_groups(folder / "train.tsv", by_class(splits["train"]))
-    rows = {name: splits[name] for name in ("train", "test", "oos_test")}
+    rows = {
+        "train": splits["train"],
+        "test": [row for row in splits["test"] if row[1] != OUT],
+        "oos_test": [row for row in splits["test"] if row[1] == OUT],
+    }
     (folder / "faq.json").write_text(json.dumps(rows), encoding="utf-8")
 
 

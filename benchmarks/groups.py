@@ -4,12 +4,12 @@ python -m benchmarks.groups --data DIR --bert PATH [--bert_zh me5=PATH] [--bf16]
     [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2]
     [--output outputs/groups] [--show]
 
-Sets, from files anywhere below DIR: ``intents`` (CLINC150 and Banking77, split by intent), ``qqp``
-(Quora duplicates, connected ones of three questions or more), ``zh`` (data_similarity.json,
-connected pairs): a fifth of the groups is held out, another one for each seed, and each of their
-sentences ranks all the others. ``faq``: a practitioner has the FAQ's own sentences to train on, so
-all intents of CLINC150's training split are trained; its test queries look for them, and the best
-cosine tells the 1,000 queries out of scope.
+Sets, from files anywhere below DIR or shipped: ``intents`` (CLINC150 and Banking77, split by
+intent), ``qqp`` (Quora duplicates, connected ones of three questions or more), ``zh``
+(data_similarity.json, connected pairs): a fifth of the groups is held out, another one for each
+seed, and each of their sentences ranks all the others. ``faq``: a practitioner has the FAQ's own
+sentences to train on, so all intents of CLINC150's training split are trained; its test queries
+look for them, and the best cosine tells the 1,000 queries out of scope.
 
 Every loss has the same start, steps, learning rate and rows a step: sentences for the margin
 softmaxes, half as many pairs, a third as many triplets. ``simbert`` is SimBERT's objective without

@@ -14,7 +14,6 @@ random centres, 20 each, one query at a time on one thread.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import platform
 import statistics
@@ -27,7 +26,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from benchmarks.group_data import intents, write_groups
+from benchmarks.group_data import OUT, banking77, clinc150, intents, write_groups
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
@@ -41,7 +40,6 @@ TRAINED: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {  # script, fl
     "SimCSE": (train_simcse.main, ("--examples=pairs", "--per_device_train_batch_size=48")),
     "SimBERT": (train_simbert.main, ("--per_device_train_batch_size=48",)),
 }
-OUT = "oos"  # CLINC150's name for out of scope
 
 
 class Remembering(TextEncoder):
@@ -59,28 +57,12 @@ class Remembering(TextEncoder):
         return np.stack([self.known[text] for text in texts])
 
 
-def load_clinc(folder: Path) -> dict[str, list[Query]]:
-    """Read CLINC150: train, val (with oos_val) and test (with oos_test)."""
-    data = json.loads((folder / "clinc150" / "data_full.json").read_text(encoding="utf-8"))
-    parts = {"train": ["train"], "val": ["val", "oos_val"], "test": ["test", "oos_test"]}
+def as_queries(splits: dict[str, list[list[str]]]) -> dict[str, list[Query]]:
+    """Turn (text, intent) rows into queries; those out of scope have no answer."""
     return {
-        part: [
-            Query(text, answer=None if intent == OUT else intent)
-            for name in names
-            for text, intent in data[name]
-        ]
-        for part, names in parts.items()
+        part: [Query(text, answer=None if intent == OUT else intent) for text, intent in rows]
+        for part, rows in splits.items()
     }
-
-
-def load_banking(folder: Path) -> dict[str, list[Query]]:
-    """Read Banking77: train and test."""
-    found = {}
-    for part in ("train", "test"):
-        with (folder / "banking77" / f"{part}.csv").open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            found[part] = [Query(row["text"], answer=row["category"]) for row in rows]
-    return found
 
 
 def train_models(args: argparse.Namespace) -> list[str]:
@@ -141,7 +123,7 @@ def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration
 
 def quality(args: argparse.Namespace) -> dict[str, dict]:
     """Measure every model, by the nearest question alone and by the mean of three."""
-    clinc, banking = load_clinc(args.data), load_banking(args.data)
+    clinc, banking = as_queries(clinc150(args.data)), as_queries(banking77(args.data))
     figures: dict[str, dict] = {}
     pictures = {}
     models = [*args.models, *(train_models(args) if args.train_from else [])]
@@ -151,7 +133,7 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
         for votes in (1, 3):
             for index in indexes:
                 index.votes = votes
-            indexes[0].calibrate(clinc["val"], false_accept_rate=args.false_accept_rate)
+            indexes[0].calibrate(clinc["dev"], false_accept_rate=args.false_accept_rate)
             found = judge(indexes[0], clinc["test"], args.false_accept_rate)
             label = f"{name or Path(path).name}, {votes} vote{'s' * (votes > 1)}"
             rates = found.rates
@@ -184,7 +166,8 @@ def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
     """Top-1 with few questions an intent, with and without paraphrases of them."""
     encoder = Remembering(args.writer)
     found: dict[str, dict] = {}
-    for name, data in (("CLINC150", load_clinc(args.data)), ("Banking77", load_banking(args.data))):
+    for name, read in (("CLINC150", clinc150), ("Banking77", banking77)):
+        data = as_queries(read(args.data))
         by_intent: dict[str, list[Query]] = {}
         for query in data["train"]:
             by_intent.setdefault(query.answer or "", []).append(query)
@@ -279,7 +262,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="Of that training.")
     parser.add_argument("--trained", type=Path, default=Path("outputs/retrieval"))
     parser.add_argument("--writer", help="A SimBert that writes the paraphrases, and embeds.")
-    parser.add_argument("--data", type=Path, help="Holds clinc150/ and banking77/.")
+    parser.add_argument("--data", type=Path, help="banking77/ lies below it.")
     parser.add_argument("--false_accept_rate", type=float, default=0.05)
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 3, 5], help="Real questions.")
     parser.add_argument("--added", type=int, default=5, help="Paraphrases of each, at most.")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import groups as benchmark
-from benchmarks.group_data import answer, qqp, write_split
+from benchmarks.group_data import answer, banking77, make_faq, qqp, write_split
 from simbert_hf.data import load_groups
 
 ANGLES = {  # of unit vectors in the plane, in degrees
@@ -34,6 +34,22 @@ def test_an_faq_answers_by_the_nearest_and_refuses_by_its_cosine(tmp_path: Path)
     # "other", at 8 degrees, beats all but the queries at 0 to 6 and ties with the one at 8.
     assert found["auroc"] == pytest.approx(1 - (15 + 0.5) / 40)
     assert found["fpr95"] == 0.5
+
+
+def test_the_shipped_clinc150_is_an_faq_asked_in_and_out_of_scope(tmp_path: Path) -> None:
+    make_faq(tmp_path, tmp_path, seed=0)
+    rows = json.loads((tmp_path / "faq.json").read_text())
+    assert {name: len(split) for name, split in rows.items()} == {
+        "train": 15_000,
+        "test": 4_500,
+        "oos_test": 1_000,
+    }
+    known = {intent for _, intent in rows["train"]}
+    assert len(known) == 150
+    assert {intent for _, intent in rows["test"]} == known
+    assert {intent for _, intent in rows["oos_test"]} == {"oos"}
+    with pytest.raises(SystemExit, match=r"no banking77/train\.csv below"):
+        banking77(tmp_path)
 
 
 def test_no_sentence_is_on_both_sides(tmp_path: Path) -> None:
