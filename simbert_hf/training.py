@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,14 +212,19 @@ def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
     Raises:
         DataError: If none is left.
     """
-    seen = {fold(text) for texts in held_out["texts"] for text in texts}
-    kept = groups.filter(lambda texts: seen.isdisjoint(map(fold, texts)), input_columns="texts")
+    kept = groups.filter(strangers_to(held_out), input_columns="texts")
     if isinstance(kept, Dataset):
         if not len(kept):
             raise DataError("Every training group shares a sentence with the validation file.")
         if len(kept) < len(groups):
             logger.info("left out %d groups with held-out sentences", len(groups) - len(kept))
     return kept
+
+
+def strangers_to(held_out: Dataset) -> Callable[[Iterable[str]], bool]:
+    """Make a test whether none of some sentences is held out, but for case and white space."""
+    seen = {fold(text) for texts in held_out["texts"] for text in texts}
+    return lambda texts: seen.isdisjoint(map(fold, texts))
 
 
 def load_sts(data_args: DataArguments) -> list[ScoredPair]:

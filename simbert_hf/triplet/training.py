@@ -23,10 +23,16 @@ from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining import MiningSettings
-from simbert_hf.readers import fold
 from simbert_hf.rows import Rows
 from simbert_hf.starts import GRU_PRESET
-from simbert_hf.training import hold_out, load_sts, measure_nothing, read_columns, read_groups
+from simbert_hf.training import (
+    hold_out,
+    load_sts,
+    measure_nothing,
+    read_columns,
+    read_groups,
+    strangers_to,
+)
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
@@ -243,9 +249,8 @@ def load_given_triplets(
     if not data_args.validation_file:
         return FixedPairs(columns, args.order_seed), None
     held_out = read_groups([data_args.validation_file], data_args, args)
-    seen = {fold(text) for texts in held_out["texts"] for text in texts}
     rows = list(zip(*columns.values(), strict=True))
-    kept = [row for row in rows if seen.isdisjoint(map(fold, row))]
+    kept = list(filter(strangers_to(held_out), rows))
     if not kept:
         raise DataError("Every triplet holds a sentence of the validation file.")
     if len(kept) < len(rows):
