@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pkgutil
+from contextlib import suppress
 
 import datasets
 import numpy as np
@@ -241,9 +243,39 @@ def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"files": {}} | change))
     with pytest.raises(DataError, match=r"index\.json: is not whole"):
         FaqIndex.load(tmp_path / "faq", model)
-    index.save(tmp_path / "faq")
+    with suppress(ValueError):  # no index of ours, if its data are not
+        index.save(tmp_path / "faq")
     assert (tmp_path / "mine.txt").exists()
-    assert len(FaqIndex.load(tmp_path / "faq", model)) == 5
+
+
+@pytest.mark.parametrize(
+    "step", ["saving.json.loads", "table.pyarrow.parquet.read_table", "stores.faiss.read_index"]
+)
+def test_a_load_while_another_process_saves(index, model, tmp_path, monkeypatch, step):
+    index.save(tmp_path)
+    owner, _, name = step.rpartition(".")
+    owner = pkgutil.resolve_name(f"simbert_hf.index.{owner}")
+    real, saves = getattr(owner, name), iter([index.save])
+
+    def saved_meanwhile(*args, **options):
+        found = real(*args, **options) if name == "loads" else None  # else just before it
+        for save in saves:
+            save(tmp_path)
+        return found or real(*args, **options)
+
+    monkeypatch.setattr(owner, name, saved_meanwhile)
+    assert len(FaqIndex.load(tmp_path, model)) == 5
+    assert next(saves, None) is None
+
+
+def test_another_tools_index_json_is_left_alone(index, model, tmp_path):
+    for text in ('{"mine": 1}', '{"format": 1, "data": "mine"}', "[1]", "{"):
+        (tmp_path / "index.json").write_text(text)
+        with pytest.raises(ValueError, match="holds something else than an index"):
+            index.save(tmp_path)
+        with pytest.raises(DataError, match=r"index\.json: is not whole, or no index's"):
+            FaqIndex.load(tmp_path, model)
+        assert [path.read_text() for path in tmp_path.iterdir()] == [text]
 
 
 def test_what_a_killed_save_left_is_swept(index, model, tmp_path):

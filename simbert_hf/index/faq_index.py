@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -25,7 +26,7 @@ from simbert_hf.index.faqs import (
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
-from simbert_hf.index.saving import ANEW, read_manifest, write_index
+from simbert_hf.index.saving import ANEW, read_index, write_index
 from simbert_hf.index.stores import (
     FaissVectors,
     Vectors,
@@ -162,7 +163,7 @@ class FaqIndex:
         mmap: bool = True,
         batch_size: int = 64,
     ) -> Self:
-        """Open a saved index.
+        """Open a saved index, also while another process saves it.
 
         Args:
             path: Its directory.
@@ -175,15 +176,13 @@ class FaqIndex:
             OSError: If the model is not there.
         """
         place = Path(path)
-        facts, folder = read_manifest(place)
+        facts, table, store = read_index(place, partial(_open, mmap=mmap))
         name = facts["model"]["name"]
         if model is None and not name:
             raise fault(place, None, "was built by a model never saved", "Pass it as model")
         encoder = TextEncoder(name if model is None else model, batch_size=batch_size)
         if encoder.fingerprint != facts["model"]["fingerprint"]:
             raise _other_model(place, name, encoder, "its weights are others")
-        table = FaqTable.read(folder / FILE)
-        store = store_from(facts["store"], folder, table.removed, mmap=mmap)
         if not len(table) == len(store) == facts["rows"]:
             problem = f"has {len(table):,} rows for {len(store):,} vectors"
             raise fault(place, None, problem, ANEW)
@@ -376,6 +375,13 @@ class FaqIndex:
         if missing := next((one for one in ids if one not in known), None):
             raise DataError(f"The index has no row {shorten(missing)}. Check the id.")
         return [known[one] for one in ids]
+
+
+def _open(
+    facts: dict[str, Any], folder: Path, *, mmap: bool
+) -> tuple[dict[str, Any], FaqTable, VectorStore]:
+    table = FaqTable.read(folder / FILE)
+    return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
 
 
 def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:
