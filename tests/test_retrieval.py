@@ -13,14 +13,16 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
 from simbert_hf.index.calibration import Calibration, Rate, calibrate_scores
 from simbert_hf.index.encoding import TextEncoder, load_model, saved_name
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.textfiles import DataError
+from simbert_hf.vectorfiles import encode_file
 from tests.tiny import WORDS, tiny_simbert
 
 ROWS = [
@@ -304,6 +306,39 @@ def test_16_bits_are_enough_for_an_index(tmp_path):
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
     FaqIndex.build(half, ROWS).save(tmp_path)
     assert len(FaqIndex.load(tmp_path, half)) == 5
+
+
+@pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float32", "float16")])
+def test_an_index_serves_its_model_in_another_precision(tmp_path, types):
+    built, served = (tiny_simbert().to(getattr(torch, name)) for name in types)
+    FaqIndex.build(built, ROWS).save(tmp_path)
+    assert len(FaqIndex.load(tmp_path, served)) == 5
+    manifest = json.loads((tmp_path / "index.json").read_text())
+    assert manifest["model"].pop("dtype") == types[0]
+    if types[0] == "float32":  # an index of before knows no type
+        (tmp_path / "index.json").write_text(json.dumps(manifest))
+        assert len(FaqIndex.load(tmp_path, served)) == 5
+    other = tiny_simbert(num_hidden_layers=1).to(served.dtype)
+    with pytest.raises(DataError, match=r"another model.*its vectors are others"):
+        FaqIndex.load(tmp_path, other)
+
+
+def test_a_gru_is_a_model_by_itself_and_by_its_name(tmp_path):
+    gru = CharGru.for_texts([row["question"] for row in ROWS], min_count=1, hidden_size=16)
+    gru.save_pretrained(tmp_path / "gru")
+    gru = CharGru.from_pretrained(tmp_path / "gru")
+    FaqIndex.build(gru, ROWS).save(tmp_path / "index")
+    index = FaqIndex.load(tmp_path / "index")
+    assert index.search("what time is it")[0].score == pytest.approx(1, abs=1e-5)
+    assert index.encoder.fingerprint == TextEncoder(gru).fingerprint
+    files = tmp_path / "dev.tsv"
+    files.write_text("a cat\tthe cat\t1\na cat\twhat time\t0\n")
+    args = EvaluationArguments(models=[str(tmp_path / "gru")], pairs=[str(files)], bootstrap=0)
+    (found,) = evaluate(args, load_tasks(args)).models["gru"].values()
+    assert found.figures["auc"].value == 1
+    encode_file(["what time is it"], str(tmp_path / "gru"), tmp_path / "vectors.npy")
+    wanted = gru.encode(["what time is it"])
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), wanted, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -146,6 +146,7 @@ class FaqIndex:
             "model": {
                 "name": saved_name(self.encoder.name),
                 "fingerprint": self.encoder.fingerprint,
+                "dtype": self.encoder.dtype,
             },
             "store": self.store.save(folder),
             "rows": len(self._table),
@@ -167,7 +168,7 @@ class FaqIndex:
 
         Args:
             path: Its directory.
-            model: The model that it was built by; the one of that name if None.
+            model: The model that it was built by, in any precision; the one of that name if None.
             mmap: Leave vectors on disk until they are needed.
             batch_size: Texts a forward pass.
 
@@ -177,11 +178,13 @@ class FaqIndex:
         """
         place = Path(path)
         facts, table, store = read_index(place, partial(_open, mmap=mmap))
-        name = facts["model"]["name"]
+        made = facts["model"]
+        name = made["name"]
         if model is None and not name:
             raise fault(place, None, "was built by a model never saved", "Pass it as model")
         encoder = TextEncoder(name if model is None else model, batch_size=batch_size)
-        if encoder.fingerprint != facts["model"]["fingerprint"]:
+        same = encoder.fingerprint == made["fingerprint"]
+        if not same and encoder.dtype == made.get("dtype", "float32"):
             raise _other_model(place, name, encoder, "its weights are others")
         if not len(table) == len(store) == facts["rows"]:
             problem = f"has {len(table):,} rows for {len(store):,} vectors"
@@ -195,20 +198,22 @@ class FaqIndex:
             calibration=calibration,
             recall=facts["recall"],
         )
-        index._check_vectors(place, name)
+        why = "its pooling, prompt or length is another" if same else "its vectors are others"
+        index._check_vectors(place, name, why)
         return index
 
-    def _check_vectors(self, place: Path, name: str) -> None:
-        """Encode a few questions again: another pooling or prompt changes no weight."""
+    def _check_vectors(self, place: Path, name: str, why: str) -> None:
+        """Encode a few questions again: another pooling or prompt changes no weight.
+
+        And weights that were rounded to another type can be told by nothing else.
+        """
         numbers = self._table.living[:PROBES]
         if not len(numbers):
             return
         again = self.encoder([faq.question for faq in self._table.faqs(numbers)])
         stored = self.store.vectors(numbers)
         if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
-            raise _other_model(
-                place, name, self.encoder, "its pooling, prompt or length is another"
-            )
+            raise _other_model(place, name, self.encoder, why)
 
     # ------------------------------------------------------------------ asking
 
