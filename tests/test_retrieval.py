@@ -153,6 +153,31 @@ def test_groups_are_found_behind_many_rows_of_one():
     assert {hit.code for hit in others} == {1, 2}
 
 
+def test_few_groups_need_few_vectors_and_many_queries_come_in_blocks(monkeypatch):
+    class Counting(FaissVectors):
+        cells = 0
+
+        def search(self, vectors, k):
+            Counting.cells = max(Counting.cells, len(vectors) * k)
+            return super().search(vectors, k)
+
+    vectors = unit(np.random.default_rng(0), 3000, 8)
+    codes = np.arange(3000) % 3
+    groups = (codes, np.array([*np.bincount(codes), 0]))  # of the fourth, all rows are removed
+    store = Counting("flat")
+    store.add(vectors)
+    found = nearest_groups(store, groups, vectors[:20], 5, 1)
+    assert Counting.cells <= 20 * 128  # not all 3,000 of each query
+    assert [len(row) for row in found] == [3] * 20
+    Counting.cells = 0
+    monkeypatch.setattr("simbert_hf.index.grouping.CELLS", 300)
+    again = nearest_groups(store, groups, vectors[:20], 5, 1)
+    assert [[hit.number for hit in row] for row in again] == [
+        [hit.number for hit in row] for row in found
+    ]
+    assert Counting.cells <= 300
+
+
 # On disk ----------------------------------------------------------------------------------------
 
 
