@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import pkgutil
+import threading
 from contextlib import suppress
 
 import datasets
@@ -176,6 +179,53 @@ def test_few_groups_need_few_vectors_and_many_queries_come_in_blocks(monkeypatch
         [hit.number for hit in row] for row in found
     ]
     assert Counting.cells <= 300
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "update"])
+def test_a_search_sees_all_of_a_change_or_nothing(index, monkeypatch, change):
+    """Each step of the store gives another thread time to come between."""
+    row = Faq("what time is it today", "Later.", id="c" if change == "update" else "new")
+    before, queries = index.search(["what time is it today"]), ["what time is it today"]
+    found, threads = [], []
+
+    def beside(work):
+        thread = threading.Thread(target=work)
+        thread.start()
+        threads.append(thread)
+        thread.join(0.2)  # it may have to wait for us
+
+    for name in ("add", "remove"):
+        real = getattr(index.store, name)
+
+        def then_searched(argument, real=real):
+            real(argument)
+            beside(lambda: found.append(index.search(queries)))
+
+        monkeypatch.setattr(index.store, name, then_searched)
+    search = index.store.search
+
+    def then_changed(*arguments):
+        numbers = search(*arguments)
+        monkeypatch.setattr(index.store, "search", search)
+        beside(lambda: getattr(index, change)("c" if change == "remove" else [row]))
+        return numbers
+
+    monkeypatch.setattr(index.store, "search", then_changed)
+    found.append(index.search(queries))
+    for thread in threads:  # each of them may start another
+        thread.join()
+    after = index.search(queries)
+    assert before[0][0].answer == "Late."
+    assert found == [before] + [after] * (len(found) - 1)
+    assert len(found) == (3 if change == "update" else 2)
+    assert after != before
+
+
+def test_an_index_can_be_copied(index):
+    for copied in (copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+        copied.remove("c")
+        assert len(copied) == 4
+    assert len(index) == 5
 
 
 # On disk ----------------------------------------------------------------------------------------

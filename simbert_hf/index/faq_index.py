@@ -25,6 +25,7 @@ from simbert_hf.index.faqs import (
     read_queries,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
+from simbert_hf.index.locks import Turn
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import ANEW, read_index, write_index
 from simbert_hf.index.stores import (
@@ -47,7 +48,10 @@ TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and
 class FaqIndex:
     """Questions, their answers and vectors, made by :meth:`build` or :meth:`load`.
 
-    Changes happen in memory, all of one call or none; :meth:`save` writes them.
+    Changes happen in memory, all of one call or none; :meth:`save` writes them. Several threads may
+    use one index: a search sees all of a change or nothing of it, and changes, saves and
+    calibrations take turns. The model has to bear calls from several threads, as a SimBert and a
+    SentenceTransformer do.
 
     Attributes:
         encoder: Embeds questions and queries.
@@ -86,6 +90,8 @@ class FaqIndex:
         self.calibration = calibration
         self.recall = recall
         self._table = table
+        self._changing = Turn()  # one change, save or calibration at a time
+        self._switching = Turn()  # no search while store and table tell of different rows
 
     # ------------------------------------------------------------------ making, saving, loading
 
@@ -138,7 +144,8 @@ class FaqIndex:
             ValueError: If the directory holds something else.
             OSError: If the disk does not take it.
         """
-        write_index(Path(path), self._write)
+        with self._changing:
+            write_index(Path(path), self._write)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         self._table.write(folder / FILE)
@@ -234,18 +241,20 @@ class FaqIndex:
         Raises:
             DataError: If a query is empty, too long or holds control characters.
         """
-        found = self._find([query] if isinstance(query, str) else query, k)
-        numbers = [hit.number for row in found for hit in row]
-        rows = iter(self._table.faqs(numbers))
+        check_count("k", k)
+        vectors = self._embed([query] if isinstance(query, str) else query)
+        with self._switching:
+            found = self._nearest(vectors, k)
+            table = self._table
+        rows = iter(table.faqs([hit.number for row in found for hit in row]))
         hits = [[make_hit(one, next(rows)) for one in row] for row in found]
         return hits[0] if isinstance(query, str) else hits
 
-    def _find(self, queries: Sequence[str], k: int) -> list[list[Found]]:
-        check_count("k", k)
+    def _embed(self, queries: Sequence[str]) -> Vectors:
         texts = [check_question("the query", None, text) for text in queries]
-        if not texts or not len(self):
-            return [[] for _ in texts]
-        vectors = self.encoder(texts)
+        return self.encoder(texts) if texts else np.empty((0, 0), dtype=np.float32)
+
+    def _nearest(self, vectors: Vectors, k: int) -> list[list[Found]]:
         return nearest_groups(self.store, self._table.groups, vectors, k, self.votes)
 
     @overload
@@ -309,11 +318,13 @@ class FaqIndex:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
         asked = read_queries(queries, columns)
-        labels = [self._codes(i, query) for i, query in enumerate(asked, start=1)]
-        found = self._find([query.text for query in asked], 1)
-        kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
-        self.calibration = calibrate_scores([scored(row) for row in found], kinds, target, value)
-        return self.calibration
+        with self._changing:
+            labels = [self._codes(i, query) for i, query in enumerate(asked, start=1)]
+            found = self._nearest(self._embed([query.text for query in asked]), 1)
+            kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
+            scores = [scored(row) for row in found]
+            self.calibration = calibrate_scores(scores, kinds, target, value)
+            return self.calibration
 
     def _codes(self, line: int, query: Query) -> set[int] | None:
         """Groups that a query may lead to; None for out of scope."""
@@ -333,7 +344,8 @@ class FaqIndex:
 
     def faqs(self) -> list[Faq]:
         """Return all rows, in the order in which they were added."""
-        return self._table.faqs(self._table.living)
+        table = self._table
+        return table.faqs(table.living)
 
     def add(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Add rows, encoding these alone.
@@ -342,9 +354,9 @@ class FaqIndex:
             DataError: If the rows cannot be used, or an id is in the index.
         """
         rows = read_faqs(faqs, columns)
-        table = self._table.with_rows(rows)
-        self.store.add(_encode(self.encoder, rows, progress=False))
-        self._table = table
+        with self._changing:
+            table = self._table.with_rows(rows)
+            self._switch(table, _encode(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | Iterable[str]) -> None:
         """Remove rows; no search finds them again, and their text is gone with the next save.
@@ -355,9 +367,9 @@ class FaqIndex:
         Raises:
             DataError: If an id is not in the index.
         """
-        numbers = self._numbers([ids] if isinstance(ids, str) else ids)
-        self.store.remove(numbers_of(numbers))
-        self._table = self._table.without(numbers)
+        with self._changing:
+            numbers = self._numbers([ids] if isinstance(ids, str) else ids)
+            self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Put rows in the place of those with the same ids.
@@ -368,11 +380,20 @@ class FaqIndex:
         rows = read_faqs(faqs, columns)
         if any(row.id is None for row in rows):
             raise DataError("A row to update has no id. Give each the id of the row it replaces.")
-        numbers = self._numbers(str(row.id) for row in rows)
-        table = self._table.without(numbers).with_rows(rows)
-        self.store.add(_encode(self.encoder, rows, progress=False))
-        self.store.remove(numbers_of(numbers))
-        self._table = table
+        with self._changing:
+            numbers = self._numbers(str(row.id) for row in rows)
+            table = self._table.without(numbers).with_rows(rows)
+            self._switch(table, _encode(self.encoder, rows, progress=False), numbers)
+
+    def _switch(
+        self, table: FaqTable, added: Vectors | None = None, removed: Sequence[int] = ()
+    ) -> None:
+        with self._switching:
+            if added is not None:
+                self.store.add(added)
+            if removed:
+                self.store.remove(numbers_of(removed))
+            self._table = table
 
     def _numbers(self, ids: Iterable[str]) -> list[int]:
         known = self._table.number_of
