@@ -20,7 +20,7 @@ from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
-from simbert_hf.index.calibration import Calibration, Rate, calibrate_scores
+from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
 from simbert_hf.index.encoding import TextEncoder, load_model, saved_name
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
@@ -432,9 +432,9 @@ def test_every_loader_of_one_checkpoint_fits_its_index(index, model, tmp_path):
 # Calibration ------------------------------------------------------------------------------------
 
 
-def brute_threshold(scores, kinds, target, wanted):
+def brute_threshold(scores, kinds, target, wanted, values=None):
     """Lowest cut between scores that reaches the target, by trying all of them."""
-    values = np.unique(scores)
+    values = np.unique(scores if values is None else values)
     for cut in [values[0], *((values[1:] + values[:-1]) / 2), values[-1] + 1e-6]:
         said = scores >= cut
         right, out = (said & (kinds == 0)).sum(), (said & (kinds == 2)).sum()
@@ -524,13 +524,49 @@ def test_answers_only_above_the_threshold(index):
         ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs queries in scope"),
         ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 cannot be"),
         ([{"query": "a", "id": "a"}], {}, "Give a false_accept_rate or a precision"),
-        ([{"query": "what time is it", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
+        ([{"query": "what time it is", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
+        ([{"query": "What time  is it", "id": "c"}], {"precision": 0.9}, "are all 1 questions of"),
     ],
 )
 def test_bad_calibrations(index, queries, target, sentence):
     with pytest.raises(ValueError, match=sentence):
         index.calibrate(queries, **target)
     assert index.calibration is None
+
+
+def test_queries_that_are_questions_are_left_out(index, caplog):
+    others = [{"query": "what time it is", "id": "c"}, {"query": "the weather", "id": ""}]
+    own = [{"query": row["question"].upper(), "id": row["id"]} for row in ROWS]
+    with_own = index.calibrate(own + others, false_accept_rate=0.5)
+    assert "left out 5 of 7 queries" in caplog.text
+    without = index.calibrate(others, false_accept_rate=0.5)
+    assert with_own.scores.tolist() == without.scores.tolist()
+    with pytest.raises(DataError, match="the queries:7: leads to the id 'zz'"):
+        index.calibrate([*own, others[1], others[0] | {"id": "zz"}], precision=0.5)
+
+
+def test_resamples_without_threshold_count(caplog):
+    """The precision rests on a few queries, of which many a resample draws none."""
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([[0.95, 0.96], rng.uniform(0.2, 0.9, 98)])
+    kinds = np.concatenate([[0, 0], rng.choice(2, 98, p=[0.3, 0.7])])
+    found = calibrate_scores(scores, kinds, "precision", 0.9, Bootstrap(200))
+    (counts,) = Bootstrap(200).counts("precision", 100)
+    drawn = [np.repeat(np.arange(100), row) for row in counts]
+    cuts = [brute_threshold(scores[d], kinds[d], "precision", 0.9, scores) for d in drawn]
+    assert 0.03 < cuts.count(None) / 200 < 0.97
+    low = np.quantile([np.inf if cut is None else cut for cut in cuts], 0.025)
+    assert found.interval == (pytest.approx(low), np.inf)
+    assert "rests on 3 of the 100 queries: by them the precision is between 0.29 and" in caplog.text
+    assert "on many resamples of the 100 queries no threshold reaches the precision" in caplog.text
+    plain = json.dumps(found.to_json(), allow_nan=False)
+    assert Calibration.from_json(json.loads(plain)).interval == found.interval
+    caplog.clear()
+    sure = calibrate_scores(np.arange(100.0), np.repeat([1, 0], 50), "precision", 0.9)
+    assert np.isfinite(sure.interval).all()
+    few_out = calibrate_scores(np.arange(100.0), np.repeat([2, 0], [20, 80]), TARGETS[0], 0.1)
+    assert np.isfinite(few_out.interval).all()
+    assert not caplog.text
 
 
 # Rows -------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
@@ -37,8 +38,11 @@ from simbert_hf.index.stores import (
     store_from,
 )
 from simbert_hf.index.table import FILE, FaqTable
+from simbert_hf.readers import fold
 from simbert_hf.search import check_count
 from simbert_hf.textfiles import DataError, fault, shorten
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
@@ -295,7 +299,10 @@ class FaqIndex:
         precision: float | None = None,
         columns: Columns | None = None,
     ) -> Calibration:
-        """Choose the threshold by labelled queries, which are not among the index's questions.
+        """Choose the threshold by labelled queries.
+
+        A query that is a question of the index would find itself: it is left out, and the log says
+        how many are.
 
         Args:
             queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
@@ -309,7 +316,7 @@ class FaqIndex:
             The calibration, which the index keeps. Calibrate again when many rows have changed.
 
         Raises:
-            DataError: If a label is not in the index.
+            DataError: If a label is not in the index, or all queries are its own questions.
             ValueError: If there is not one target, or it cannot be reached.
         """
         wanted = dict(zip(TARGETS, (false_accept_rate, precision), strict=True))
@@ -317,14 +324,27 @@ class FaqIndex:
         if len(given) != 1:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
-        asked = read_queries(queries, columns)
+        asked = dict(enumerate(read_queries(queries, columns), start=1))
         with self._changing:
-            labels = [self._codes(i, query) for i, query in enumerate(asked, start=1)]
-            found = self._nearest(self._embed([query.text for query in asked]), 1)
+            asked = self._others(asked)
+            labels = [self._codes(line, query) for line, query in asked.items()]
+            found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
             kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
             scores = [scored(row) for row in found]
             self.calibration = calibrate_scores(scores, kinds, target, value)
             return self.calibration
+
+    def _others(self, asked: Mapping[int, Query]) -> dict[int, Query]:
+        """Leave out the queries, by their lines, that are questions of the index."""
+        own = self._table.questions
+        others = {line: query for line, query in asked.items() if fold(query.text) not in own}
+        if not others:
+            problem = f"are all {len(asked):,} questions of the index"
+            raise fault("the queries", None, problem, "Ask them in other words")
+        if len(others) < len(asked):
+            left = len(asked) - len(others)
+            logger.warning("left out %d of %d queries: the index holds them", left, len(asked))
+        return others
 
     def _codes(self, line: int, query: Query) -> set[int] | None:
         """Groups that a query may lead to; None for out of scope."""
