@@ -632,9 +632,24 @@ def test_bad_files_are_named(tmp_path):
     path.write_text("question,answer\n")
     with pytest.raises(DataError, match=r"faq.csv: holds no question"):
         read_faqs(path)
+    path.write_text("question,answer,answer\na,good,bad\n")
+    with pytest.raises(DataError, match=r"faq.csv:1: the header names two columns 'answer'. Rena"):
+        read_faqs(path)
     path.rename(tmp_path / "faq.pdf")
     with pytest.raises(DataError, match=r"the extension '.pdf' is unknown"):
         read_faqs(tmp_path / "faq.pdf")
+
+
+def test_every_query_needs_a_label(tmp_path):
+    rows = [{"query": "a", "answer": "x"}, {"query": "b", "answer": None}]
+    path = tmp_path / "dev.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [query.in_scope for query in read_queries(path)] == [True, False]
+    with path.open("a") as file:
+        file.write('{"query": "c", "anwser": "x"}\n')
+    remedy = r"dev.jsonl:3: labels no query: its columns are \['query', 'anwser'\]. Add id"
+    with pytest.raises(DataError, match=remedy):
+        read_queries(path)
 
 
 def test_bad_queries_and_changes(index, model):
