@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
@@ -15,10 +14,8 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.encoding import TextEncoder, saved_name
 from simbert_hf.index.faqs import (
-    KEYS,
     Columns,
     Faq,
-    Query,
     QuerySource,
     Source,
     check_question,
@@ -26,6 +23,7 @@ from simbert_hf.index.faqs import (
     read_queries,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
+from simbert_hf.index.labels import codes_of, kind_of, leave_questions
 from simbert_hf.index.locks import Turn
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import ANEW, read_index, write_index
@@ -38,11 +36,8 @@ from simbert_hf.index.stores import (
     store_from,
 )
 from simbert_hf.index.table import FILE, FaqTable
-from simbert_hf.readers import fold
 from simbert_hf.search import check_count
 from simbert_hf.textfiles import DataError, fault, shorten
-
-logger = logging.getLogger(__name__)
 
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
@@ -326,36 +321,13 @@ class FaqIndex:
         ((target, value),) = given.items()
         asked = dict(enumerate(read_queries(queries, columns), start=1))
         with self._changing:
-            asked = self._others(asked)
-            labels = [self._codes(line, query) for line, query in asked.items()]
+            asked = leave_questions(asked, self._table)
+            labels = [codes_of(line, query, self._table) for line, query in asked.items()]
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
-            kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
+            kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]
             scores = [scored(row) for row in found]
             self.calibration = calibrate_scores(scores, kinds, target, value)
             return self.calibration
-
-    def _others(self, asked: Mapping[int, Query]) -> dict[int, Query]:
-        """Leave out the queries, by their lines, that are questions of the index."""
-        own = self._table.questions
-        others = {line: query for line, query in asked.items() if fold(query.text) not in own}
-        if not others:
-            problem = f"are all {len(asked):,} questions of the index"
-            raise fault("the queries", None, problem, "Ask them in other words")
-        if len(others) < len(asked):
-            left = len(asked) - len(others)
-            logger.warning("left out %d of %d queries: the index holds them", left, len(asked))
-        return others
-
-    def _codes(self, line: int, query: Query) -> set[int] | None:
-        """Groups that a query may lead to; None for out of scope."""
-        if not query.in_scope:
-            return None
-        key, value = next((key, getattr(query, key)) for key in KEYS if getattr(query, key))
-        codes = self._table.codes_of(key, value)
-        if not codes:
-            problem = f"leads to the {key} {shorten(value)}, which is not in the index"
-            raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
-        return codes
 
     # ------------------------------------------------------------------ changing
 
@@ -438,12 +410,6 @@ def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vector
             blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
             bar.update(len(blocks[-1]))
     return np.concatenate(blocks)
-
-
-def _kind(found: Sequence[Found], codes: set[int] | None) -> int:
-    if codes is None:
-        return 2
-    return 0 if found and found[0].code in codes else 1
 
 
 def _other_model(place: Path, name: str, encoder: TextEncoder, why: str) -> DataError:
