@@ -40,8 +40,8 @@ from simbert_hf.atomic import put_in_place, write_text
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.starts import load_sentence_transformer
 from simbert_hf.training import load_encoder
 
 ROWS = 96  # sentences a step

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simbert_hf.data import load_groups
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
 from simbert_hf.script import run_script
-from simbert_hf.starts import load_sentence_transformer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

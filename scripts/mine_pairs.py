@@ -19,9 +19,9 @@ import numpy as np
 
 from simbert_hf.atomic import write_text
 from simbert_hf.data import load_sentences
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.pair_mining import PairSettings, different, mine_groups
 from simbert_hf.script import run_script
-from simbert_hf.starts import load_sentence_transformer
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

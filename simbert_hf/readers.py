@@ -293,14 +293,28 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
 
 
 def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
-    """Put the header's names to a row's cells, or say that their numbers differ."""
+    """Put the header's names to a row's cells, or say that their numbers differ.
+
+    Raises:
+        DataError: Also if two columns have one name; those without any are nobody's.
+    """
     if len(cells) == len(names):
-        return dict(zip(names, cells, strict=True))
+        row: Row = dict(zip(names, cells, strict=True))
+        if len(row) < len(names):
+            _check_names(path, names)
+        return row
     problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
     remedy = "Part the cells by single tabs, and keep tabs out of sentences"
     if suffix_of(path) == ".csv":
         remedy = "Put quotes around a sentence that holds a comma"
     raise fault(path, line, problem, remedy)
+
+
+def _check_names(path: str | Path, names: list[str]) -> None:
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        problem = f"the header names two columns {shorten(twice)}"
+        raise fault(path, 1, problem, "Rename or drop one of them")
 
 
 # Records ----------------------------------------------------------------------------------------

@@ -7,13 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-from transformers import PretrainedConfig
-
 from simbert_hf.arguments import ModelArguments
-from simbert_hf.checkpoint import loading
 from simbert_hf.embedding import Embedder
-from simbert_hf.gru import CharGru, CharGruConfig
+from simbert_hf.gru import CharGru
 from simbert_hf.training import check_start, load_start
 
 logger = logging.getLogger(__name__)
@@ -96,19 +92,3 @@ def load_vector_encoder(
     )
     logger.info("the GRU knows %s characters", f"{gru.config.vocab_size - 2:,}")
     return gru
-
-
-def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
-    """Load what sentence-transformers loads, or a :class:`CharGru`.
-
-    Raises:
-        OSError: If there is no such checkpoint.
-    """
-    try:
-        kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
-    except OSError:  # sentence-transformers may keep it elsewhere
-        kind = None
-    if kind == CharGruConfig.model_type:
-        return CharGru.from_pretrained(name_or_path).sentence_transformer()
-    with loading(name_or_path):
-        return SentenceTransformer(name_or_path)

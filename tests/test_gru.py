@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from simbert_hf.gru import CharGru, CharGruConfig, char_tokenizer
-from simbert_hf.starts import load_sentence_transformer
+from simbert_hf.loader import load_sentence_transformer
 from tests.naive import naive_gru
 from tests.tiny import tiny_simbert
 

@@ -20,8 +20,8 @@ from transformers import (
 )
 
 from simbert_hf import SimBert
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.starts import load_sentence_transformer
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]

@@ -363,6 +363,17 @@ def test_labelled_pairs_in_every_layout(write, name, content):
     assert found == [("A", "B, b", True), ("C", "D", False)]
 
 
+def test_two_columns_of_one_name_are_a_fault(write):
+    path = write("groups.tsv", "label\ttext\ttext\n1\ta\tb\n")
+    with pytest.raises(DataError, match=r"groups\.tsv:1: the header names two columns 'text'"):
+        list(read_rows(path, ReadOptions()))
+    path = write("triplets.csv", "sent0,sent1,hard_neg,hard_neg\na,b,c,d\n")
+    with pytest.raises(DataError, match=r"triplets\.csv:1: .*'hard_neg'\. Rename or drop one"):
+        load_triplets(path)
+    path = write("unnamed.csv", "sent0,sent1,hard_neg,,\na,b,c,,\n")  # as spreadsheets write
+    assert load_triplets(path) == [("a", "b", "c")]
+
+
 def test_scores_of_sick_and_of_named_columns(write):
     header = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
     path = write("a.txt", f"{header}1\tA\tB\tNEUTRAL\t4.5\n")

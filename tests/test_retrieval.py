@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import pkgutil
+import threading
+from contextlib import suppress
 
 import datasets
 import numpy as np
@@ -11,14 +16,16 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
-from simbert_hf.index.calibration import Calibration, Rate, calibrate_scores
+from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
 from simbert_hf.index.encoding import TextEncoder, load_model, saved_name
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.textfiles import DataError
+from simbert_hf.vectorfiles import encode_file
 from tests.tiny import WORDS, tiny_simbert
 
 ROWS = [
@@ -149,6 +156,78 @@ def test_groups_are_found_behind_many_rows_of_one():
     assert {hit.code for hit in others} == {1, 2}
 
 
+def test_few_groups_need_few_vectors_and_many_queries_come_in_blocks(monkeypatch):
+    class Counting(FaissVectors):
+        cells = 0
+
+        def search(self, vectors, k):
+            Counting.cells = max(Counting.cells, len(vectors) * k)
+            return super().search(vectors, k)
+
+    vectors = unit(np.random.default_rng(0), 3000, 8)
+    codes = np.arange(3000) % 3
+    groups = (codes, np.array([*np.bincount(codes), 0]))  # of the fourth, all rows are removed
+    store = Counting("flat")
+    store.add(vectors)
+    found = nearest_groups(store, groups, vectors[:20], 5, 1)
+    assert Counting.cells <= 20 * 128  # not all 3,000 of each query
+    assert [len(row) for row in found] == [3] * 20
+    Counting.cells = 0
+    monkeypatch.setattr("simbert_hf.index.grouping.CELLS", 300)
+    again = nearest_groups(store, groups, vectors[:20], 5, 1)
+    assert [[hit.number for hit in row] for row in again] == [
+        [hit.number for hit in row] for row in found
+    ]
+    assert Counting.cells <= 300
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "update"])
+def test_a_search_sees_all_of_a_change_or_nothing(index, monkeypatch, change):
+    """Each step of the store gives another thread time to come between."""
+    row = Faq("what time is it today", "Later.", id="c" if change == "update" else "new")
+    before, queries = index.search(["what time is it today"]), ["what time is it today"]
+    found, threads = [], []
+
+    def beside(work):
+        thread = threading.Thread(target=work)
+        thread.start()
+        threads.append(thread)
+        thread.join(0.2)  # it may have to wait for us
+
+    for name in ("add", "remove"):
+        real = getattr(index.store, name)
+
+        def then_searched(argument, real=real):
+            real(argument)
+            beside(lambda: found.append(index.search(queries)))
+
+        monkeypatch.setattr(index.store, name, then_searched)
+    search = index.store.search
+
+    def then_changed(*arguments):
+        numbers = search(*arguments)
+        monkeypatch.setattr(index.store, "search", search)
+        beside(lambda: getattr(index, change)("c" if change == "remove" else [row]))
+        return numbers
+
+    monkeypatch.setattr(index.store, "search", then_changed)
+    found.append(index.search(queries))
+    for thread in threads:  # each of them may start another
+        thread.join()
+    after = index.search(queries)
+    assert before[0][0].answer == "Late."
+    assert found == [before] + [after] * (len(found) - 1)
+    assert len(found) == (3 if change == "update" else 2)
+    assert after != before
+
+
+def test_an_index_can_be_copied(index):
+    for copied in (copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
+        copied.remove("c")
+        assert len(copied) == 4
+    assert len(index) == 5
+
+
 # On disk ----------------------------------------------------------------------------------------
 
 
@@ -241,9 +320,39 @@ def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"files": {}} | change))
     with pytest.raises(DataError, match=r"index\.json: is not whole"):
         FaqIndex.load(tmp_path / "faq", model)
-    index.save(tmp_path / "faq")
+    with suppress(ValueError):  # no index of ours, if its data are not
+        index.save(tmp_path / "faq")
     assert (tmp_path / "mine.txt").exists()
-    assert len(FaqIndex.load(tmp_path / "faq", model)) == 5
+
+
+@pytest.mark.parametrize(
+    "step", ["saving.json.loads", "table.pyarrow.parquet.read_table", "stores.faiss.read_index"]
+)
+def test_a_load_while_another_process_saves(index, model, tmp_path, monkeypatch, step):
+    index.save(tmp_path)
+    owner, _, name = step.rpartition(".")
+    owner = pkgutil.resolve_name(f"simbert_hf.index.{owner}")
+    real, saves = getattr(owner, name), iter([index.save])
+
+    def saved_meanwhile(*args, **options):
+        found = real(*args, **options) if name == "loads" else None  # else just before it
+        for save in saves:
+            save(tmp_path)
+        return found or real(*args, **options)
+
+    monkeypatch.setattr(owner, name, saved_meanwhile)
+    assert len(FaqIndex.load(tmp_path, model)) == 5
+    assert next(saves, None) is None
+
+
+def test_another_tools_index_json_is_left_alone(index, model, tmp_path):
+    for text in ('{"mine": 1}', '{"format": 1, "data": "mine"}', "[1]", "{"):
+        (tmp_path / "index.json").write_text(text)
+        with pytest.raises(ValueError, match="holds something else than an index"):
+            index.save(tmp_path)
+        with pytest.raises(DataError, match=r"index\.json: is not whole, or no index's"):
+            FaqIndex.load(tmp_path, model)
+        assert [path.read_text() for path in tmp_path.iterdir()] == [text]
 
 
 def test_what_a_killed_save_left_is_swept(index, model, tmp_path):
@@ -274,6 +383,39 @@ def test_16_bits_are_enough_for_an_index(tmp_path):
     assert len(FaqIndex.load(tmp_path, half)) == 5
 
 
+@pytest.mark.parametrize("types", [("bfloat16", "float32"), ("float32", "float16")])
+def test_an_index_serves_its_model_in_another_precision(tmp_path, types):
+    built, served = (tiny_simbert().to(getattr(torch, name)) for name in types)
+    FaqIndex.build(built, ROWS).save(tmp_path)
+    assert len(FaqIndex.load(tmp_path, served)) == 5
+    manifest = json.loads((tmp_path / "index.json").read_text())
+    assert manifest["model"].pop("dtype") == types[0]
+    if types[0] == "float32":  # an index of before knows no type
+        (tmp_path / "index.json").write_text(json.dumps(manifest))
+        assert len(FaqIndex.load(tmp_path, served)) == 5
+    other = tiny_simbert(num_hidden_layers=1).to(served.dtype)
+    with pytest.raises(DataError, match=r"another model.*its vectors are others"):
+        FaqIndex.load(tmp_path, other)
+
+
+def test_a_gru_is_a_model_by_itself_and_by_its_name(tmp_path):
+    gru = CharGru.for_texts([row["question"] for row in ROWS], min_count=1, hidden_size=16)
+    gru.save_pretrained(tmp_path / "gru")
+    gru = CharGru.from_pretrained(tmp_path / "gru")
+    FaqIndex.build(gru, ROWS).save(tmp_path / "index")
+    index = FaqIndex.load(tmp_path / "index")
+    assert index.search("what time is it")[0].score == pytest.approx(1, abs=1e-5)
+    assert index.encoder.fingerprint == TextEncoder(gru).fingerprint
+    files = tmp_path / "dev.tsv"
+    files.write_text("a cat\tthe cat\t1\na cat\twhat time\t0\n")
+    args = EvaluationArguments(models=[str(tmp_path / "gru")], pairs=[str(files)], bootstrap=0)
+    (found,) = evaluate(args, load_tasks(args)).models["gru"].values()
+    assert found.figures["auc"].value == 1
+    encode_file(["what time is it"], str(tmp_path / "gru"), tmp_path / "vectors.npy")
+    wanted = gru.encode(["what time is it"])
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), wanted, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_every_loader_of_one_checkpoint_fits_its_index(index, model, tmp_path):
     from sentence_transformers import SentenceTransformer
@@ -290,9 +432,9 @@ def test_every_loader_of_one_checkpoint_fits_its_index(index, model, tmp_path):
 # Calibration ------------------------------------------------------------------------------------
 
 
-def brute_threshold(scores, kinds, target, wanted):
+def brute_threshold(scores, kinds, target, wanted, values=None):
     """Lowest cut between scores that reaches the target, by trying all of them."""
-    values = np.unique(scores)
+    values = np.unique(scores if values is None else values)
     for cut in [values[0], *((values[1:] + values[:-1]) / 2), values[-1] + 1e-6]:
         said = scores >= cut
         right, out = (said & (kinds == 0)).sum(), (said & (kinds == 2)).sum()
@@ -382,13 +524,49 @@ def test_answers_only_above_the_threshold(index):
         ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs queries in scope"),
         ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 cannot be"),
         ([{"query": "a", "id": "a"}], {}, "Give a false_accept_rate or a precision"),
-        ([{"query": "what time is it", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
+        ([{"query": "what time it is", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
+        ([{"query": "What time  is it", "id": "c"}], {"precision": 0.9}, "are all 1 questions of"),
     ],
 )
 def test_bad_calibrations(index, queries, target, sentence):
     with pytest.raises(ValueError, match=sentence):
         index.calibrate(queries, **target)
     assert index.calibration is None
+
+
+def test_queries_that_are_questions_are_left_out(index, caplog):
+    others = [{"query": "what time it is", "id": "c"}, {"query": "the weather", "id": ""}]
+    own = [{"query": row["question"].upper(), "id": row["id"]} for row in ROWS]
+    with_own = index.calibrate(own + others, false_accept_rate=0.5)
+    assert "left out 5 of 7 queries" in caplog.text
+    without = index.calibrate(others, false_accept_rate=0.5)
+    assert with_own.scores.tolist() == without.scores.tolist()
+    with pytest.raises(DataError, match="the queries:7: leads to the id 'zz'"):
+        index.calibrate([*own, others[1], others[0] | {"id": "zz"}], precision=0.5)
+
+
+def test_resamples_without_threshold_count(caplog):
+    """The precision rests on a few queries, of which many a resample draws none."""
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([[0.95, 0.96], rng.uniform(0.2, 0.9, 98)])
+    kinds = np.concatenate([[0, 0], rng.choice(2, 98, p=[0.3, 0.7])])
+    found = calibrate_scores(scores, kinds, "precision", 0.9, Bootstrap(200))
+    (counts,) = Bootstrap(200).counts("precision", 100)
+    drawn = [np.repeat(np.arange(100), row) for row in counts]
+    cuts = [brute_threshold(scores[d], kinds[d], "precision", 0.9, scores) for d in drawn]
+    assert 0.03 < cuts.count(None) / 200 < 0.97
+    low = np.quantile([np.inf if cut is None else cut for cut in cuts], 0.025)
+    assert found.interval == (pytest.approx(low), np.inf)
+    assert "rests on 3 of the 100 queries: by them the precision is between 0.29 and" in caplog.text
+    assert "on many resamples of the 100 queries no threshold reaches the precision" in caplog.text
+    plain = json.dumps(found.to_json(), allow_nan=False)
+    assert Calibration.from_json(json.loads(plain)).interval == found.interval
+    caplog.clear()
+    sure = calibrate_scores(np.arange(100.0), np.repeat([1, 0], 50), "precision", 0.9)
+    assert np.isfinite(sure.interval).all()
+    few_out = calibrate_scores(np.arange(100.0), np.repeat([2, 0], [20, 80]), TARGETS[0], 0.1)
+    assert np.isfinite(few_out.interval).all()
+    assert not caplog.text
 
 
 # Rows -------------------------------------------------------------------------------------------
@@ -454,9 +632,24 @@ def test_bad_files_are_named(tmp_path):
     path.write_text("question,answer\n")
     with pytest.raises(DataError, match=r"faq.csv: holds no question"):
         read_faqs(path)
+    path.write_text("question,answer,answer\na,good,bad\n")
+    with pytest.raises(DataError, match=r"faq.csv:1: the header names two columns 'answer'. Rena"):
+        read_faqs(path)
     path.rename(tmp_path / "faq.pdf")
     with pytest.raises(DataError, match=r"the extension '.pdf' is unknown"):
         read_faqs(tmp_path / "faq.pdf")
+
+
+def test_every_query_needs_a_label(tmp_path):
+    rows = [{"query": "a", "answer": "x"}, {"query": "b", "answer": None}]
+    path = tmp_path / "dev.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [query.in_scope for query in read_queries(path)] == [True, False]
+    with path.open("a") as file:
+        file.write('{"query": "c", "anwser": "x"}\n')
+    remedy = r"dev.jsonl:3: labels no query: its columns are \['query', 'anwser'\]. Add id"
+    with pytest.raises(DataError, match=remedy):
+        read_queries(path)
 
 
 def test_bad_queries_and_changes(index, model):

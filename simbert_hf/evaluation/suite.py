@@ -14,13 +14,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
-from simbert_hf.checkpoint import loading
 from simbert_hf.data import HUB_ID
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
 from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult, Vectors
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -180,8 +180,7 @@ def evaluate(
     models: dict[str, dict[str, TaskResult]] = {}
     results = Results(models, asdict(args) | {"versions": versions})
     for i, (name, path) in enumerate(args.model_paths().items()):
-        with loading(path):
-            model = SentenceTransformer(path, model_kwargs={"dtype": "float32"})
+        model = load_sentence_transformer(path)
         embed = embed_once(model, tasks, args.prompts[i] if args.prompts else None, args.batch_size)
         logger.info("%s: measuring", name)
         models[name] = {task.name: task.measure(embed, bootstrap) for task in tasks}

@@ -7,6 +7,7 @@ threshold, those that score no less are answered.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 from sklearn.metrics import roc_auc_score
 
-from simbert_hf.evaluation.bootstrap import LEVEL, NONE, Bootstrap, Counts, Distinct, Figure, Floats
+from simbert_hf.evaluation.bootstrap import LEVEL, NONE, Bootstrap, Counts, Distinct, Floats
 
 Kinds = NDArray[np.integer]
 
+logger = logging.getLogger(__name__)
+
 TARGETS = ("false_accept_rate", "precision")
+FEW = 20  # queries: even if all of them are right, the precision may be 0.83
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Calibration:
         wanted: Its value.
         threshold: Score from which on to answer: the lowest one that reaches the target.
         interval: 95 % percentile interval of that threshold over bootstrap resamples of the
-            queries; None without resamples.
+            queries; an end is infinite where so many of them reach the precision at no threshold.
+            None without resamples.
     """
 
     scores: Floats
@@ -147,11 +152,12 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, from which :meth:`from_json` makes the same calibration."""
+        ends = self.interval and [end if np.isfinite(end) else None for end in self.interval]
         return {
             "target": self.target,
             "wanted": self.wanted,
             "threshold": self.threshold,
-            "interval": self.interval,
+            "interval": ends,
             "scores": self.scores.tolist(),
             "kinds": self.kinds.tolist(),
         }
@@ -159,14 +165,14 @@ class Calibration:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Calibration:
         """Make a calibration of plain values."""
-        interval = values["interval"]
+        ends = values["interval"] and [np.inf if end is None else end for end in values["interval"]]
         return cls(
             np.array(values["scores"], dtype=np.float64),
             np.array(values["kinds"], dtype=np.int8),
             values["target"],
             values["wanted"],
             values["threshold"],
-            None if interval is None else (interval[0], interval[1]),
+            None if ends is None else (ends[0], ends[1]),
         )
 
 
@@ -178,6 +184,8 @@ def calibrate_scores(
     bootstrap: Bootstrap | None = None,
 ) -> Calibration:
     """Choose the lowest threshold that reaches a target on labelled queries.
+
+    The log tells of a threshold that rests on few of them, or that other such queries may not have.
 
     Args:
         scores: Shape: (N,).
@@ -208,10 +216,45 @@ def calibrate_scores(
             f"best is {_best_precision(scores, kinds):.3f}. Ask for less, or improve the index."
         )
     blocks = (bootstrap or Bootstrap()).counts(target, len(scores))
-    drawn = [_places(distinct, kinds, counts, target, wanted) for counts in blocks]
-    reached = [edges[places[places >= 0]] for places in drawn]
-    interval = Figure(0.0, np.concatenate([NONE, *reached])).interval
-    return Calibration(scores, kinds, target, wanted, float(edges[place]), interval)
+    # No threshold reaches a precision; or there is no rate, as no query out of scope was drawn.
+    none = np.inf if target == "precision" else np.nan
+    drawn = [
+        np.append(edges, none)[_places(distinct, kinds, counts, target, wanted)]
+        for counts in blocks
+    ]
+    interval = _interval(np.concatenate([NONE, *drawn]))
+    found = Calibration(scores, kinds, target, wanted, float(edges[place]), interval)
+    _warn(found)
+    return found
+
+
+def _interval(thresholds: Floats) -> tuple[float, float] | None:
+    """Percentile interval of what is not NaN; None if nothing is."""
+    known = thresholds[~np.isnan(thresholds)]
+    if not len(known):
+        return None
+    with np.errstate(invalid="ignore"):  # between two infinite ones NumPy finds NaN
+        ends = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.nan_to_num(ends, nan=np.inf, posinf=np.inf)
+    return float(low), float(high)
+
+
+def _warn(found: Calibration) -> None:
+    rates = found.rates
+    rate = rates.precision if found.target == "precision" else rates.false_accepts
+    if rate.count < FEW:
+        logger.warning(
+            "the threshold %.4g rests on %d of the %d queries: by them the %s is between %.2f and "
+            "%.2f. Give more queries.",
+            *(found.threshold, rate.count, len(found.scores), found.target.replace("_", " ")),
+            *(rate.low, rate.high),
+        )
+    if found.interval and np.isinf(found.interval[1]):
+        logger.warning(
+            "on many resamples of the %d queries no threshold reaches the precision: there may be "
+            "none on others like them. Give more queries, or ask for less.",
+            len(found.scores),
+        )
 
 
 def _check(kinds: Kinds, target: str, wanted: float) -> None:

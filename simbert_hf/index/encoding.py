@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.checkpoint import loading
 from simbert_hf.data import HUB_ID
 from simbert_hf.embedding import Embedder
 from simbert_hf.textfiles import DataError, shorten
@@ -30,14 +29,15 @@ class TextEncoder:
 
     Args:
         model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer`` (its
-            default prompt is put before questions and queries alike), or a directory or Hub id that
-            ``SentenceTransformer`` loads.
+            default prompt is put before questions and queries alike), or a directory or Hub id of
+            one of them.
         batch_size: Texts a forward pass.
 
     Attributes:
         name: The model's directory or id; empty for one that was never saved.
-        fingerprint: SHA-256 of the encoder's config and weights, the same whichever class loaded
-            them; heads, pooler and pooling are outside it.
+        fingerprint: SHA-256 of the encoder's weights, the same whichever class loaded them; heads,
+            pooler and pooling are outside it.
+        dtype: Of these weights: ``float32``, ``bfloat16``, ...
 
     Raises:
         OSError: If there is no such model.
@@ -56,6 +56,7 @@ class TextEncoder:
         body = body_of(model)
         self.name: str = getattr(getattr(body, "config", None), "_name_or_path", "")
         self.fingerprint = fingerprint(body)
+        self.dtype = dtype_of(body)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Embed texts in float32: (N,) -> (N, D).
@@ -96,12 +97,12 @@ def saved_name(name: str) -> str:
 
 
 def load_model(name_or_path: str) -> SentenceTransformer:
-    """Load a model in float32, by what :func:`saved_name` gives too.
+    """Load a model by its path or id, or by what :func:`saved_name` gives.
 
     Raises:
         OSError: If there is none.
     """
-    from sentence_transformers import SentenceTransformer  # slow to import
+    from simbert_hf.loader import load_sentence_transformer  # slow to import
 
     if name_or_path == Path(DEFAULT_MODEL).name and not Path(name_or_path).is_dir():
         name_or_path = DEFAULT_MODEL
@@ -110,15 +111,15 @@ def load_model(name_or_path: str) -> SentenceTransformer:
             f"{name_or_path!r} is no model: neither a directory nor a Hub id of the form org/name. "
             f"Check the path; this process runs in {Path.cwd()}."
         )
-    with loading(name_or_path):
-        return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})
+    return load_sentence_transformer(name_or_path)
 
 
 def body_of(model: nn.Module) -> nn.Module:
     """Return what transformers' ``AutoModel`` would load, inside any wrapper; else all of it."""
-    if isinstance(model, Embedder):
-        return model.base_model
     first = next(model.children(), model)
+    ours = model if isinstance(model, Embedder) else getattr(first, "model", None)
+    if isinstance(ours, Embedder):
+        return ours.base_model
     inner = getattr(first, "auto_model", None)
     return inner if isinstance(inner, nn.Module) else model
 
@@ -138,3 +139,14 @@ def fingerprint(body: nn.Module) -> str:
         digest.update(f"{name} {tuple(weight.shape)}".encode())
         digest.update(weight.detach().to("cpu", torch.float32).contiguous().numpy().data)
     return digest.hexdigest()
+
+
+def dtype_of(body: nn.Module) -> str:
+    """Name the type of an encoder's weights.
+
+    Example:
+        >>> dtype_of(nn.Linear(2, 2).bfloat16())
+        'bfloat16'
+    """
+    found = (weight.dtype for weight in body.state_dict().values() if weight.is_floating_point())
+    return str(next(found, torch.float32)).removeprefix("torch.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -13,10 +14,8 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.encoding import TextEncoder, saved_name
 from simbert_hf.index.faqs import (
-    KEYS,
     Columns,
     Faq,
-    Query,
     QuerySource,
     Source,
     check_question,
@@ -24,8 +23,10 @@ from simbert_hf.index.faqs import (
     read_queries,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
+from simbert_hf.index.labels import codes_of, kind_of, leave_questions
+from simbert_hf.index.locks import Turn
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
-from simbert_hf.index.saving import ANEW, read_manifest, write_index
+from simbert_hf.index.saving import ANEW, read_index, write_index
 from simbert_hf.index.stores import (
     FaissVectors,
     Vectors,
@@ -46,7 +47,10 @@ TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and
 class FaqIndex:
     """Questions, their answers and vectors, made by :meth:`build` or :meth:`load`.
 
-    Changes happen in memory, all of one call or none; :meth:`save` writes them.
+    Changes happen in memory, all of one call or none; :meth:`save` writes them. Several threads may
+    use one index: a search sees all of a change or nothing of it, and changes, saves and
+    calibrations take turns. The model has to bear calls from several threads, as a SimBert and a
+    SentenceTransformer do.
 
     Attributes:
         encoder: Embeds questions and queries.
@@ -85,6 +89,8 @@ class FaqIndex:
         self.calibration = calibration
         self.recall = recall
         self._table = table
+        self._changing = Turn()  # one change, save or calibration at a time
+        self._switching = Turn()  # no search while store and table tell of different rows
 
     # ------------------------------------------------------------------ making, saving, loading
 
@@ -137,7 +143,8 @@ class FaqIndex:
             ValueError: If the directory holds something else.
             OSError: If the disk does not take it.
         """
-        write_index(Path(path), self._write)
+        with self._changing:
+            write_index(Path(path), self._write)
 
     def _write(self, folder: Path) -> dict[str, Any]:
         self._table.write(folder / FILE)
@@ -145,6 +152,7 @@ class FaqIndex:
             "model": {
                 "name": saved_name(self.encoder.name),
                 "fingerprint": self.encoder.fingerprint,
+                "dtype": self.encoder.dtype,
             },
             "store": self.store.save(folder),
             "rows": len(self._table),
@@ -162,11 +170,11 @@ class FaqIndex:
         mmap: bool = True,
         batch_size: int = 64,
     ) -> Self:
-        """Open a saved index.
+        """Open a saved index, also while another process saves it.
 
         Args:
             path: Its directory.
-            model: The model that it was built by; the one of that name if None.
+            model: The model that it was built by, in any precision; the one of that name if None.
             mmap: Leave vectors on disk until they are needed.
             batch_size: Texts a forward pass.
 
@@ -175,15 +183,15 @@ class FaqIndex:
             OSError: If the model is not there.
         """
         place = Path(path)
-        facts, folder = read_manifest(place)
-        name = facts["model"]["name"]
+        facts, table, store = read_index(place, partial(_open, mmap=mmap))
+        made = facts["model"]
+        name = made["name"]
         if model is None and not name:
             raise fault(place, None, "was built by a model never saved", "Pass it as model")
         encoder = TextEncoder(name if model is None else model, batch_size=batch_size)
-        if encoder.fingerprint != facts["model"]["fingerprint"]:
+        same = encoder.fingerprint == made["fingerprint"]
+        if not same and encoder.dtype == made.get("dtype", "float32"):
             raise _other_model(place, name, encoder, "its weights are others")
-        table = FaqTable.read(folder / FILE)
-        store = store_from(facts["store"], folder, table.removed, mmap=mmap)
         if not len(table) == len(store) == facts["rows"]:
             problem = f"has {len(table):,} rows for {len(store):,} vectors"
             raise fault(place, None, problem, ANEW)
@@ -196,20 +204,22 @@ class FaqIndex:
             calibration=calibration,
             recall=facts["recall"],
         )
-        index._check_vectors(place, name)
+        why = "its pooling, prompt or length is another" if same else "its vectors are others"
+        index._check_vectors(place, name, why)
         return index
 
-    def _check_vectors(self, place: Path, name: str) -> None:
-        """Encode a few questions again: another pooling or prompt changes no weight."""
+    def _check_vectors(self, place: Path, name: str, why: str) -> None:
+        """Encode a few questions again: another pooling or prompt changes no weight.
+
+        And weights that were rounded to another type can be told by nothing else.
+        """
         numbers = self._table.living[:PROBES]
         if not len(numbers):
             return
         again = self.encoder([faq.question for faq in self._table.faqs(numbers)])
         stored = self.store.vectors(numbers)
         if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
-            raise _other_model(
-                place, name, self.encoder, "its pooling, prompt or length is another"
-            )
+            raise _other_model(place, name, self.encoder, why)
 
     # ------------------------------------------------------------------ asking
 
@@ -230,18 +240,20 @@ class FaqIndex:
         Raises:
             DataError: If a query is empty, too long or holds control characters.
         """
-        found = self._find([query] if isinstance(query, str) else query, k)
-        numbers = [hit.number for row in found for hit in row]
-        rows = iter(self._table.faqs(numbers))
+        check_count("k", k)
+        vectors = self._embed([query] if isinstance(query, str) else query)
+        with self._switching:
+            found = self._nearest(vectors, k)
+            table = self._table
+        rows = iter(table.faqs([hit.number for row in found for hit in row]))
         hits = [[make_hit(one, next(rows)) for one in row] for row in found]
         return hits[0] if isinstance(query, str) else hits
 
-    def _find(self, queries: Sequence[str], k: int) -> list[list[Found]]:
-        check_count("k", k)
+    def _embed(self, queries: Sequence[str]) -> Vectors:
         texts = [check_question("the query", None, text) for text in queries]
-        if not texts or not len(self):
-            return [[] for _ in texts]
-        vectors = self.encoder(texts)
+        return self.encoder(texts) if texts else np.empty((0, 0), dtype=np.float32)
+
+    def _nearest(self, vectors: Vectors, k: int) -> list[list[Found]]:
         return nearest_groups(self.store, self._table.groups, vectors, k, self.votes)
 
     @overload
@@ -282,7 +294,10 @@ class FaqIndex:
         precision: float | None = None,
         columns: Columns | None = None,
     ) -> Calibration:
-        """Choose the threshold by labelled queries, which are not among the index's questions.
+        """Choose the threshold by labelled queries.
+
+        A query that is a question of the index would find itself: it is left out, and the log says
+        how many are.
 
         Args:
             queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
@@ -296,7 +311,7 @@ class FaqIndex:
             The calibration, which the index keeps. Calibrate again when many rows have changed.
 
         Raises:
-            DataError: If a label is not in the index.
+            DataError: If a label is not in the index, or all queries are its own questions.
             ValueError: If there is not one target, or it cannot be reached.
         """
         wanted = dict(zip(TARGETS, (false_accept_rate, precision), strict=True))
@@ -304,23 +319,15 @@ class FaqIndex:
         if len(given) != 1:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
-        asked = read_queries(queries, columns)
-        labels = [self._codes(i, query) for i, query in enumerate(asked, start=1)]
-        found = self._find([query.text for query in asked], 1)
-        kinds = [_kind(row, codes) for row, codes in zip(found, labels, strict=True)]
-        self.calibration = calibrate_scores([scored(row) for row in found], kinds, target, value)
-        return self.calibration
-
-    def _codes(self, line: int, query: Query) -> set[int] | None:
-        """Groups that a query may lead to; None for out of scope."""
-        if not query.in_scope:
-            return None
-        key, value = next((key, getattr(query, key)) for key in KEYS if getattr(query, key))
-        codes = self._table.codes_of(key, value)
-        if not codes:
-            problem = f"leads to the {key} {shorten(value)}, which is not in the index"
-            raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
-        return codes
+        asked = dict(enumerate(read_queries(queries, columns), start=1))
+        with self._changing:
+            asked = leave_questions(asked, self._table)
+            labels = [codes_of(line, query, self._table) for line, query in asked.items()]
+            found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
+            kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]
+            scores = [scored(row) for row in found]
+            self.calibration = calibrate_scores(scores, kinds, target, value)
+            return self.calibration
 
     # ------------------------------------------------------------------ changing
 
@@ -329,7 +336,8 @@ class FaqIndex:
 
     def faqs(self) -> list[Faq]:
         """Return all rows, in the order in which they were added."""
-        return self._table.faqs(self._table.living)
+        table = self._table
+        return table.faqs(table.living)
 
     def add(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Add rows, encoding these alone.
@@ -338,9 +346,9 @@ class FaqIndex:
             DataError: If the rows cannot be used, or an id is in the index.
         """
         rows = read_faqs(faqs, columns)
-        table = self._table.with_rows(rows)
-        self.store.add(_encode(self.encoder, rows, progress=False))
-        self._table = table
+        with self._changing:
+            table = self._table.with_rows(rows)
+            self._switch(table, _encode(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | Iterable[str]) -> None:
         """Remove rows; no search finds them again, and their text is gone with the next save.
@@ -351,9 +359,9 @@ class FaqIndex:
         Raises:
             DataError: If an id is not in the index.
         """
-        numbers = self._numbers([ids] if isinstance(ids, str) else ids)
-        self.store.remove(numbers_of(numbers))
-        self._table = self._table.without(numbers)
+        with self._changing:
+            numbers = self._numbers([ids] if isinstance(ids, str) else ids)
+            self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Put rows in the place of those with the same ids.
@@ -364,11 +372,20 @@ class FaqIndex:
         rows = read_faqs(faqs, columns)
         if any(row.id is None for row in rows):
             raise DataError("A row to update has no id. Give each the id of the row it replaces.")
-        numbers = self._numbers(str(row.id) for row in rows)
-        table = self._table.without(numbers).with_rows(rows)
-        self.store.add(_encode(self.encoder, rows, progress=False))
-        self.store.remove(numbers_of(numbers))
-        self._table = table
+        with self._changing:
+            numbers = self._numbers(str(row.id) for row in rows)
+            table = self._table.without(numbers).with_rows(rows)
+            self._switch(table, _encode(self.encoder, rows, progress=False), numbers)
+
+    def _switch(
+        self, table: FaqTable, added: Vectors | None = None, removed: Sequence[int] = ()
+    ) -> None:
+        with self._switching:
+            if added is not None:
+                self.store.add(added)
+            if removed:
+                self.store.remove(numbers_of(removed))
+            self._table = table
 
     def _numbers(self, ids: Iterable[str]) -> list[int]:
         known = self._table.number_of
@@ -376,6 +393,13 @@ class FaqIndex:
         if missing := next((one for one in ids if one not in known), None):
             raise DataError(f"The index has no row {shorten(missing)}. Check the id.")
         return [known[one] for one in ids]
+
+
+def _open(
+    facts: dict[str, Any], folder: Path, *, mmap: bool
+) -> tuple[dict[str, Any], FaqTable, VectorStore]:
+    table = FaqTable.read(folder / FILE)
+    return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
 
 
 def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:
@@ -386,12 +410,6 @@ def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vector
             blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
             bar.update(len(blocks[-1]))
     return np.concatenate(blocks)
-
-
-def _kind(found: Sequence[Found], codes: set[int] | None) -> int:
-    if codes is None:
-        return 2
-    return 0 if found and found[0].code in codes else 1
 
 
 def _other_model(place: Path, name: str, encoder: TextEncoder, why: str) -> DataError:

@@ -111,13 +111,14 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Qu
     """Read labelled queries.
 
     Args:
-        source: As for :func:`read_faqs`. Columns: ``query`` and at least one of ``id``, ``group``
-            and ``answer``; where all of them are empty, the query is out of scope.
+        source: As for :func:`read_faqs`. Columns: ``query`` and, in every row, at least one of
+            ``id``, ``group`` and ``answer``; where all of them are empty, the query is out of
+            scope.
         columns: What the source calls them, where it is otherwise.
 
     Raises:
-        DataError: If there is no query, a column is missing, or a query is empty, too long or holds
-            control characters.
+        DataError: If there is no query, a row lacks a column, or a query is empty, too long or
+            holds control characters.
 
     Example:
         >>> rows = [{"query": "card?", "answer": "Yes."}, {"query": "Sing!", "answer": None}]
@@ -207,11 +208,6 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
         if theirs not in row:
             problem = f"has no column {theirs!r}, only {shorten(list(row))}"
             raise fault(name, line, problem, f"Rename it, or say which column is the {ours}")
-    if text == "query" and not any(columns.get(key, key) in row for key in KEYS):
-        problem = f"labels no query: its columns are {shorten(list(row))}"
-        raise fault(
-            name, line, problem, f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, empty for none"
-        )
 
 
 def _faq(name: str, line: int, row: Row) -> Faq:
@@ -229,6 +225,10 @@ def _faq(name: str, line: int, row: Row) -> Faq:
 
 def _query(name: str, line: int, row: Row) -> Query:
     text = check_question(name, line, row.get("query"))
+    if not any(key in row for key in KEYS):
+        problem = f"labels no query: its columns are {shorten(list(row))}"
+        remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, empty for none"
+        raise fault(name, line, problem, remedy)
     return Query(text, **{key: _key(row, key) for key in KEYS})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from simbert_hf.index.stores import Numbers, Vectors, VectorStore
 
 MOST = 4096  # vectors looked at for one query, where a search is not a scan
+CELLS = 2**22  # results held at a time
 
 
 class Found(NamedTuple):
@@ -38,14 +39,14 @@ def nearest_groups(
     Returns:
         For each query the best groups, at most k, best first.
     """
+    k = min(k, int(np.count_nonzero(groups[1])))  # else no search could find enough
     limit = len(store) if store.exact else min(len(store), MOST)
     fetch = min(limit, max(32, 4 * k * votes))
     found: list[list[Found]] = [[] for _ in vectors]
     pending = np.arange(len(vectors))
     while len(pending) and fetch:
         unsure = []
-        scores, numbers = store.search(vectors[pending], fetch)
-        for query, row_scores, row_numbers in zip(pending, scores, numbers, strict=True):
+        for query, row_scores, row_numbers in _searched(store, vectors, pending, fetch):
             all_seen = bool(row_numbers[-1] < 0) or fetch == limit
             ranked, open_codes = _rank(row_scores, row_numbers, groups, votes)
             found[query] = ranked[:k]
@@ -55,6 +56,16 @@ def nearest_groups(
         pending = np.array(unsure, dtype=np.int64)
         fetch = min(limit, 4 * fetch)
     return found
+
+
+def _searched(
+    store: VectorStore, vectors: Vectors, queries: Numbers, fetch: int
+) -> Iterator[tuple[int, Vectors, Numbers]]:
+    """Search block by block; yield each query with the cosines and numbers found."""
+    block = max(1, CELLS // fetch)
+    for start in range(0, len(queries), block):
+        chosen = queries[start : start + block]
+        yield from zip(chosen.tolist(), *store.search(vectors[chosen], fetch), strict=True)
 
 
 def _rank(

@@ -10,9 +10,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from simbert_hf.atomic import put_in_place, sync
 from simbert_hf.textfiles import DataError, fault
@@ -22,6 +22,8 @@ FORMAT = 1
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
+
+T = TypeVar("T")
 
 
 def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
@@ -66,17 +68,41 @@ def check_place(place: Path) -> None:
 
 
 def is_index(place: Path) -> bool:
-    """Whether a directory holds an index."""
-    return (place / MANIFEST).is_file()
+    """Whether a directory holds an index; other tools have an ``index.json`` too."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+        return "format" in manifest and bool(manifest["data"].startswith(PREFIX))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
-def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
-    """Return what the manifest says, and the folder of data.
+def read_index(place: Path, read: Callable[[dict[str, Any], Path], T]) -> T:
+    """Read an index, anew whenever a save has replaced its data meanwhile.
+
+    Args:
+        place: Its directory.
+        read: Takes what the manifest says and the folder of data.
 
     Raises:
         DataError: If there is no index, it is of a later format, or its data are not whole.
     """
-    if not is_index(place):
+    while True:
+        manifest, folder, sizes = read_manifest(place)
+        try:
+            check_sizes(sizes)
+            return read(manifest, folder)
+        except (DataError, OSError):
+            if read_manifest(place)[1] == folder:
+                raise
+
+
+def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
+    """Return what the manifest says, the folder of data, and the sizes of the files there.
+
+    Raises:
+        DataError: If there is no index, or it is of a later format.
+    """
+    if not (place / MANIFEST).is_file():
         problem = "is no index" if place.exists() else "does not exist"
         raise fault(place, None, problem, "Make one: FaqIndex.build(model, faqs).save(path)")
     try:
@@ -85,17 +111,20 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path]:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
             raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
-        files = {folder / _plain(name): size for name, size in sizes.items()}
+        return manifest, folder, {folder / _plain(name): size for name, size in sizes.items()}
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise fault(place / MANIFEST, None, "is not whole", ANEW) from None
-    for file, size in files.items():
+        raise fault(place / MANIFEST, None, "is not whole, or no index's", ANEW) from None
+
+
+def check_sizes(sizes: Mapping[Path, int]) -> None:
+    """Raise a DataError unless all files are there in their whole length."""
+    for file, size in sizes.items():
         found = file.stat().st_size if file.is_file() else 0
         if found != size:
             problem = f"is not whole: {found:,} of {size:,} bytes are there"
             raise fault(file, None, problem, ANEW)
-    return manifest, folder
 
 
 def _plain(name: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 
 from simbert_hf.index.faqs import Faq
 from simbert_hf.index.stores import Numbers, numbers_of
+from simbert_hf.readers import fold
 from simbert_hf.textfiles import DataError, fault, shorten
 
 FILE = "rows.parquet"
@@ -74,6 +75,11 @@ class FaqTable:
         """Each living row's number by its id."""
         ids = self.data["id"].to_pylist()
         return {ids[number]: number for number in self.living.tolist()}
+
+    @cached_property
+    def questions(self) -> set[str]:
+        """The questions, folded; that of a removed row is empty."""
+        return {fold(question) for question in self.data["question"].to_pylist()}
 
     @cached_property
     def groups(self) -> tuple[Numbers, Numbers]:

@@ -1,0 +1,54 @@
+"""Labelled queries -> where in an index they should lead, and whether they do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from simbert_hf.index.faqs import KEYS, Query
+from simbert_hf.index.grouping import Found
+from simbert_hf.index.table import FaqTable
+from simbert_hf.readers import fold
+from simbert_hf.textfiles import fault, shorten
+
+logger = logging.getLogger(__name__)
+
+
+def leave_questions(asked: Mapping[int, Query], table: FaqTable) -> dict[int, Query]:
+    """Leave out the queries, by their lines, that are questions of the index.
+
+    Raises:
+        DataError: If none is left.
+    """
+    own = table.questions
+    others = {line: query for line, query in asked.items() if fold(query.text) not in own}
+    if not others:
+        problem = f"are all {len(asked):,} questions of the index"
+        raise fault("the queries", None, problem, "Ask them in other words")
+    if len(others) < len(asked):
+        left = len(asked) - len(others)
+        logger.warning("left out %d of %d queries: the index holds them", left, len(asked))
+    return others
+
+
+def codes_of(line: int, query: Query, table: FaqTable) -> set[int] | None:
+    """Groups that a query may lead to; None for out of scope.
+
+    Raises:
+        DataError: If its label is not in the index.
+    """
+    if not query.in_scope:
+        return None
+    key, value = next((key, getattr(query, key)) for key in KEYS if getattr(query, key))
+    codes = table.codes_of(key, value)
+    if not codes:
+        problem = f"leads to the {key} {shorten(value)}, which is not in the index"
+        raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
+    return codes
+
+
+def kind_of(found: Sequence[Found], codes: set[int] | None) -> int:
+    """Say whether the best answer found is right (0), wrong (1), or to a query out of scope (2)."""
+    if codes is None:
+        return 2
+    return 0 if found and found[0].code in codes else 1

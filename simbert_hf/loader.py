@@ -1,0 +1,27 @@
+"""Any sentence encoder by its name, for everything that searches, mines or measures with one."""
+
+from __future__ import annotations
+
+from sentence_transformers import SentenceTransformer
+from transformers import PretrainedConfig
+
+from simbert_hf.checkpoint import loading
+from simbert_hf.gru import CharGru, CharGruConfig
+
+
+def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
+    """Load what sentence-transformers loads, or a :class:`CharGru`, in float32.
+
+    Weights may be stored in 16 bits for their size alone; all tools compute with them alike.
+
+    Raises:
+        OSError: If there is no such checkpoint.
+    """
+    try:
+        kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+    except OSError:  # sentence-transformers may keep it elsewhere
+        kind = None
+    if kind == CharGruConfig.model_type:
+        return CharGru.from_pretrained(name_or_path).sentence_transformer()
+    with loading(name_or_path):
+        return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})
