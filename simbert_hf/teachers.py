@@ -8,8 +8,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from simbert_hf.checkpoint import loading
 from simbert_hf.evaluation.geometry import mean_pairwise_cosine
+from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.losses import cosines
 from simbert_hf.pooling import normalize
 
@@ -59,11 +59,8 @@ class Teacher:
     def load(
         cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
     ) -> Teacher:
-        """Load sentence-transformers models, by directory or Hub id, onto a device."""
-        models = []
-        for name in names:
-            with loading(name):
-                models.append(SentenceTransformer(name, device=str(device)))
+        """Load encoders, by directory or Hub id, onto a device."""
+        models = [load_sentence_transformer(name).to(device) for name in names]
         return cls([encoder(model, bf16) for model in models], strangers)
 
 
