@@ -60,7 +60,7 @@ def nearest_by_words(
     weights = csc_array(tuple(parts), shape=size)
     frequency = np.diff(weights.indptr)
     rare = (frequency <= max(common, len(texts) // 100)).astype(np.float32)
-    asked = _counts(tokens.ids, size) * rare
+    asked = csr_array(_counts(tokens.ids, size) * rare)  # of older SciPy the product is COO
     by_word = weights.T.tocsr()
     for start in range(0, len(texts), BLOCK):
         yield _best(csr_array(asked[start : start + BLOCK] @ by_word), k)

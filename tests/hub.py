@@ -149,7 +149,9 @@ def create(request: Handler) -> None:
     name = f"{wanted.get('organization') or OWNER}/{wanted['name']}"
     there = name in request.hub.repositories
     if not there:
-        repository = Repository(wanted.get("visibility") == "private")
+        # Clients before huggingface_hub 2 say `private`.
+        hidden = wanted.get("visibility") == "private" or wanted.get("private", False)
+        repository = Repository(hidden)
         repository.add("main", {".gitattributes": (b"", False)})
         request.hub.repositories[name] = repository
     request.reply_json({"url": f"{request.hub.url}/{name}"}, 409 if there else 200)

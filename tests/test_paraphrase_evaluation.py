@@ -58,9 +58,8 @@ def test_figures_of_a_system_by_hand() -> None:
 def test_interval_is_the_bootstrap_s() -> None:
     passed = [[i % 3 > 0] for i in range(40)]
     found = share(passed, 1)
-    wanted = bootstrap(
-        (np.array(passed, float)[:, 0],), np.mean, method="percentile", n_resamples=9999, rng=0
-    ).confidence_interval
+    data, options = (np.array(passed, float)[:, 0],), {"n_resamples": 9999, "random_state": 0}
+    wanted = bootstrap(data, np.mean, method="percentile", **options).confidence_interval
     assert (found["low"], found["high"]) == pytest.approx((wanted.low, wanted.high), abs=0.026)
     assert found["low"] < found["share"] == 26 / 40 < found["high"]
     assert share([[True], [True]], 1) == {"share": 1, "low": 1, "high": 1}
