@@ -5,6 +5,10 @@ python scripts/mine_pairs.py --model_name_or_path DIR_OR_ID --sentences_file que
 
 Sentences are paired that are among each other's nearest, by the model's vectors or by words (BM25),
 within a window of cosines; near pairs are joined to small groups, written as {"text", "synonyms"}.
+
+A teacher says little of sentences that have nothing to do with each other. For train_simbert.py's
+--sentences_file, the flags --lowest 0.3 --highest 0.9 --largest 2 --no_words --output_file
+related.txt write related sentences, two and two in lines that follow each other.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +34,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add, defaults = parser.add_argument, PairSettings()
     add("--model_name_or_path", required=True, help="What embeds the sentences.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")
-    add("--output_file", required=True, type=Path, help="A .jsonl file.")
+    add(
+        "--output_file",
+        required=True,
+        type=Path,
+        help=".jsonl: groups; .txt: related lines.",
+    )
     add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones looked at.")
     add("--lowest", type=float, default=defaults.lowest, help="Cosine of a pair, at least.")
     add("--highest", type=float, default=defaults.highest, help="And at most.")
@@ -38,10 +47,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--no_words", dest="words", action="store_false", help="Compare vectors alone.")
     add("--batch_size", type=int, default=128, help="Sentences a forward pass.")
     args = parser.parse_args(argv)
-    if args.output_file.suffix != ".jsonl":
-        raise ValueError(f"--output_file {args.output_file}: the groups are a .jsonl file.")
+    if args.output_file.suffix not in WRITERS:
+        raise ValueError(f"--output_file {args.output_file}: name a {' or '.join(WRITERS)} file.")
     args.output_file.parent.mkdir(parents=True, exist_ok=True)
     return args
+
+
+def as_records(groups: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Write groups as training reads them."""
+    for text, *others in groups:
+        yield json.dumps({"text": text, "synonyms": others}, ensure_ascii=False)
+
+
+def two_and_two(groups: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Write a group's sentences but an odd last one, so that two of a group stand together."""
+    for group in groups:
+        yield from group[: len(group) // 2 * 2]
+
+
+WRITERS = {".jsonl": as_records, ".txt": two_and_two}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -58,9 +82,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sentences, batch_size=args.batch_size, normalize_embeddings=True, show_progress_bar=True
     )
     groups, counts = mine_groups(sentences, np.asarray(vectors, dtype=np.float32), settings)
-    records = [{"text": text, "synonyms": others} for text, *others in groups]
-    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    write_text(args.output_file, lines)
+    lines = WRITERS[args.output_file.suffix](groups)
+    write_text(args.output_file, "".join(f"{line}\n" for line in lines))
     print(f"{args.output_file}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
 
 

@@ -172,7 +172,10 @@ class ObjectiveArguments:
     )
     sentences_file: list[str] = field(
         default_factory=list,
-        metadata={"help": "Unpaired sentences, one a line, for SimCSE and the teacher."},
+        metadata={
+            "help": "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of "
+            "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt)."
+        },
     )
     simcse_weight: float = field(
         default=1.0,

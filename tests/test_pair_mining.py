@@ -6,8 +6,8 @@ import pytest
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from scripts.mine_pairs import main
-from simbert_hf.data import load_groups
+from scripts.mine_pairs import main, two_and_two
+from simbert_hf.data import load_groups, load_sentences
 from simbert_hf.pair_mining import PairSettings, different, join, mine_groups, mutual_pairs
 from simbert_hf.textfiles import DataError
 from tests.tiny import tiny_simbert
@@ -127,15 +127,24 @@ def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path / "model")
     texts = [f"how do i {verb} my {thing}?" for verb in ("reset", "open") for thing in ("a", "b")]
     (tmp_path / "raw.txt").write_text("\n".join([*texts, texts[0].upper()]) + "\n")
-    main(
-        ["--model_name_or_path", str(tmp_path / "model"), "--sentences_file",
-         str(tmp_path / "raw.txt"), "--output_file", str(tmp_path / "out.jsonl"),
-         "--lowest=-1", "--highest=1"]
-    )  # fmt: skip
+    flags = [
+        f"--model_name_or_path={tmp_path / 'model'}", f"--sentences_file={tmp_path / 'raw.txt'}",
+        "--lowest=-1", "--highest=1",
+    ]  # fmt: skip
+    main([*flags, f"--output_file={tmp_path / 'out.jsonl'}"])
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     groups, _ = load_groups(tmp_path / "out.jsonl")
     assert len(groups) == len(rows) > 0
     assert {text for row in groups["texts"] for text in row} <= set(texts)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.jsonl", "raw.txt"]
-    with pytest.raises(ValueError, match=r"a \.jsonl file"):
-        main(["--model_name_or_path=x", "--sentences_file=y", "--output_file=z.txt"])
+    main([*flags, "--largest=2", f"--output_file={tmp_path / 'out.txt'}"])
+    related = load_sentences(tmp_path / "out.txt")
+    assert len(related) == len(set(related)) > 0
+    assert len(related) % 2 == 0
+    assert set(related) <= set(texts)
+    with pytest.raises(ValueError, match=r"a \.jsonl or \.txt file"):
+        main(["--model_name_or_path=x", "--sentences_file=y", "--output_file=z.csv"])
+
+
+def test_a_group_s_odd_last_sentence_is_left_out_of_lines() -> None:
+    assert list(two_and_two([["a", "b", "c"], ["d", "e"]])) == ["a", "b", "d", "e"]
