@@ -34,12 +34,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add, defaults = parser.add_argument, PairSettings()
     add("--model_name_or_path", required=True, help="What embeds the sentences.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")
-    add(
-        "--output_file",
-        required=True,
-        type=Path,
-        help=".jsonl: groups; .txt: related lines.",
-    )
+    add("--output_file", required=True, type=Path, help=".jsonl: groups; .txt: related lines.")
     add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones looked at.")
     add("--lowest", type=float, default=defaults.lowest, help="Cosine of a pair, at least.")
     add("--highest", type=float, default=defaults.highest, help="And at most.")
