@@ -29,12 +29,19 @@ HELD_OUT = 5  # one group of so many
 RECALL = 0.95  # share of the questions in scope that an FAQ is to answer
 
 
+def find_all(data: Path, pattern: str) -> list[Path]:
+    """Find files by the ends of their paths below a folder, or else among the shipped ones."""
+    found = sorted(data.rglob(pattern)) or sorted(SHIPPED.rglob(pattern))
+    if not found:
+        sys.exit(
+            f"There is no {pattern} below {data}; see benchmarks/README.md."
+        )
+    return found
+
+
 def find(data: Path, name: str) -> Path:
-    """Find a file by the end of its path anywhere below a folder, or below the shipped data."""
-    for path in (path for root in (data, SHIPPED) for path in sorted(root.rglob(Path(name).name))):
-        if path.as_posix().endswith(f"/{name}"):
-            return path
-    sys.exit(f"There is no {name} below {data}; benchmarks/README.md says where data comes from.")
+    """Find one such file."""
+    return find_all(data, name)[0]
 
 
 def read_splits(data: Path, name: str, parts: Sequence[str]) -> dict[str, list[list[str]]]:

@@ -30,6 +30,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
+from benchmarks.group_data import find, find_all
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation.plots import MARKERS
@@ -83,14 +84,6 @@ MLM = (
     "--similarity_weight=0", "--mlm_weight=1", "--learning_rate=1e-3", "--eval_strategy=no",
     "--save_strategy=no",
 )  # fmt: skip
-
-
-def find(data: Path, pattern: str) -> list[Path]:
-    """Find files by name below a folder, or below the shipped data."""
-    found = sorted({*data.rglob(pattern), *Path("scripts/data").rglob(pattern)})
-    if not found:
-        sys.exit(f"There is no {pattern} below {data}; the docstring says what it is.")
-    return found
 
 
 def train(output: Path, *flags: str) -> Path:
@@ -150,7 +143,7 @@ def whitened(start: str, sentences: Path, output: Path) -> Path:
 def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
     """Train what is missing; yield start, recipe, a name and the path of every model."""
     lang, starts = args.language, dict(item.split("=", 1) for item in args.start)
-    sentences = find(args.data, SENTENCES[lang])[0]
+    sentences = find(args.data, SENTENCES[lang])
     starts |= mlm_starts(args, starts, sentences)
     for name, start in starts.items():
         yield name, "(start)", f"{name}-{lang}", Path(start)
@@ -160,8 +153,8 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
         path = train(
             args.output / f"{name}-{lang}-{recipe}-{args.steps}-{seed}",
             f"--model_name_or_path={start}",
-            f"--train_file={find(args.data, RECIPES[recipe].data[lang])[0]}",
-            f"--sts_file={find(args.data, STS['dev'][lang])[0]}",
+            f"--train_file={find(args.data, RECIPES[recipe].data[lang])}",
+            f"--sts_file={find(args.data, STS['dev'][lang])}",
             f"--max_steps={args.steps}", f"--eval_steps={args.steps // 3}",
             f"--save_steps={args.steps // 3}", f"--seed={seed}",
             *TUNING, *RECIPES[recipe].flags,
@@ -176,7 +169,7 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]
         files = [
             f"{task}={file}"
             for task, pattern in TESTS[args.language].items()
-            for file in find(args.data, pattern)
+            for file in find_all(args.data, pattern)
         ]
         given = EvaluationArguments(models=[f"model={path}"], sts=files, bootstrap=0)
         print(f"measuring {name}", flush=True)
