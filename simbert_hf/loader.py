@@ -9,10 +9,14 @@ from simbert_hf.checkpoint import loading
 from simbert_hf.gru import CharGru, CharGruConfig
 
 
-def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
+def load_sentence_transformer(name_or_path: str, device: str | None = None) -> SentenceTransformer:
     """Load what sentence-transformers loads, or a :class:`CharGru`, in float32.
 
     Weights may be stored in 16 bits for their size alone; all tools compute with them alike.
+
+    Args:
+        name_or_path: Directory or ``org/name``.
+        device: Where it goes; None leaves that to sentence-transformers, and a GRU on the CPU.
 
     Raises:
         OSError: If there is no such checkpoint.
@@ -22,6 +26,7 @@ def load_sentence_transformer(name_or_path: str) -> SentenceTransformer:
     except OSError:  # sentence-transformers may keep it elsewhere
         kind = None
     if kind == CharGruConfig.model_type:
-        return CharGru.from_pretrained(name_or_path).sentence_transformer()
+        model = CharGru.from_pretrained(name_or_path).sentence_transformer()
+        return model if device is None else model.to(device)
     with loading(name_or_path):
-        return SentenceTransformer(name_or_path, model_kwargs={"dtype": "float32"})
+        return SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})

@@ -60,7 +60,7 @@ class Teacher:
         cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
     ) -> Teacher:
         """Load encoders, by directory or Hub id, onto a device."""
-        models = [load_sentence_transformer(name).to(device) for name in names]
+        models = [load_sentence_transformer(name, str(device)) for name in names]
         return cls([encoder(model, bf16) for model in models], strangers)
 
 
