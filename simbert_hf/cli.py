@@ -277,12 +277,12 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 
 def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
-    from simbert_hf.evaluation.command import run_evaluation
+    from simbert_hf.evaluation.command import RESULTS, run_evaluation
 
     flags = [flag for flag in argv if flag != "--json"]
     args, _, table = run_evaluation(flags)
     if len(flags) < len(argv):
-        table = as_json(json.loads(Path(args.output_dir, "results.json").read_text("utf-8")))
+        table = as_json(json.loads(Path(args.output_dir, RESULTS).read_text("utf-8")))
     show([table])
 
 

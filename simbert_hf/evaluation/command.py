@@ -8,9 +8,11 @@ from pathlib import Path
 
 from simbert_hf.arguments import parse_arguments
 from simbert_hf.cards import add_results, read_card
-from simbert_hf.evaluation.report import RESULTS, write_report
+from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+
+RESULTS = "results.json"
 
 
 def run_evaluation(argv: Sequence[str] | None) -> tuple[EvaluationArguments, Results, str]:

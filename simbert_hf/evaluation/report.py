@@ -30,7 +30,6 @@ TITLES = {
     "alignment": "alignment",
     "uniformity": "uniformity",
 }
-RESULTS = "results.json"
 UNSCALED = ("alignment", "uniformity")  # printed as they are; the others times 100
 
 # Task and metrics of a model card, named as sentence-transformers names its own evaluators'.
@@ -55,15 +54,13 @@ CARD_METRICS = {
 
 
 def write_report(results: Results, output_dir: str | Path) -> str:
-    """Write ``table.md``, ``results.json`` and, with matplotlib, the plots into a directory.
+    """Write ``table.md`` and, with matplotlib, the plots into a directory that is there.
 
     Returns:
         The table.
     """
     folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
     table = make_table(results)
-    results.save(folder / RESULTS)
     try:
         plot_histograms(results, folder / "histograms.png")
         plot_curves(results, folder / "curves.png")
