@@ -33,9 +33,7 @@ def find_all(data: Path, pattern: str) -> list[Path]:
     """Find files by the ends of their paths below a folder, or else among the shipped ones."""
     found = sorted(data.rglob(pattern)) or sorted(SHIPPED.rglob(pattern))
     if not found:
-        sys.exit(
-            f"There is no {pattern} below {data}; see benchmarks/README.md."
-        )
+        sys.exit(f"There is no {pattern} below {data}; see benchmarks/README.md.")
     return found
 
 
