@@ -301,7 +301,7 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
     if len(cells) == len(names):
         row: Row = dict(zip(names, cells, strict=True))
         if len(row) < len(names):
-            _check_names(path, names)
+            check_names(path, names)
         return row
     problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
     remedy = "Part the cells by single tabs, and keep tabs out of sentences"
@@ -310,7 +310,8 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
     raise fault(path, line, problem, remedy)
 
 
-def _check_names(path: str | Path, names: list[str]) -> None:
+def check_names(path: str | Path, names: Sequence[str]) -> None:
+    """Raise a :class:`DataError` if two columns have one name; those without any are nobody's."""
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         problem = f"the header names two columns {shorten(twice)}"

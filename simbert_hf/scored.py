@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, is_positive
+from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names, is_positive
 from simbert_hf.textfiles import check_exists, fault, read_cells, shorten
 
 Cells = list[tuple[int, list[str]]]
@@ -129,21 +129,25 @@ def _find_rows(
     rows = [(line, cells) for line, cells in read_cells(path) if cells]
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")
-    headed = _headed(rows[0][1], columns, third)
-    return (rows[1:], headed) if headed else (rows, _headless(path, rows))
+    names = [cell.strip().lower() for cell in rows[0][1]]
+    headed = _headed(names, columns, third)
+    if headed is None:
+        return rows, _headless(path, rows)
+    check_names(path, names)
+    return rows[1:], headed
 
 
-def _headed(cells: Sequence[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
+def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
     """Find the columns by name; None where the first line is no header."""
-    at = {cell.strip().lower(): i for i, cell in enumerate(cells)}
+    at = {name: i for i, name in enumerate(names)}
     given = [name.strip().lower() for name in columns]
     if given and set(given) <= set(at):
-        return _Layout(at[given[0]], at[given[1]], at[given[2]], len(cells))
+        return _Layout(at[given[0]], at[given[1]], at[given[2]], len(names))
     pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(at)), None)
     score = next((name for name in third if name in at), None)
     if pair is None or score is None:
         return None
-    return _Layout(at[pair[0]], at[pair[1]], at[score], len(cells))
+    return _Layout(at[pair[0]], at[pair[1]], at[score], len(names))
 
 
 def _headless(path: str | Path, rows: Cells) -> _Layout:
