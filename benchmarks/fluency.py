@@ -10,13 +10,13 @@ python -m benchmarks.fluency --model outputs/minilm_tatoeba [--output benchmarks
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from sacrebleu.metrics import CHRF
 
+from benchmarks.reports import save_report
 from benchmarks.train import DATA
 from simbert_hf import SimBert, gen_synonyms
 from simbert_hf.data import load_groups, split_groups
@@ -64,10 +64,9 @@ def main() -> None:
     for weight, scores in table.items():
         mark = " **best**" if weight == best else ""
         print(f"| {weight}{mark} | " + " | ".join(f"{score:.2f}" for score in scores) + " |")
-    args.output.mkdir(parents=True, exist_ok=True)
     chrf = {str(w): dict(zip(map(str, TOP), s, strict=True)) for w, s in table.items()}
     report = {"groups": len(texts), "n": args.n, "best": best, "chrf": chrf}
-    (args.output / "fluency.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output / "fluency.json", report)
     plot(table, best, args.output / "fluency.png")
 
 

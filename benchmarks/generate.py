@@ -11,7 +11,6 @@ Markdown table; the JSON file holds the same numbers and where they were measure
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ import torch
 import transformers
 
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
+from benchmarks.reports import save_report
 from simbert_hf import SimBert
 from simbert_hf.generation import Draft, write
 from simbert_hf.search import SearchSettings
@@ -153,7 +153,7 @@ def main() -> None:
     print(f"{where}\n\n{markdown(speed)}\n\n{markdown(strategies)}")
     if arguments.output:
         report = {"environment": where, "speed": speed, "strategies": strategies}
-        arguments.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        save_report(arguments.output, report)
 
 
 if __name__ == "__main__":

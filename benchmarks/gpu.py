@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.atomic import write_text
+from benchmarks.reports import save_report
 
 LIMIT = 540  # seconds a stage
 
@@ -96,12 +96,6 @@ def run(command: list[str], device: str) -> dict[str, Any]:
     return {"command": command, "seconds": round(time.monotonic() - started, 1), **found}
 
 
-def write(report: dict[str, Any], place: Path) -> None:
-    """Put the report in its place, whole."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_text(place, json.dumps(report, indent=2) + "\n")
-
-
 def main() -> None:
     """Run the stages that are not done yet; exit with 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -128,7 +122,7 @@ def main() -> None:
             print(f"{name}: done before")
             continue
         report[name] = run(stages[name], args.device)
-        write(report, args.output)
+        save_report(args.output, report)
         print(f"{name}: {report[name].get('error') or 'done'} ({report[name]['seconds']} s)")
     failed = [name for name in args.stages or stages if "error" in report[name]]
     if failed:

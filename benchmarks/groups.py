@@ -35,8 +35,9 @@ from typing import Any
 import torch
 
 from benchmarks.group_data import DATASETS, prepare
+from benchmarks.reports import save_report
 from scripts import train_margin_softmax, train_simbert, train_triplet
-from simbert_hf.atomic import put_in_place, write_text
+from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
@@ -186,7 +187,7 @@ def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
         print(f"measuring {cell.name}", flush=True)
         with (args.output / LOG).open("a") as file, redirect_stdout(file), redirect_stderr(file):
             figures = train_and_measure(cell, args)
-        write_text(kept, json.dumps(figures, indent=1) + "\n")
+        save_report(kept, figures)
     found: dict[str, float] = json.loads(kept.read_text())
     return found
 
@@ -263,7 +264,7 @@ def main() -> None:
     for dataset, encoder in dict.fromkeys((cell.dataset, cell.encoder) for cell in found):
         print(f"\n{dataset}, {encoder}\n\n{table(found, dataset, encoder)}")
     results = [vars(cell) | values for cell, values in found.items()]
-    (args.output / "groups.json").write_text(json.dumps(results, indent=1) + "\n")
+    save_report(args.output / "groups.json", results)
 
 
 if __name__ == "__main__":

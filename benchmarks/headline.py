@@ -24,6 +24,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from benchmarks.reports import save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
 from simbert_hf.compiling import compile_layers
@@ -187,10 +188,10 @@ def main() -> None:
     names = "rows steps bf16 compile packing attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
-    text = json.dumps(report | environment(args.device), indent=2)
-    print(text)
+    report |= environment(args.device)
+    print(json.dumps(report, indent=2))
     if args.output:
-        args.output.write_text(text + "\n", encoding="utf-8")
+        save_report(args.output, report)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.reports import save_report
 from simbert_hf import SimBert
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.margin.centres import SampledCentres
@@ -160,8 +161,7 @@ def main() -> None:
         "batch": args.batch, "device": device, "machine": platform.machine(),
         "threads": torch.get_num_threads(), "torch": torch.__version__,
     }  # fmt: skip
-    args.output.mkdir(parents=True, exist_ok=True)
-    (args.output / "margin.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output / "margin.json", report)
     plot(found, args.output / "margin.png")
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import transformers
 
+from benchmarks.reports import save_report
 from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
@@ -95,8 +96,7 @@ def main() -> None:
         "machine": platform.machine(), "threads": torch.get_num_threads(),
         "torch": torch.__version__, "transformers": transformers.__version__,
     }  # fmt: skip
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

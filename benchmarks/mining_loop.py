@@ -11,13 +11,13 @@ done again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from benchmarks.reports import save_report
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
@@ -71,7 +71,7 @@ def main() -> None:
     print(layout(["task", "model", *FIGURES], rows))
     groups = sum(1 for _ in mined.open(encoding="utf-8"))
     report = {"seconds of mining": seconds, "groups": groups, "steps": args.steps, "results": kept}
-    (args.output / "mining_loop.json").write_text(json.dumps(report, indent=1) + "\n")
+    save_report(args.output / "mining_loop.json", report)
 
 
 if __name__ == "__main__":

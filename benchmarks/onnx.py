@@ -10,7 +10,6 @@ on the machine hits all alike. Prints a Markdown table; the JSON file holds the 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ import torch
 from scipy.stats import spearmanr
 
 from benchmarks.generate import markdown
+from benchmarks.reports import save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
@@ -88,7 +88,7 @@ def main() -> None:
     print(f"{where}\n\n{markdown(rows)}")
     if args.output:
         report = {"environment": where, "encoders": rows}
-        args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        save_report(args.output, report)
 
 
 if __name__ == "__main__":

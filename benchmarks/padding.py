@@ -11,7 +11,6 @@ AdamW) take turns; their time is divided by the real tokens in them. On a CPU it
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.headline import clock, environment
+from benchmarks.reports import save_report
 from benchmarks.train import DATA, ours
 from simbert_hf import SimBert
 from simbert_hf.batching import Ints, LengthGroupedBatchSampler
@@ -87,7 +87,7 @@ def main() -> None:
     for name, row in found.items():
         print(f"| {name} | " + " | ".join(f"{value:.3g}" for value in row.values()) + " |")
     report = {"orders": found, "pairs": args.pairs, "steps": args.steps} | environment(device)
-    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

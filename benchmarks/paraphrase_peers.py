@@ -33,6 +33,7 @@ import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
 from benchmarks.generate import environment
+from benchmarks.reports import save_report
 from benchmarks.train import DATA
 from benchmarks.transformers_peers import (
     CAUSAL,
@@ -196,8 +197,7 @@ def report(
         "costs": costs,
         "rows": rows,
     }
-    text = json.dumps(found, indent=1, default=str, allow_nan=False)
-    (args.output / "paraphrase_peers.json").write_text(f"{text}\n", encoding="utf-8")
+    save_report(args.output / "paraphrase_peers.json", found)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -31,6 +31,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.group_data import find, find_all
+from benchmarks.reports import save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation.plots import MARKERS
@@ -177,7 +178,7 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]
         found = {task: tasks[task].figures["spearman"].value for task in TESTS[args.language]}
         shape = ("alignment", "uniformity")
         found |= {figure: tasks["STS-B"].figures[figure].value for figure in shape}
-        kept.write_text(json.dumps(found, indent=1) + "\n")
+        save_report(kept, found)
     figures: dict[str, float] = json.loads(kept.read_text())
     return figures
 
@@ -234,7 +235,7 @@ def main() -> None:
     results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
     report = {"steps": args.steps, "results": results}
     name = f"recipes-{args.language}"
-    (args.output / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+    save_report(args.output / f"{name}.json", report)
     plot(found, args.output / f"{name}.png")
 
 

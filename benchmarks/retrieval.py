@@ -27,6 +27,7 @@ import faiss
 import numpy as np
 
 from benchmarks.group_data import OUT, banking77, clinc150, intents, write_groups
+from benchmarks.reports import save_report
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
@@ -295,7 +296,7 @@ def main() -> None:
         if wanted:
             report[key] = measure(args)
             show(report[key])
-            path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+            save_report(path, report)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ shows what is left when fixed costs no longer count.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import tempfile
@@ -27,6 +26,7 @@ from torch import distributed, nn
 from torch.multiprocessing import spawn
 
 from benchmarks import headline, margin
+from benchmarks.reports import save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
 
@@ -166,9 +166,7 @@ def main() -> None:
         print(f"| {axis} | {shown} | {curve['exponent']} | {curve['exponent_at_the_end']} |")
     report = {"axes": found, "usual": USUAL, "toy": args.toy, "steps": args.steps}
     report |= {"rounds": args.rounds} | headline.environment(args.device)
-    args.output.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=2) + "\n"
-    (args.output / "scaling.json").write_text(text, encoding="utf-8")
+    save_report(args.output / "scaling.json", report)
     plot(found, args.output / "scaling.png")
 
 

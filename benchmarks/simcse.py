@@ -14,7 +14,6 @@ python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import tempfile
@@ -38,6 +37,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import TrainerCallback
 
+from benchmarks.reports import save_report
 from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
@@ -246,8 +246,7 @@ def report(
         "transformers": transformers.__version__,
         "sentence_transformers": sentence_transformers.__version__,
     }  # fmt: skip
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output, content)
 
 
 if __name__ == "__main__":

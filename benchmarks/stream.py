@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import platform
 import tempfile
 import time
@@ -24,6 +23,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.reports import save_report
 from simbert_hf.data import PairStream, load_groups
 from simbert_hf.streams import stream_loader
 
@@ -132,8 +132,7 @@ def main() -> None:
         "machine": platform.machine(), "datasets": datasets.__version__,
     }  # fmt: skip
     print({name: value for name, value in report.items() if name != "processes"})
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

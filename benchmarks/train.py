@@ -6,7 +6,6 @@ python -m benchmarks.train --model DIR_OR_ID [--steps 8] [--output benchmarks/re
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import time
@@ -19,6 +18,7 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer
 
 from benchmarks.naive_port import build_optimizer, build_port, collate_fixed, train_step
+from benchmarks.reports import save_report
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
@@ -110,8 +110,7 @@ def main() -> None:
         "machine": platform.machine(), "threads": torch.get_num_threads(),
         "torch": torch.__version__, "transformers": transformers.__version__,
     }  # fmt: skip
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

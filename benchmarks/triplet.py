@@ -11,7 +11,6 @@ effective rank, top-1.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 from pathlib import Path
@@ -21,6 +20,7 @@ import datasets
 import torch
 from sentence_transformers import SentenceTransformer
 
+from benchmarks.reports import save_report
 from scripts.train_triplet import main as train
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import load_groups, split_groups
@@ -110,8 +110,7 @@ def main() -> None:
     options |= {"model": Path(args.model).name, "data": Path(args.data).name}
     machine = {"machine": platform.machine(), "torch": torch.__version__}
     report = {"figures": found, "options": options} | machine
-    args.output.mkdir(parents=True, exist_ok=True)
-    (args.output / "triplet.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    save_report(args.output / "triplet.json", report)
 
 
 if __name__ == "__main__":
