@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simbert_hf.arguments import ModelArguments
+from simbert_hf.arguments import ModelArguments, refuse_idle
 from simbert_hf.embedding import Embedder
 from simbert_hf.gru import CharGru
 from simbert_hf.training import check_start, load_start
@@ -15,7 +15,6 @@ from simbert_hf.training import check_start, load_start
 logger = logging.getLogger(__name__)
 
 ENCODERS = ("bert", "gru")
-GRU = (5, 128, True)  # defaults of --min_count, --gru_size and --mask_padding
 GRU_PRESET: dict[str, Any] = {
     "encoder": "gru",
     "learning_rate": 1e-3,
@@ -35,22 +34,17 @@ class EncoderArguments:
             "choices": ENCODERS,
         },
     )
-    min_count: int = field(default=GRU[0], metadata={"help": "GRU: rarer characters are unknown."})
-    gru_size: int = field(
-        default=GRU[1], metadata={"help": "GRU: dimension of embedding and state."}
-    )
+    min_count: int = field(default=5, metadata={"help": "GRU: rarer characters are unknown."})
+    gru_size: int = field(default=128, metadata={"help": "GRU: dimension of embedding and state."})
     mask_padding: bool = field(
-        default=GRU[2], metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
+        default=True, metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
     )
 
     def __post_init__(self) -> None:
         if self.min_count < 1 or self.gru_size < 1:
             raise ValueError("--min_count and --gru_size must be at least 1.")
-        if self.encoder == "bert" and (self.min_count, self.gru_size, self.mask_padding) != GRU:
-            raise ValueError(
-                "--min_count, --gru_size and --mask_padding shape a GRU; give them with --encoder "
-                "gru."
-            )
+        if self.encoder == "bert":
+            refuse_idle(self, ["min_count", "gru_size", "mask_padding"], "--encoder is bert")
 
 
 def load_vector_encoder(
@@ -78,6 +72,7 @@ def load_vector_encoder(
     if model_args.pooling or model_args.hidden_dropout or model_args.attention_dropout:
         raise ValueError("--pooling and the dropouts are BERT's; drop them with --encoder gru.")
     if model_args.model_name_or_path:
+        refuse_idle(encoder_args, ["min_count", "gru_size"], "the GRU given has its shape")
         options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
         known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
         check_start(known, model_args, max_length, sentences=1)

@@ -121,7 +121,10 @@ def test_an_encoder_without_segments_learns(intents: Path, tmp_path: Path) -> No
 
 def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) -> None:
     main(flags(intents, tmp_path / "out", "--max_length=16", "--max_steps=1"))
-    more = (f"--model_name_or_path={tmp_path / 'out'}", "--max_length=40")
+    given = f"--model_name_or_path={tmp_path / 'out'}"
+    with pytest.raises(ValueError, match="--min_count 1 would change nothing, as the GRU given"):
+        main(flags(intents, tmp_path / "more", given))
+    more = (given, "--min_count=5", "--gru_size=128", "--max_length=40")
     with pytest.raises(ValueError, match="--max_length 40 is out of range"):
         main(flags(intents, tmp_path / "more", *more))
 
@@ -182,7 +185,7 @@ def test_the_articles_preset() -> None:
         (["--gru_size=0"], "--gru_size must be at least 1"),
         (["--min_count=99999"], "No character occurs 99999 times"),
         (["--pooling=cls"], "drop them with --encoder gru"),
-        (["--encoder=bert"], "--gru_size and --mask_padding shape a GRU"),
+        (["--encoder=bert"], "--min_count 1 would change nothing, as --encoder is bert"),
         (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file goes with the eval"),
         (["--streaming=true"], "drop --streaming"),
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
