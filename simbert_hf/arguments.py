@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,19 @@ PRESETS: Presets = {
     },
 }
 
-LOSSES = ("loss", "seq2seq", "similarity", "perplexity")  # figures of which less is better
+# Figures of which less is better.
+LOSSES = ("loss", "seq2seq", "similarity", "perplexity", "mean_cosine")
 # Flags of transformers' that change nothing here, or what they should not: a batch made smaller
 # than was asked for is another loss.
 IDLE = (
     "auto_find_batch_size",
     "bf16_full_eval",
     "fp16_full_eval",
+    "label_names",
     "label_smoothing_factor",
     "per_device_eval_batch_size",
+    "prediction_loss_only",
+    "remove_unused_columns",
     "train_sampling_strategy",
 )
 
@@ -129,6 +133,12 @@ class DataArguments:
         default=None, metadata={"help": "Cut sentences at punctuation to this many characters."}
     )
 
+    def __post_init__(self) -> None:
+        if self.validation_file:
+            refuse_idle(self, ["validation_groups"], "--validation_file holds the groups")
+        if self.max_chars is not None and self.max_chars < 1:
+            raise ValueError(f"--max_chars {self.max_chars}: give at least 1.")
+
     def pair_columns(self) -> tuple[str, str] | None:
         """Return ``text_columns`` checked.
 
@@ -205,13 +215,13 @@ class ObjectiveArguments:
 
 def check_scale(scale: float) -> None:
     """Raise a ValueError unless the inverse temperature is a number above 0."""
-    if not 0 < scale < inf:
+    if not 0 < scale < math.inf:
         raise ValueError(f"--scale {scale}: it divides by a temperature; give it above 0.")
 
 
 def check_weights(weights: Sequence[float]) -> None:
     """Raise a ValueError unless loss weights are numbers from 0 on, one of them above."""
-    if not (all(0 <= weight < inf for weight in weights) and any(weights)):
+    if not (all(0 <= weight < math.inf for weight in weights) and any(weights)):
         raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
 
 
@@ -315,6 +325,9 @@ class SimilarityTrainingArguments(TrainingArguments):
         default="end",
         metadata={"help": "Push to the Hub at the end, or at every_save too, with --push_to_hub."},
     )
+    logging_nan_inf_filter: bool = field(
+        default=False, metadata={"help": "Log a loss of 0 in place of NaN."}
+    )
     report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
@@ -325,6 +338,13 @@ class SimilarityTrainingArguments(TrainingArguments):
             self.load_best_model_at_end = self._saves_in_step()
         if self.greater_is_better is None and self.metric_for_best_model:
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
+        if self.eval_strategy == "no" and self.save_strategy == "best":
+            raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
+        if self.gradient_accumulation_steps < 1:
+            raise ValueError(
+                f"--gradient_accumulation_steps {self.gradient_accumulation_steps}: give at least "
+                "1."
+            )
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         if self.hub_strategy not in ("end", "every_save"):
@@ -349,7 +369,8 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.eval_strategy == "no":
             return False
         if self.save_strategy == self.eval_strategy == "steps":
-            return not self.save_steps % (self.eval_steps or self.logging_steps)
+            often = self.save_steps / (self.eval_steps or self.logging_steps or math.inf)
+            return often > 0 and math.isclose(often, round(often))  # both may be shares of all
         return self.save_strategy in (self.eval_strategy, "best")
 
     def check_steps(self) -> None:
@@ -401,7 +422,21 @@ def parse_arguments(
         rest[:1] = read_yaml(Path(rest[0]), known)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
-    return tuple(parser.parse_args_into_dataclasses(rest)[: len(types)])
+    parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
+    given = {flag.removeprefix("--").partition("=")[0] for flag in rest}
+    for arguments in parsed:
+        if isinstance(arguments, TrainingArguments):
+            drop_steps_of_preset(arguments, given)
+    return tuple(parsed)
+
+
+def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
+    """Undo a preset's steps of evaluating or saving, where flags ask for another strategy."""
+    defaults = {known.name: known.default for known in fields(args)}
+    for what in ("eval", "save"):
+        name = f"{what}_steps"
+        if getattr(args, f"{what}_strategy") != "steps" and name not in given:
+            setattr(args, name, defaults[name])
 
 
 def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
@@ -430,13 +465,15 @@ def read_yaml(path: Path, known: set[str]) -> list[str]:
         raise ValueError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds no mapping of argument names to values.")
-    unknown = sorted(set(content) - known)
+    unknown = sorted(map(str, set(content) - known))
     if unknown:
         raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")
     flags: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
             flags += [f"--{name}", *map(str, value)]
+        elif value is False and name.endswith("_strategy"):
+            flags.append(f"--{name}=no")  # which YAML reads as false
         elif value is not None:
             text = json.dumps(value) if isinstance(value, dict) else str(value)
             flags.append(f"--{name}={text}")

@@ -59,7 +59,7 @@ def use_gradcache(model: Any, size: int) -> None:
         ]
         losses = {
             name: torch.stack([sums[name] for _, sums in parts]).sum()
-            for name in inputs.get("lm_targets", ())
+            for name in inputs.get("lm_targets") or ()
         }
         return SimBertOutput(torch.cat([vectors for vectors, _ in parts]), lm_losses=losses or None)
 
@@ -91,7 +91,7 @@ def micro_batches(
     ends = [width] * rows if mask is None else row_ends(mask)
     targets = {
         name: _split(positions, labels, size * width, len(starts))
-        for name, (positions, labels) in inputs.get("lm_targets", {}).items()
+        for name, (positions, labels) in (inputs.get("lm_targets") or {}).items()
     }
     for i, start in enumerate(starts):
         real = max(ends[start : start + size]) or width

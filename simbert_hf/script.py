@@ -17,4 +17,7 @@ def run_script(main: Callable[[], object]) -> None:
     try:
         main()
     except (ImportError, ValueError, OSError) as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        sentence = str(error)
+        if sentence.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
+            sentence = sentence.strip().rpartition("\n")[2].partition(": ")[2]
+        sys.exit(f"{type(error).__name__}: {sentence}")

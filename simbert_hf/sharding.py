@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 NEEDED = {
     "fsdp_version": "2",
@@ -39,6 +40,12 @@ def check_sharding(plugin: Any, model: Any) -> None:
             raise ValueError(
                 f"FSDP with {name} {found} does not train here: give `accelerate launch` {FLAGS}."
             )
+
+
+def own_shards(model: nn.Module) -> Iterator[Tensor]:
+    """Yield a model's weights, or what of them this process holds."""
+    for weight in model.parameters():
+        yield weight.to_local() if isinstance(weight, DTensor) else weight
 
 
 @contextmanager

@@ -186,13 +186,8 @@ def load_simcse_data(
         ValueError: If an argument asks for what SimCSE does not do.
     """
     given = ["streaming", "validation_file", "validation_groups", "sample_sentences"]
-    given += [] if examples == "pairs" else ["text_columns"]
-    unused = [f"--{name}" for name in given if getattr(data_args, name)]
-    if unused:
-        raise ValueError(
-            f"SimCSE reads its {examples} whole and is evaluated on --sts_file: drop "
-            f"{', '.join(unused)}."
-        )
+    given += [] if examples == "pairs" else ["form", "text_columns"]
+    refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":

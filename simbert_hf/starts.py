@@ -69,14 +69,17 @@ def load_vector_encoder(
         encoder = load_start(model_args, max_length)
         encoder.freeze_idle()
         return encoder
-    if model_args.pooling or model_args.hidden_dropout or model_args.attention_dropout:
-        raise ValueError("--pooling and the dropouts are BERT's; drop them with --encoder gru.")
+    refuse_idle(model_args, ["pooling", "hidden_dropout", "attention_dropout"], "--encoder is gru")
     if model_args.model_name_or_path:
         refuse_idle(encoder_args, ["min_count", "gru_size"], "the GRU given has its shape")
         options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
         known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
         check_start(known, model_args, max_length, sentences=1)
+        if known.config.mask_padding and not encoder_args.mask_padding:
+            raise ValueError("The GRU given stops at a sentence's end: drop --mask_padding false.")
         return known
+    if max_length < 1:
+        raise ValueError(f"--max_length {max_length}: give at least 1.")
     gru = CharGru.for_texts(
         texts,
         min_count=encoder_args.min_count,

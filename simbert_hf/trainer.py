@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ from simbert_hf.gradcache import use_gradcache
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.packing import use_packing
-from simbert_hf.sharding import check_sharding, layers_as_units
+from simbert_hf.sharding import check_sharding, layers_as_units, own_shards
 from simbert_hf.streams import PairStream, stream_loader
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,10 @@ logger = logging.getLogger(__name__)
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
 SCRATCH = "_saving"
+
+
+class Diverged(ValueError):
+    """Weights are infinite or NaN."""
 
 
 class CheckpointPart(TrainerCallback):
@@ -137,11 +142,15 @@ class SimilarityTrainer(Trainer):
         """Batch rows of like length; a streamed dataset brings its own order."""
         args, dataset = self.args, self.train_dataset
         batch_size, collate = args.per_device_train_batch_size, self.data_collator
-        names = ("num_workers", "pin_memory", "persistent_workers", "prefetch_factor")
-        options = {name: getattr(args, f"dataloader_{name}") for name in names}
+        names = (
+            *("num_workers", "pin_memory", "persistent_workers", "prefetch_factor"),
+            *("multiprocessing_context", "in_order"),
+        )
+        options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in names}
         if isinstance(dataset, PairStream):
             logger.info("%s", dataset.sharing(args.dataloader_num_workers))
             return stream_loader(dataset, batch_size, collate, self.accelerator.device, **options)
+        options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
         sampler = LengthGroupedBatchSampler(
             dataset,
             batch_size,
@@ -158,10 +167,23 @@ class SimilarityTrainer(Trainer):
         return own_loader(loader, self.accelerator.device)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        except RuntimeError as error:  # torch's, of other names or shapes
+            raise ValueError(
+                f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
+                f"of then. {error}"
+            ) from error
         if isinstance(self.train_dataset, PairStream):
             workers = self.args.dataloader_num_workers
             self.train_dataset.load(Path(resume_from_checkpoint), workers)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Keep silent of an untrained LM head, which checkpoints do not hold."""
+        head = getattr(self.model, "head_prefix", None)
+        missing = load_result.missing_keys
+        missing[:] = [name for name in missing if head is None or not name.startswith(head)]
+        super()._issue_warnings_after_load(load_result)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -236,6 +258,8 @@ class SimilarityTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the parts' means and the throughput to each line of the training log."""
         if "loss" in logs:
+            if not math.isfinite(logs["loss"]):
+                self._check_finite()
             logs |= self.meter.read(self.args.world_size)
             self.meter.reset()
         if isinstance(self.train_dataset, PairStream):  # Trainer forgets the part before a resume
@@ -310,17 +334,32 @@ class SimilarityTrainer(Trainer):
                     callback.save(scratch / name)
             if isinstance(self.train_dataset, PairStream):
                 self.train_dataset.save(scratch / name)
-            best = self.state.best_model_checkpoint
-            if best is not None and Path(best) == scratch / name:
-                self.state.best_model_checkpoint = str(out / name)
+            best = out / f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
+            if best == out / name or best.exists():  # Trainer looks in the scratch folder
+                self.state.best_model_checkpoint = str(best)
             if self.args.should_save:
                 self.state.save_to_json(str(scratch / name / TRAINER_STATE_NAME))
             self._put_in_place(scratch / name, out / name)
         if self.args.should_save:
-            limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
-            rotate_checkpoints(str(out), limit, best_model_checkpoint=best, use_mtime=True)
+            limit, kept = self.args.save_total_limit, self.state.best_model_checkpoint
+            rotate_checkpoints(str(out), limit, best_model_checkpoint=kept, use_mtime=True)
         if self.args.push_to_hub and self.args.hub_strategy == HubStrategy.EVERY_SAVE:
             self._push_checkpoint(out / name)
+
+    def _check_finite(self) -> None:
+        """Refuse to save, or go on with, weights of a run that diverged.
+
+        Raises:
+            Diverged: If one is infinite or NaN.
+        """
+        if not all(
+            weight.isfinite().all()
+            for weight in own_shards(self.accelerator.unwrap_model(self.model))
+        ):
+            raise Diverged(
+                f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
+                "Checkpoints before are as they were; lower --learning_rate or the loss's weights."
+            )
 
     def _get_output_dir(self, trial: Any) -> str:
         out = super()._get_output_dir(trial)
@@ -338,6 +377,8 @@ class SimilarityTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         try:
             yield scratch
+        except Diverged:
+            raise
         except Exception as error:
             raise OSError(
                 f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
@@ -360,7 +401,9 @@ class SimilarityTrainer(Trainer):
 
         Raises:
             OSError: If it cannot be written; then the former model is as it was.
+            Diverged: If weights are infinite or NaN; then too.
         """
+        self._check_finite()
         if output_dir is not None:
             super().save_model(output_dir, _internal_call=_internal_call)
             return

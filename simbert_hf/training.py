@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from simbert_hf.architectures import ARCHITECTURES
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
@@ -164,7 +166,7 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
         raise ValueError("--streaming has batches of as many pairs each: drop --even_tokens.")
     if args.eval_strategy == "epoch":
         logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
-        args.eval_strategy, args.load_best_model_at_end = "no", False
+        never_evaluate(args)
     if args.save_strategy == "epoch":
         logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
         args.save_strategy, args.load_best_model_at_end = "steps", False
@@ -173,6 +175,11 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
 def measure_nothing(args: SimilarityTrainingArguments) -> None:
     """Train without evaluation, as there is nothing to evaluate on."""
     logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
+    never_evaluate(args)
+
+
+def never_evaluate(args: SimilarityTrainingArguments) -> None:
+    """Turn evaluation off, and with it what needs one."""
     args.eval_strategy, args.load_best_model_at_end = "no", False
     if args.save_strategy == "best":  # there is none, and a killed run is to go on
         args.save_strategy = "steps"
@@ -308,6 +315,8 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
     checkpoint = checkpoint_of(args)
     if checkpoint is None and args.should_save:
         (out / PARAPHRASES).unlink(missing_ok=True)
+    if args.process_index:  # else all would drop the same units
+        torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
     for name in ("training_head", "class_centres", "pair_classifier"):  # checkpoints keep them
         setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
@@ -327,11 +336,21 @@ def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
 
 
 def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
-    """Name the checkpoint that a run is to go on from; None for a new run."""
+    """Name the checkpoint that a run is to go on from; None for a new run.
+
+    Raises:
+        ValueError: If the one that is named cannot be gone on from.
+    """
     wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
     if wanted.lower() in ("none", "false"):
         return None
     if wanted.lower() != "true":
+        if not is_whole(Path(wanted)):
+            raise ValueError(
+                f"--resume_from_checkpoint {wanted} lacks {SCHEDULER_NAME} or "
+                f"{TRAINER_STATE_NAME}: name a checkpoint-... folder with both, or true for the "
+                "newest."
+            )
         return wanted
     checkpoint = newest_checkpoint(Path(str(args.output_dir)))
     logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
@@ -351,13 +370,17 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
 def newest_checkpoint(directory: Path) -> str | None:
     """Return the newest checkpoint that is whole and can be resumed from.
 
+    Newest by the time of writing: a run before, into the same folder, may have come further.
+    """
+    found = [path for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-[0-9]*") if is_whole(path)]
+    newest = max(found, key=lambda path: (path / TRAINER_STATE_NAME).stat().st_mtime, default=None)
+    return None if newest is None else str(newest)
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Tell whether a run can go on from a checkpoint.
+
     This package's are whole, or not there. Trainer alone writes its state last, and with
     ``save_only_model`` no schedule.
     """
-    found = [
-        path
-        for path in directory.glob("checkpoint-*")
-        if (path / SCHEDULER_NAME).exists() and (path / TRAINER_STATE_NAME).exists()
-    ]
-    newest = max(found, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
-    return None if newest is None else str(newest)
+    return all((checkpoint / name).exists() for name in (SCHEDULER_NAME, TRAINER_STATE_NAME))

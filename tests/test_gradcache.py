@@ -40,6 +40,7 @@ def cases(model):
     classes = {"classes": plain["groups"] % 5} | plain
     return {
         "joint": joint_batch(model),
+        "unwritten": (SimBertObjective(seq2seq_weight=0.0), PairCollator(model.rows, 24)(PAIRS)),
         "simcse": (SimCseObjective(mlm_weight=0.5), SimCseCollator(model.rows, mlm=True)(SCORED)),
         "negatives": (SimCseObjective(symmetric=False, hard_negative_weight=0.3), triplets),
         "scored": (ScoredPairObjective(), plain),
@@ -65,7 +66,9 @@ def assert_equal(found, wanted, tolerance=1e-9):
         torch.testing.assert_close(found[1][name], gradient, rtol=0, atol=tolerance, msg=name)
 
 
-@pytest.mark.parametrize("name", ["joint", "simcse", "negatives", "scored", "triplet", "margin"])
+@pytest.mark.parametrize(
+    "name", ["joint", "unwritten", "simcse", "negatives", "scored", "triplet", "margin"]
+)
 def test_gradients_are_those_of_the_whole_batch(name: str) -> None:
     model = tiny_simbert().double()
     objective, batch = cases(model)[name]

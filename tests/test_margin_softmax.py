@@ -119,6 +119,19 @@ def test_an_encoder_without_segments_learns(intents: Path, tmp_path: Path) -> No
     assert losses[-1] < losses[0]
 
 
+def test_another_number_of_classes_is_named_on_resume(intents: Path, tmp_path: Path) -> None:
+    main(flags(intents, tmp_path / "out", "--max_steps=4"))
+    more = ("--validation_groups=3", "--resume_from_checkpoint=true")
+    with pytest.raises(ValueError, match="checkpoint-4 is of another model: resume with the data"):
+        main(flags(intents, tmp_path / "out", *more))
+
+
+def test_sampled_centres_follow_any_schedule(intents: Path, tmp_path: Path) -> None:
+    more = ("--sampled_classes=2", "--lr_scheduler_type=reduce_lr_on_plateau", "--max_steps=8")
+    losses = losses_of(main(flags(intents, tmp_path / "out", *more)))
+    assert losses[-1] < losses[0]
+
+
 def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) -> None:
     main(flags(intents, tmp_path / "out", "--max_length=16", "--max_steps=1"))
     given = f"--model_name_or_path={tmp_path / 'out'}"
@@ -184,7 +197,9 @@ def test_the_articles_preset() -> None:
         (["--center_weight=1", "--sampled_classes=2"], "--center_weight 1.0"),
         (["--gru_size=0"], "--gru_size must be at least 1"),
         (["--min_count=99999"], "No character occurs 99999 times"),
-        (["--pooling=cls"], "drop them with --encoder gru"),
+        (["--pooling=cls"], "--pooling cls would change nothing, as --encoder is gru"),
+        (["--hidden_dropout=0"], "--hidden_dropout 0.0 would change nothing"),
+        (["--max_length=0"], "--max_length 0: give at least 1"),
         (["--encoder=bert"], "--min_count 1 would change nothing, as --encoder is bert"),
         (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file goes with the eval"),
         (["--streaming=true"], "drop --streaming"),

@@ -153,6 +153,21 @@ def test_the_best_checkpoint_is_known_by_its_place(setting, tmp_path: Path) -> N
         assert Path(state["best_model_checkpoint"]).parent == tmp_path
 
 
+def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
+    def run(out: Path, *more: str) -> SimilarityTrainer:
+        return main(
+            setting(out, "--validation_groups=4", "--eval_strategy=steps", "--eval_steps=3",
+                    "--metric_for_best_model=similarity_accuracy", "--learning_rate=1e-9", *more)
+        )  # fmt: skip
+
+    assert run(tmp_path / "here").state.best_global_step == 3
+    (tmp_path / "here").rename(tmp_path / "there")
+    trainer = run(tmp_path / "there", "--max_steps=9", "--resume_from_checkpoint=true")
+    assert trainer.state.best_global_step == 3  # no later one is better
+    assert Path(trainer.state.best_model_checkpoint) == tmp_path / "there" / "checkpoint-3"
+    assert (tmp_path / "there" / "checkpoint-3").is_dir()
+
+
 class AskedToStop(TrainerCallback):
     """Stands for SIGTERM, after which transformers waits seconds before it asks for a save."""
 

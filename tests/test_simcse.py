@@ -227,6 +227,11 @@ def test_the_papers_presets() -> None:
     assert (args.num_train_epochs, args.eval_steps, args.save_steps) == (1, 125, 125)
     assert (args.metric_for_best_model, args.greater_is_better) == ("eval_sts_spearman", True)
     assert args.load_best_model_at_end
+    epochs = ["--preset=paper-unsup", "--eval_strategy=epoch", "--save_strategy=epoch"]
+    parse_arguments(TYPES, epochs, SIMCSE_PRESETS)[-1].check_steps()
+    args = parse_arguments(TYPES, [*epochs, "--save_steps=9"], SIMCSE_PRESETS)[-1]
+    with pytest.raises(ValueError, match=r"--save_steps 9.* would change nothing"):
+        args.check_steps()
     model, data, simcse, args = parse_arguments(TYPES, ["--preset", "paper-sup"], SIMCSE_PRESETS)
     assert (model.pooling, simcse.training_head, simcse.examples) == (
         "tanh_pooler",
@@ -255,10 +260,10 @@ def test_the_papers_presets() -> None:
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=65"], "--max_length 65 is out of range.* 3 to 64"),
         (["--metric_for_best_model=top1", "--sts_file=DIR/sts.tsv"], "top1 is not measured"),
-        (["--streaming=true"], "is evaluated on --sts_file: drop --streaming"),
+        (["--streaming=true"], "--streaming True would change nothing, as SimCSE reads"),
         (
             ["--validation_groups=5", "--text_columns", "a", "b"],
-            "drop --validation_groups, --text_columns",
+            r"--text_columns \['a', 'b'\] would change nothing",
         ),
         (["--mlm_weight=-1"], "must be at least 0"),
         (["--scale=0"], "--scale 0.0"),

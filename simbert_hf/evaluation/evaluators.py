@@ -156,8 +156,10 @@ class SimBertEvaluator:
     @property
     def names(self) -> tuple[str, ...]:
         """The figures' names."""
-        written = ("seq2seq", "perplexity") if self.objective.seq2seq_weight else ()
-        losses = ("loss", "similarity", "similarity_accuracy", *written)
+        seq2seq, similarity = self.objective.seq2seq_weight, self.objective.similarity_weight
+        summed = ("loss",) if seq2seq or similarity else ()  # a teacher's and MLM's are not known
+        written = ("seq2seq", "perplexity") if seq2seq else ()
+        losses = (*summed, "similarity", "similarity_accuracy", *written)
         return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
 
     def __call__(self, model: SimBert) -> dict[str, float]:
@@ -192,4 +194,4 @@ class SimBertEvaluator:
         if "seq2seq" in figures:
             figures["loss"] += self.objective.seq2seq_weight * figures["seq2seq"]
             figures["perplexity"] = math.exp(min(figures["seq2seq"], 50.0))
-        return figures
+        return {name: figures[name] for name in self.names if name in figures}

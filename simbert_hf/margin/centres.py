@@ -228,8 +228,7 @@ class CentreCallback(CheckpointPart):
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Update the centres after the model."""
-        group = kwargs["optimizer"].param_groups[0]
-        schedule = group["lr"] / group["initial_lr"]
+        schedule = kwargs["optimizer"].param_groups[0]["lr"] / args.learning_rate
         self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
 
     def save(self, directory: Path) -> None:

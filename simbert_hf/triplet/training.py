@@ -247,6 +247,7 @@ def load_given_triplets(
         raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
     columns = read_columns("triplets", data_args.train_file)
     if not data_args.validation_file:
+        refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
         return FixedPairs(columns, args.order_seed), None
     held_out = read_groups([data_args.validation_file], data_args, args)
     rows = list(zip(*columns.values(), strict=True))
