@@ -252,7 +252,7 @@ def siamese_loss(
         classifier: (2T, 3D) -> (2T, 1), the logit of "the same".
 
     Returns:
-        Mean binary cross-entropy, and the share of the 2T pairs told right.
+        Mean binary cross-entropy, and the share of the 2T pairs told right; both 0 without pairs.
 
     Example:
         >>> rows = torch.eye(3)
@@ -265,8 +265,9 @@ def siamese_loss(
     scored = classifier(torch.cat([first, second, (first - second).abs()], dim=1))
     logits = at_least_float32(scored)[:, 0]
     same = torch.arange(len(logits), device=logits.device) < len(anchors)
-    loss = F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype))
-    return InBatchLoss(loss, ((logits > 0) == same).float().mean())
+    terms = F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype), reduction="none")
+    right, count = ((logits > 0) == same).sum(), max(len(logits), 1)
+    return InBatchLoss(terms.sum() / count, right / count)
 
 
 def sdml_loss(
