@@ -314,6 +314,14 @@ def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
     assert remedy in said
 
 
+@pytest.mark.parametrize("load", [load_scored_pairs, load_labelled_pairs])
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json.gz"])
+def test_scored_pairs_are_read_from_tables_alone(write, name, load):
+    said = message(load, write(name, b'{"s1": "A"}'))
+    assert f"{name}: scored pairs are not read from .{name.split('.')[1]}" in said
+    assert ".csv, .tsv, .txt (or one of these in .gz or .xz)" in said
+
+
 def test_sentences_are_stripped_and_blank_lines_left_out(write):
     path = write("a.txt.xz", lzma.compress("\ufeff A\r\n\n 你好\n".encode()))
     assert load_sentences(path) == ["A", "你好"]
