@@ -318,7 +318,6 @@ class SimCseCollator(TextCollator):
         augmentation: Changes every target; None leaves it to dropout.
     """
 
-    max_length: int = 32
     views: bool = True
     mlm: bool = False
     augmentation: Augmentation | None = None
