@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.arrays import Ints
 from simbert_hf.data import Pair
-from simbert_hf.rows import Ints, RowBuilder, Rows
+from simbert_hf.rows import RowBuilder, Rows
 from simbert_hf.text import CJK
 
 Augmenting = Literal["crop", "delete", "replace"]
