@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simbert_hf.losses import InBatchLoss, at_least_float32, cosines
+from simbert_hf.losses import InBatchLoss, at_least_float32, cosine_similarity, cosines
 
 Distance = Literal["squared", "cosine"]
 Mining = Literal["random", "all", "hard", "semi_hard"]
@@ -74,10 +74,9 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
 
 def paired_distances(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
     """Measure each row of ``first`` from the same row of ``second``: (N, D), (N, D) -> (N,)."""
-    first, second = at_least_float32(first), at_least_float32(second)
     if kind == "cosine":
-        return 1 - F.cosine_similarity(first, second, dim=-1)
-    return (first - second).square().sum(dim=-1)
+        return 1 - cosine_similarity(first, second)
+    return (at_least_float32(first) - at_least_float32(second)).square().sum(dim=-1)
 
 
 def margin_loss(near: Tensor, far: Tensor, margin: float) -> TripletLoss:
