@@ -10,7 +10,7 @@ import torch
 from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
 from torch.utils.data import DataLoader, Sampler
 
-from simbert_hf.sampling import Ints
+from simbert_hf.arrays import Ints
 from simbert_hf.textfiles import DataError
 
 Measure = Callable[[Sequence[Any]], Ints]

@@ -52,9 +52,7 @@ def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Ten
 def update_json(path: Path, values: dict[str, Any]) -> None:
     """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
     content = json.loads(path.read_text(encoding="utf-8")) | values
-    temporary = path.with_suffix(".json.tmp")
-    temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def write_modules(

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.arrays import Ints
 from simbert_hf.data import Pair
-from simbert_hf.rows import Ints, RowBuilder, Rows
+from simbert_hf.rows import RowBuilder, Rows
 from simbert_hf.text import CJK
 
 Augmenting = Literal["crop", "delete", "replace"]
@@ -223,8 +224,8 @@ class PairCollator(TextCollator):
             (RoFormer-Sim); the target stays clean.
         sentences: Unpaired ones: each pair's seed draws two rows of them, alone and clean, below
             the pairs' rows.
-        twice: Both are the same sentence, for SimCSE beside SimBERT; otherwise two different ones,
-            for a teacher to compare.
+        twice: Both are the same sentence, for SimCSE beside SimBERT; otherwise two that stand
+            together, the first and second, third and fourth, ..., for a teacher to compare.
     """
 
     rows: RowBuilder
@@ -293,11 +294,13 @@ class PairCollator(TextCollator):
         return longest
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
-        """Choose two sentences a pair, the same or neighbours; none where there are none."""
+        """Choose two sentences a pair: the same, or lines 1 and 2, 3 and 4, ...; or none."""
         n = len(self.sentences)
         if n and self.twice:
             return [pair["seed"] % n for pair in pairs for _ in (0, 1)]
-        return [(2 * pair["seed"] + side) % n for pair in pairs for side in (0, 1)] if n else []
+        if n < 2:  # nothing goes with a single one but itself
+            return [0, 0] * (n * len(pairs))
+        return [2 * (pair["seed"] % (n // 2)) + side for pair in pairs for side in (0, 1)]
 
 
 @dataclass
@@ -316,7 +319,6 @@ class SimCseCollator(TextCollator):
         augmentation: Changes every target; None leaves it to dropout.
     """
 
-    max_length: int = 32
     views: bool = True
     mlm: bool = False
     augmentation: Augmentation | None = None

@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from simbert_hf.arrays import Hashes, Ints
 from simbert_hf.readers import BLANK, NEGATIVE, ONE_MEMBER, USABLE, fold
 from simbert_hf.textfiles import DataError, fault
-
-Hashes = NDArray[np.uint64]
-Ints = NDArray[np.int64]
 
 CHUNK = 10_000  # rows that are handled at once
 

@@ -10,15 +10,17 @@ Shapes, told apart by their columns:
 
 A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when its first line holds
 known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
-two columns are groups if the first 1,000 values of the first are whole numbers, pairs if more than
-half of these values differ. Anything else must be named by ``form``.
+two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs if
+these values all differ, or more than half of them do and some repeat in rows that are not
+neighbours. Anything else must be named by ``form``, and by ``text_columns`` below a header.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Literal, TypedDict, get_args
 
@@ -286,9 +288,17 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
     first = [cells[0].strip() for cells in rows]
     if all(cell.isdecimal() for cell in first):
         return "groups"
-    if 2 * len(set(first)) > len(first):
+    if len(rows) > 1 and all(cell.isdecimal() for cell in first[1:]):
+        names = tuple(cell.strip() for cell in rows[0])
+        remedy = f'Call them group and text, or pass text_columns={names!r:.60} and form="groups"'
+        raise fault(path, 1, f"the columns {shorten(names)} are unknown", remedy)
+    counts = Counter(first)
+    # Group ids of few members repeat too, but in neighbouring rows; first sentences do anywhere.
+    scattered = len(counts) < sum(1 for _ in groupby(first))
+    if len(counts) == len(first) or (scattered and 2 * len(counts) > len(first)):
         return "pairs"
-    problem = f"the first column repeats: is {shorten(first[0])} a group id or a sentence?"
+    [(most, _)] = counts.most_common(1)
+    problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
     raise fault(path, 1, problem, 'Pass form="groups" or form="pairs"')
 
 

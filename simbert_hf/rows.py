@@ -12,11 +12,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-Ints = NDArray[np.int64]
+from simbert_hf.arrays import Ints as Ints  # judging.training takes it from here
 
 
 def check_texts(text: object) -> list[str]:

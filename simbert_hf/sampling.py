@@ -13,11 +13,9 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 import datasets
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-Hashes = NDArray[np.uint64]
-Ints = NDArray[np.int64]
+from simbert_hf.arrays import Hashes, Ints
 
 
 class Pair(TypedDict):

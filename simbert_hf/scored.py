@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names, is_positive
-from simbert_hf.textfiles import check_exists, fault, read_cells, shorten
+from simbert_hf.textfiles import (
+    OBJECTS,
+    PACKED,
+    TABLES,
+    check_exists,
+    fault,
+    read_cells,
+    shorten,
+    suffix_of,
+)
 
 Cells = list[tuple[int, list[str]]]
 SNIFFED_ROWS = 50  # rows that decide which column of a file without header is the score
@@ -126,6 +135,9 @@ def _find_rows(
     if columns and len(columns) != 3:
         raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
     check_exists(path)
+    if (suffix := suffix_of(path)) in OBJECTS:
+        remedy = f"Write a table: {', '.join(TABLES)} (or one of these in {' or '.join(PACKED)})"
+        raise fault(path, None, f"scored pairs are not read from {suffix}", remedy)
     rows = [(line, cells) for line, cells in read_cells(path) if cells]
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from simbert_hf.arrays import Hashes, Ints
 from simbert_hf.batching import Measure, own_loader
-from simbert_hf.sampling import Hashes, Ints, Pair, make_pairs, mix, random_bits
+from simbert_hf.sampling import Pair, make_pairs, mix, random_bits
 from simbert_hf.textfiles import DataError
 
 SHARDS_AT_ONCE = 10  # that feed a window, as files are often sorted or of different sources

@@ -165,6 +165,21 @@ def test_nearest_words_are_whole_words_above_the_bound() -> None:
     assert found == {"weather": ["english"], "english": ["weather"]}
 
 
+@pytest.mark.parametrize(
+    ("count", "couples"), [(0, []), (1, [(0, 0)]), (4, [(0, 1), (2, 3)]), (5, [(0, 1), (2, 3)])]
+)
+def test_unpaired_sentences_stay_with_their_neighbours(
+    count: int, couples: list[tuple[int, int]]
+) -> None:
+    """A last one without a neighbour is left out."""
+    sentences = ["a cat", "cats sat", "go", "going", "climate"][:count]
+    rows = RowBuilder(wordpiece_tokenizer())
+    collator = PairCollator(rows, texts=True, sentences=sentences, twice=False)
+    texts = collator([PAIR | {"seed": seed} for seed in range(12)])["texts"][24:]
+    found = zip(texts[0::2], texts[1::2], strict=True)
+    assert set(found) == {(sentences[a], sentences[b]) for a, b in couples}
+
+
 def test_only_the_second_view_is_augmented() -> None:
     text = "a cat sat on the mat and the dog ran"
     rows = RowBuilder(wordpiece_tokenizer())

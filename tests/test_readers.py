@@ -92,6 +92,17 @@ def test_named_columns_are_read(write):
     assert texts(path, text_columns=("intent", "utterance"), form="groups") == [["A", "B"]]
 
 
+def test_first_sentences_may_repeat_here_and_there(write):
+    path = write("a.tsv", "A\tB\nC\tD\nC\tE\nA\tF\nG\tH\n")
+    assert texts(path) == [["A", "B"], ["C", "D"], ["C", "E"], ["A", "F"], ["G", "H"]]
+
+
+def test_groups_below_an_unknown_header_are_read_as_the_fault_says(write):
+    path = write("a.tsv", "id\ttext\n0\tA\n0\tB\n1\tC\n1\tD\n")
+    found = texts(path, text_columns=("id", "text"), form="groups")
+    assert found == [["A", "B"], ["C", "D"]]
+
+
 def test_groups_need_not_stand_together_unless_streamed(write):
     path = write("a.tsv", "1\tA\n2\tC\n1\tB\n2\tD\n2\tE\n")
     assert texts(path) == [["A", "B"], ["C", "D", "E"]]
@@ -207,6 +218,19 @@ BAD = {
         "quotes",
     ),
     "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
+    "unknown header of groups": (
+        *("a.tsv", "id\ttext\n0\tA\n0\tB\n1\tC\n1\tD\n", {}),
+        "a.tsv:1: the columns ('id', 'text') are unknown",
+        "text_columns=('id', 'text') and form=\"groups\"",
+    ),
+    "groups of at most two": (
+        *("a.tsv", "g1\tA\ng1\tB\ng2\tC\ng3\tD\n", {}),
+        *("a.tsv:1: the first column repeats: is 'g1' a group id", "form="),
+    ),
+    "mostly repeated": (
+        *("a.tsv", "A\tB\nC\tD\nA\tE\nC\tF\n", {}),
+        *("a.tsv:1: the first column repeats: is 'A' a group id", "form="),
+    ),
     "no group id": (
         "a.tsv",
         "1\tA\n\tB\n",
@@ -288,6 +312,14 @@ def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
     said = message(load_scored_pairs, path)
     assert said.startswith(f"{path.parent}{os.sep}{start}")
     assert remedy in said
+
+
+@pytest.mark.parametrize("load", [load_scored_pairs, load_labelled_pairs])
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json.gz"])
+def test_scored_pairs_are_read_from_tables_alone(write, name, load):
+    said = message(load, write(name, b'{"s1": "A"}'))
+    assert f"{name}: scored pairs are not read from .{name.split('.')[1]}" in said
+    assert ".csv, .tsv, .txt (or one of these in .gz or .xz)" in said
 
 
 def test_sentences_are_stripped_and_blank_lines_left_out(write):

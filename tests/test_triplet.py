@@ -91,6 +91,19 @@ def test_an_epoch_cuts_every_group_into_different_parts() -> None:
         MemberDataset(groups, size=1)
 
 
+def test_a_group_is_read_once_for_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [[group * i for i in range(1, 7)] for group in "abc"]
+    parts = MemberDataset(datasets.Dataset.from_dict({"texts": texts, "group": [4, 5, 6]}), seed=3)
+    indices = [8, 0, 5, 2, 1, 8]
+    alone = [parts[i] for i in indices]
+    rows, read = [], datasets.Dataset.__getitem__
+    monkeypatch.setattr(
+        datasets.Dataset, "__getitem__", lambda own, key: rows.extend(key) or read(own, key)
+    )
+    assert parts.__getitems__(indices) == alone
+    assert sorted(rows) == [0, 1, 2]
+
+
 def test_a_batch_holds_its_parts_side_by_side() -> None:
     model = tiny_simbert()
     parts = [{"texts": ["a cat", "a dog ran"], "group": 7}, {"texts": ["go"], "group": 2}]

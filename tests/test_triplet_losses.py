@@ -199,6 +199,15 @@ def test_the_siamese_classifier_is_the_naive_one() -> None:
     assert_same_gradient(ours, theirs)
 
 
+def test_a_batch_of_one_group_teaches_a_siamese_classifier_nothing() -> None:
+    classifier, rows = torch.nn.Linear(15, 1), torch.randn(4, 5, requires_grad=True)
+    picked = siamese_rows(rows, torch.zeros(4, dtype=torch.long), None)
+    found = siamese_loss(*picked, classifier)
+    found.loss.backward()
+    assert (found.loss, found.accuracy) == (0, 0)
+    assert all((weight.grad == 0).all() for weight in (*classifier.parameters(), rows))
+
+
 def test_siamese_negatives_are_of_other_groups_or_given() -> None:
     rows, groups = torch.arange(8.0)[:, None], torch.tensor(GROUPS)
     anchors, positives, negatives = (

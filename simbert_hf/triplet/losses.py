@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simbert_hf.losses import InBatchLoss, at_least_float32, cosines
+from simbert_hf.losses import InBatchLoss, at_least_float32, cosine_similarity, cosines
 
 Distance = Literal["squared", "cosine"]
 Mining = Literal["random", "all", "hard", "semi_hard"]
@@ -74,10 +74,9 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
 
 def paired_distances(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
     """Measure each row of ``first`` from the same row of ``second``: (N, D), (N, D) -> (N,)."""
-    first, second = at_least_float32(first), at_least_float32(second)
     if kind == "cosine":
-        return 1 - F.cosine_similarity(first, second, dim=-1)
-    return (first - second).square().sum(dim=-1)
+        return 1 - cosine_similarity(first, second)
+    return (at_least_float32(first) - at_least_float32(second)).square().sum(dim=-1)
 
 
 def margin_loss(near: Tensor, far: Tensor, margin: float) -> TripletLoss:
@@ -252,7 +251,7 @@ def siamese_loss(
         classifier: (2T, 3D) -> (2T, 1), the logit of "the same".
 
     Returns:
-        Mean binary cross-entropy, and the share of the 2T pairs told right.
+        Mean binary cross-entropy, and the share of the 2T pairs told right; both 0 without pairs.
 
     Example:
         >>> rows = torch.eye(3)
@@ -265,8 +264,9 @@ def siamese_loss(
     scored = classifier(torch.cat([first, second, (first - second).abs()], dim=1))
     logits = at_least_float32(scored)[:, 0]
     same = torch.arange(len(logits), device=logits.device) < len(anchors)
-    loss = F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype))
-    return InBatchLoss(loss, ((logits > 0) == same).float().mean())
+    terms = F.binary_cross_entropy_with_logits(logits, same.to(logits.dtype), reduction="none")
+    right, count = ((logits > 0) == same).sum(), max(len(logits), 1)
+    return InBatchLoss(terms.sum() / count, right / count)
 
 
 def sdml_loss(

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simbert_hf.arrays import Ints
 from simbert_hf.collators import TextCollator
-from simbert_hf.sampling import EpochDataset, Ints
+from simbert_hf.sampling import EpochDataset
 
 
 class Members(TypedDict):
@@ -67,11 +68,12 @@ class MemberDataset(EpochDataset[Members]):
     def __getitems__(self, indices: Sequence[int]) -> list[Members]:
         """Draw several parts with one look into the data set; a DataLoader calls this."""
         parts = [range(len(self))[i] for i in indices]
-        found = self.groups[self._row[parts]]
-        columns = zip(parts, found["texts"], found["group"], strict=True)
+        rows, at = np.unique(self._row[parts], return_inverse=True)  # a large group only once
+        found = self.groups[rows]
+        texts, groups = found["texts"], found["group"]
         return [
-            Members(texts=[texts[i] for i in self._drawn(part)], group=group)
-            for part, texts, group in columns
+            Members(texts=[texts[i][j] for j in self._drawn(part)], group=groups[i])
+            for part, i in zip(parts, at, strict=True)
         ]
 
     def _drawn(self, part: int) -> Ints:

@@ -1,0 +1,9 @@
+"""Names for the kinds of arrays that several modules hand each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Ints = NDArray[np.int64]
