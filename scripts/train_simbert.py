@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         mask_false_negatives=objective_args.mask_false_negatives,
         teacher=load_teacher(objective_args.teacher_name_or_path, unpaired, data, args),
         distillation_weight=objective_args.distillation_weight,
+        strangers_weight=objective_args.strangers_weight,
         simcse_weight=objective_args.simcse_weight,
     )
     collator = PairCollator(

@@ -177,6 +177,13 @@ class ObjectiveArguments:
     distillation_weight: float = field(
         default=100.0, metadata={"help": "Weight of the distillation loss, with a teacher."}
     )
+    strangers_weight: float = field(
+        default=1.0,
+        metadata={
+            "help": "Weight, in the distillation loss, of sentences that the teacher finds "
+            "strangers, against 1 of equal ones."
+        },
+    )
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
@@ -201,7 +208,10 @@ class ObjectiveArguments:
         if self.teacher_name_or_path:
             weights.append(self.distillation_weight)
         else:
-            refuse_idle(self, ["distillation_weight"], "there is no --teacher_name_or_path")
+            idle = ["distillation_weight", "strangers_weight"]
+            refuse_idle(self, idle, "there is no --teacher_name_or_path")
+        if not 0 < self.strangers_weight <= 1:
+            raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
         if self.sentences_file:
             weights.append(self.simcse_weight)
         else:

@@ -278,12 +278,14 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     return (total.real + total.imag).abs()
 
 
-def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
+def distillation_loss(vectors: Tensor, teacher: Tensor, strangers: float = 1.0) -> Tensor:
     """Mean squared difference of cosines to a teacher's, over all different rows (RoFormer-Sim).
 
     Args:
         vectors: The student's sentence vectors, of any length. Shape: (B, D).
         teacher: The similarities wanted. Shape: (B, B).
+        strangers: Weight of two rows of similarity 0 or less, against 1 of equal ones; it grows
+            evenly between. Most rows of a batch are strangers, and less is to be learnt of them.
 
     Returns:
         A scalar, 0 where they agree.
@@ -294,4 +296,6 @@ def distillation_loss(vectors: Tensor, teacher: Tensor) -> Tensor:
     """
     ours = cosines(vectors, vectors)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    return F.mse_loss(ours[others], teacher[others].to(ours.dtype))
+    wanted = teacher[others].to(ours.dtype)
+    weights = strangers + (1 - strangers) * wanted.clamp(0, 1)
+    return (weights * (ours[others] - wanted).square()).sum() / weights.sum()

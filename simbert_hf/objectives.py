@@ -59,6 +59,7 @@ class SimBertObjective:
         teacher: Gives the similarities (B, B) of the batch's sentences, which the model's cosines
             are drawn to (RoFormer-Sim's second stage). None for no teacher.
         distillation_weight: Weight of the distillation loss.
+        strangers_weight: In it, of sentences that the teacher finds strangers, against 1 of equal.
         simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
         simcse_scale: Its inverse temperature.
     """
@@ -71,6 +72,7 @@ class SimBertObjective:
     gather: bool = True
     teacher: Callable[[Sequence[str]], Tensor] | None = None
     distillation_weight: float = 100.0
+    strangers_weight: float = 1.0
     simcse_weight: float = 1.0
     simcse_scale: float = 20.0
 
@@ -102,7 +104,7 @@ class SimBertObjective:
             total = total + self.mlm_weight * mlm
         if self.teacher is not None:
             wanted = self.teacher(batch["texts"]).to(total.device)
-            distillation = distillation_loss(vectors, wanted)
+            distillation = distillation_loss(vectors, wanted, self.strangers_weight)
             total = total + self.distillation_weight * distillation
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -97,19 +98,19 @@ def test_in_batch_loss_with_one_way_positives() -> None:
     assert found.item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
 
 
-def test_distillation_loss_is_the_mean_over_different_rows() -> None:
+@pytest.mark.parametrize("strangers", [1.0, 0.1])
+def test_distillation_loss_is_the_mean_over_different_rows(strangers: float) -> None:
     ours = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     theirs = torch.randn(4, 7, dtype=torch.float64)
     cosine = torch.nn.functional.cosine_similarity
-    gaps = [
-        (cosine(ours[i], ours[j], dim=0) - cosine(theirs[i], theirs[j], dim=0)) ** 2
-        for i in range(4)
-        for j in range(4)
-        if i != j
-    ]
-    assert distillation_loss(ours, cosines(theirs, theirs)).item() == pytest.approx(
-        (sum(gaps) / 12).item(), abs=1e-6
-    )
+    total = weights = 0.0
+    for i, j in permutations(range(4), 2):
+        wanted = cosine(theirs[i], theirs[j], dim=0).item()
+        weight = strangers if wanted < 0 else strangers + (1 - strangers) * wanted
+        total += weight * (cosine(ours[i], ours[j], dim=0).item() - wanted) ** 2
+        weights += weight
+    found = distillation_loss(ours, cosines(theirs, theirs), strangers)
+    assert found.item() == pytest.approx(total / weights, abs=1e-6)
     assert distillation_loss(ours, cosines(ours, ours).detach()).item() == pytest.approx(
         0, abs=1e-12
     )

@@ -352,6 +352,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--scale=nan"], r"--scale nan: .*above 0"),
         (["--seq2seq_weight=nan"], "nan, 1.0, 0.0. must be at least 0"),
         (["--distillation_weight=3"], "--distillation_weight 3.0 would change nothing, as there"),
+        (
+            ["--strangers_weight=0", "--teacher_name_or_path", "a"],
+            "--strangers_weight 0.0: give up to 1, above 0",
+        ),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--label_smoothing_factor=0.1"], "--label_smoothing_factor 0.1 would change nothing"),
         (["--auto_find_batch_size=true"], "--auto_find_batch_size True would change nothing"),
