@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,15 +12,10 @@ from typing import Any
 
 import torch
 from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
-from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
-from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
-from simbert_hf.atomic import put_in_place
 from simbert_hf.batching import (
     Collator,
     Examples,
@@ -32,41 +26,19 @@ from simbert_hf.compiling import compile_layers
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
-from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.packing import use_packing
-from simbert_hf.sharding import check_sharding, layers_as_units, own_shards
+from simbert_hf.saving import CheckpointPart, SavingTrainer
+from simbert_hf.sharding import check_sharding, layers_as_units
 from simbert_hf.streams import PairStream, stream_loader
 
 logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
-SCRATCH = "_saving"
 
 
-class Diverged(ValueError):
-    """Weights are infinite or NaN."""
-
-
-class CheckpointPart(TrainerCallback):
-    """A callback with a state of its own, which becomes a part of each checkpoint."""
-
-    @staticmethod
-    def resumed_from(args: Any, state: Any) -> Path | None:
-        """Name the checkpoint that a beginning run goes on from; None for a new run."""
-        if not state.global_step:
-            return None
-        given = Path(str(args.resume_from_checkpoint))
-        ours = Path(str(args.output_dir), f"checkpoint-{state.global_step}")
-        return given if given.is_dir() else ours
-
-    def save(self, directory: Path) -> None:
-        """Write this process's part into a checkpoint that is not in its place yet."""
-        raise NotImplementedError
-
-
-class SimilarityTrainer(Trainer):
+class SimilarityTrainer(SavingTrainer):
     """Trains a model with an objective that names its loss parts.
 
     Args:
@@ -116,7 +88,6 @@ class SimilarityTrainer(Trainer):
         if isinstance(self.train_dataset, PairStream):
             self._check_stream(self.train_dataset)
         self.meter = LossMeter()
-        self._saving = False
 
     def _change_model(self) -> None:
         """Let the model compute as the arguments say, below DDP and FSDP."""
@@ -167,23 +138,10 @@ class SimilarityTrainer(Trainer):
         return own_loader(loader, self.accelerator.device)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        try:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
-        except RuntimeError as error:  # torch's, of other names or shapes
-            raise ValueError(
-                f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
-                f"of then. {error}"
-            ) from error
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
         if isinstance(self.train_dataset, PairStream):
             workers = self.args.dataloader_num_workers
             self.train_dataset.load(Path(resume_from_checkpoint), workers)
-
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Keep silent of an untrained LM head, which checkpoints do not hold."""
-        head = getattr(self.model, "head_prefix", None)
-        missing = load_result.missing_keys
-        missing[:] = [name for name in missing if head is None or not name.startswith(head)]
-        super()._issue_warnings_after_load(load_result)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
@@ -266,7 +224,7 @@ class SimilarityTrainer(Trainer):
             self.state.epoch = self.state.global_step / self.args.max_steps
         super().log(logs, start_time)
 
-    # ------------------------------------------------------------------ evaluation and saving
+    # ------------------------------------------------------------------ evaluation
 
     def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
         """Measure the model, log the figures, print paraphrases of the fixed sentences."""
@@ -312,165 +270,13 @@ class SimilarityTrainer(Trainer):
             file.write("\n".join([*lines, "", ""]))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Write a checkpoint beside its place and move it there when it is whole.
+        with self._clock_stopped():
+            super()._save_checkpoint(model, trial)
 
-        Trainer writes in place, so that a kill or a full disk would leave a part of a checkpoint,
-        and deletes older ones before it is on the disk.
-
-        Raises:
-            OSError: If it cannot be written; the checkpoints before it are as they were.
-        """
-        out = Path(super()._get_output_dir(trial))
-        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
-        with self._clock_stopped(), self._scratch_folder(out) as scratch:
-            self._saving = True
-            try:
-                super()._save_checkpoint(model, trial)
-            finally:
-                self._saving = False
-            (scratch / name).mkdir(parents=True, exist_ok=True)  # of weights alone, others are slow
-            for callback in self.callback_handler.callbacks:
-                if isinstance(callback, CheckpointPart):
-                    callback.save(scratch / name)
-            if isinstance(self.train_dataset, PairStream):
-                self.train_dataset.save(scratch / name)
-            best = out / f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
-            if best == out / name or best.exists():  # Trainer looks in the scratch folder
-                self.state.best_model_checkpoint = str(best)
-            if self.args.should_save:
-                self.state.save_to_json(str(scratch / name / TRAINER_STATE_NAME))
-            self._put_in_place(scratch / name, out / name)
-        if self.args.should_save:
-            limit, kept = self.args.save_total_limit, self.state.best_model_checkpoint
-            rotate_checkpoints(str(out), limit, best_model_checkpoint=kept, use_mtime=True)
-        if self.args.push_to_hub and self.args.hub_strategy == HubStrategy.EVERY_SAVE:
-            self._push_checkpoint(out / name)
-
-    def _check_finite(self) -> None:
-        """Refuse to save, or go on with, weights of a run that diverged.
-
-        Raises:
-            Diverged: If one is infinite or NaN.
-        """
-        if not all(
-            weight.isfinite().all()
-            for weight in own_shards(self.accelerator.unwrap_model(self.model))
-        ):
-            raise Diverged(
-                f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
-                "Checkpoints before are as they were; lower --learning_rate or the loss's weights."
-            )
-
-    def _get_output_dir(self, trial: Any) -> str:
-        out = super()._get_output_dir(trial)
-        return str(Path(out, SCRATCH)) if self._saving else out
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Do nothing: what Trainer pushes here is a pickle, and the half of a model."""
-
-    @contextmanager
-    def _scratch_folder(self, out: Path) -> Iterator[Path]:
-        """Name a folder for what is not whole yet; it is gone afterwards."""
-        scratch = out / SCRATCH
-        if self.is_local_process_zero():
-            shutil.rmtree(scratch, ignore_errors=True)  # a killed run's
-        self.accelerator.wait_for_everyone()
-        try:
-            yield scratch
-        except Diverged:
-            raise
-        except Exception as error:
-            raise OSError(
-                f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
-                "checkpoints are as they were; mend the cause (a full disk?) and go on with "
-                "--resume_from_checkpoint true."
-            ) from error
-        finally:
-            if self.is_local_process_zero():
-                shutil.rmtree(scratch, ignore_errors=True)
-
-    def _put_in_place(self, made: Path, place: Path) -> None:
-        self.accelerator.wait_for_everyone()  # each process writes its random state
-        for in_turn in (self.is_world_process_zero(), self.is_local_process_zero()):
-            if in_turn and made.exists():  # the second time only where machines share no disk
-                put_in_place(made, place)
-            self.accelerator.wait_for_everyone()
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
-
-        Raises:
-            OSError: If it cannot be written; then the former model is as it was.
-            Diverged: If weights are infinite or NaN; then too.
-        """
-        self._check_finite()
-        if output_dir is not None:
-            super().save_model(output_dir, _internal_call=_internal_call)
-            return
-        out = Path(str(self.args.output_dir))
-        with self._scratch_folder(out) as scratch:
-            super().save_model(str(scratch), _internal_call=True)
-            if self.args.should_save:
-                for path in list(scratch.iterdir()):
-                    put_in_place(path, out / path.name)
-            self.accelerator.wait_for_everyone()
-
-    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Open the repository before the run, so that a wrong name or token loses no work."""
-        if self.is_world_process_zero():
-            self.hub_model_id = open_repository(  # type: ignore[assignment]
-                self.args.hub_model_id or Path(str(self.args.output_dir)).resolve().name,
-                private=self.args.hub_private_repo if private is None else private,
-                revision=self.args.hub_revision,
-                token=token or self.args.hub_token,
-            )
-
-    def push_to_hub(  # type: ignore[override]
-        self, commit_message: str = "End of training", **kwargs: Any
-    ) -> CommitInfo | None:
-        """Save the model and upload ``args.output_dir`` in one commit, see :mod:`simbert_hf.hub`.
-
-        Args:
-            commit_message: First line of the commit's message.
-            **kwargs: ``private``, ``revision``, ``token``, where other than in ``args``.
-
-        Returns:
-            The commit, in the main process; None in others.
-
-        Raises:
-            OSError: If the Hub does not take it; the saved model is whole.
-        """
-        self.callback_handler.on_push_begin(self.args, self.state, self.control)
-        self.save_model(_internal_call=True)
-        if not self.is_world_process_zero():
-            return None
-        if self.hub_model_id is None:
-            self.init_hf_repo(kwargs.get("token"), kwargs.get("private"))
-        return self._push(Path(str(self.args.output_dir)), commit_message, **kwargs)
-
-    def _push(self, folder: Path, commit_message: str, **kwargs: Any) -> CommitInfo:
-        args = self.args
-        options = {"private": args.hub_private_repo, "revision": args.hub_revision}
-        options |= {"token": args.hub_token, "commit_message": commit_message}
-        found = push(plan_upload(folder), str(self.hub_model_id), **options | kwargs)
-        logger.info("pushed %s to %s", folder, found.commit_url)
-        return found
-
-    def _push_checkpoint(self, folder: Path) -> None:
-        """Push a checkpoint's model; the run goes on if that fails."""
-        if self.is_world_process_zero():
-            try:
-                self._push(folder, f"Training in progress, step {self.state.global_step}")
-            except OSError as error:
-                logger.warning("%s The run goes on.", error)
-
-    def _save(
-        self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None
-    ) -> None:
-        super()._save(output_dir, state_dict)
-        pickled = Path(output_dir or str(self.args.output_dir), TRAINING_ARGS_NAME)
-        if self.args.should_save:
-            pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one
+    def _save_parts(self, folder: Path) -> None:
+        super()._save_parts(folder)
+        if isinstance(self.train_dataset, PairStream):
+            self.train_dataset.save(folder)
 
     def _layers_uncompiled(self) -> AbstractContextManager[Any]:
         """Keep from compiling a graph for every layer's place in a cache, which exhausts Dynamo."""

@@ -22,7 +22,7 @@ from simbert_hf.distributed import (
 from simbert_hf.losses import InBatchLoss
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.pooling import normalize
-from simbert_hf.trainer import CheckpointPart
+from simbert_hf.saving import CheckpointPart
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 

@@ -17,7 +17,7 @@ from simbert_hf.distributed import is_distributed
 from simbert_hf.embedding import evaluating
 from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.sampling import EpochDataset, Pair
-from simbert_hf.trainer import CheckpointPart
+from simbert_hf.saving import CheckpointPart
 from simbert_hf.triplets import Triplet
 
 logger = logging.getLogger(__name__)
