@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
+from accelerate.utils import (  # type: ignore[import-untyped]
+    DynamoBackend,
+    broadcast_object_list,
+)
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -235,7 +238,9 @@ class SimilarityTrainer(SavingTrainer):
             )
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
-            metrics = {f"{metric_key_prefix}_{k}": v for k, v in self.evaluator(model).items()}
+            # One's, as a last bit may differ, and with it which process saves the best.
+            [figures] = broadcast_object_list([self.evaluator(model)])
+            metrics = {f"{metric_key_prefix}_{k}": v for k, v in figures.items()}
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
             if writer and writer.sentences:

@@ -109,7 +109,8 @@ class TripletArguments:
         default=None,
         metadata={
             "help": "In place of the batch's negatives take hard ones, mined by the model among "
-            "all training groups at the beginning and again every so many steps."
+            "all training groups at the beginning and again every so many steps. One process "
+            "mines, and the others wait for it up to --ddp_timeout seconds."
         },
     )
     range_min: int = field(
