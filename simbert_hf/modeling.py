@@ -285,7 +285,12 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             ``last_hidden_state``, (B, L, D), and ``hidden_states``, if asked for.
         """
         mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
-        return self.base_model(input_ids, attention_mask=mask, token_type_ids=segments, **kwargs)
+        types = self.token_types(segments)
+        return self.base_model(input_ids, attention_mask=mask, token_type_ids=types, **kwargs)
+
+    def token_types(self, segments: Tensor) -> Tensor:
+        """Segments as the embeddings know them: some checkpoints have one vector for all."""
+        return segments.clamp(max=self.config.type_vocab_size - 1)
 
     def _lm_logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))

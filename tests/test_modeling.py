@@ -21,6 +21,7 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.packing import use_packing
 from simbert_hf.pooling import POOLINGS
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
@@ -94,6 +95,21 @@ def test_the_vector_is_the_same_with_a_target_behind_it(pooling: str) -> None:
     alone = model(**model.rows.pad(sources)).sentence_embedding
     joined = model(**model.rows.pad(sources, targets)).sentence_embedding
     assert torch.allclose(alone, joined, atol=1e-5)
+
+
+def test_a_table_of_one_token_type_serves_both_segments() -> None:
+    one, two = tiny_simbert(type_vocab_size=1), tiny_simbert()
+    name = "bert.embeddings.token_type_embeddings.weight"
+    weights = one.state_dict()
+    two.load_state_dict(weights | {name: weights[name].repeat(2, 1)})
+    sources, targets = one.rows.sources(TEXTS, 20), one.rows.targets(TEXTS[::-1], 20)
+    batch = one.rows.pad(sources, targets)
+    expected = two(**batch).last_hidden_state
+    assert torch.equal(one(**batch).last_hidden_state, expected)
+    assert one.gen_synonyms(TEXTS[0], 5, seed=0) == two.gen_synonyms(TEXTS[0], 5, seed=0)
+    use_packing(one, "padded")
+    real = batch["attention_mask"] == 1
+    assert torch.allclose(one(**batch).last_hidden_state[real], expected[real], atol=1e-5)
 
 
 def test_encode_does_not_depend_on_the_batch() -> None:
