@@ -24,13 +24,14 @@ from simbert_hf.app_tools import (
     paraphrase,
     read_upload,
 )
+from simbert_hf.extras import install
 from simbert_hf.generation import load
 from simbert_hf.modeling import SimBert
 
 try:
     import gradio as gr
 except ImportError as error:
-    raise ImportError("The page needs gradio: pip install 'simbert-hf[app,index]'.") from error
+    raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
 
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read

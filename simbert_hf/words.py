@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
+from simbert_hf.extras import install
+
 BLOCK = 1024  # sentences that search at a time
 COMMON = (
     2000  # a word in more sentences than this, and than a hundredth of them, is not searched by
@@ -45,7 +47,7 @@ def nearest_by_words(
         [[0, 1], [1, 0], [2, -1]]
     """
     if not find_spec("bm25s"):
-        raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
+        raise ValueError(f"bm25s is not installed: {install('index')}.")
     import bm25s  # type: ignore[import-untyped]
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)

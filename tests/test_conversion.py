@@ -405,7 +405,7 @@ def test_keras_weights_name_the_extra(
     keras_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'simbert-hf\[convert\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[convert\]' in a clone"):
         main([str(keras_folder), "--output_dir", str(tmp_path / "out")])
 
 
