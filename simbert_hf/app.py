@@ -89,11 +89,14 @@ def launch(
 
     Raises:
         OSError: If the model or the port is not to be had.
-        ValueError: If the model cannot write.
+        ValueError: If the model cannot write, or no port has that number.
     """
+    if port is not None and not 0 < port < 2**16:
+        raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
     if not loaded.has_lm_head:
-        raise ValueError(f"{model} has no LM head: it embeds, but cannot write paraphrases.")
+        name = "The model" if loaded is model else model
+        raise ValueError(f"{name} has no LM head: it embeds, but cannot write paraphrases.")
     make_page(loaded).launch(
         server_name=host, server_port=port, max_file_size=MAX_BYTES, show_error=True, **options
     )
