@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -286,15 +286,15 @@ def check_whitening(
 def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
     """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
 
-    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
+    A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
+    an architecture, and not always the right one.
     """
-    try:
-        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
-    except OSError:  # not a sentence-transformers model
-        return {}
-    assert path is not None
-    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
-    return {} if limit is None else {"model_max_length": limit}
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        with suppress(OSError):  # there is none, or this is not a sentence-transformers model
+            path = cached_file(name_or_path, f"sentence_{kind}_config.json", **hub)
+            limit = json.loads(Path(str(path)).read_text(encoding="utf-8")).get("max_seq_length")
+            return {} if limit is None else {"model_max_length": limit}
+    return {}
 
 
 @contextmanager

@@ -64,12 +64,15 @@ def test_every_loader_agrees(tmp_path: Path, pooling: str, tokenizer: str) -> No
     assert torch.allclose(features[0], ours[0, : features.shape[1]], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_xlm-roberta_config.json"])
 @pytest.mark.filterwarnings("ignore:Texts of more than 12 tokens were cut")
-def test_sentences_are_cut_where_sentence_transformers_cuts_them(tmp_path: Path) -> None:
+def test_sentences_are_cut_where_sentence_transformers_cuts_them(tmp_path: Path, name: str) -> None:
     """Its own file may set a lower limit than the tokenizer's."""
     tiny_simbert().save_pretrained(tmp_path / "before")
     path = tmp_path / "before" / "sentence_bert_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_seq_length": 12}))
+    path.with_name(name).write_text(json.dumps({"max_seq_length": 12}))
+    if path.name != name:
+        path.unlink()
     model = SimBert.from_pretrained(tmp_path / "before")
     text = "the cat sat on the mat and the dog ran " * 4
     vector = model.encode(text)
