@@ -55,7 +55,7 @@ class SearchSettings:
         check_count("max_new_tokens", self.max_new_tokens)
         if self.seed is not None and not is_seed(self.seed):
             raise ValueError(
-                f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits, or None."
+                f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits or None."
             )
         if self.top_k is not None:
             check_count("top_k", self.top_k, ", or None for all tokens")

@@ -96,9 +96,7 @@ def convert(
     place = Path(output_dir)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise ValueError(f"{place} holds something already; name another output directory.")
-    if (
-        os.path.ismount(place) or place.resolve() == Path.cwd()
-    ):  # which no finished folder can replace
+    if os.path.ismount(place) or place.resolve() == Path.cwd():
         raise ValueError(f"{place} is the current directory or a mount; name a new one inside it.")
     weights_path = find_weights(Path(source))
     folder = weights_path.parent
