@@ -65,7 +65,7 @@ class CharRows(RowBuilder):
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, width: int = 0) -> None:
         self.tokenizer = tokenizer
-        self.pad_id = self._special("pad_token", "pad_token")
+        self.pad_id = self._special("pad_token")
         self.width = width
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
