@@ -293,7 +293,7 @@ def _evaluation_parser() -> argparse.ArgumentParser:
     from simbert_hf.evaluation.suite import EvaluationArguments
 
     about = "Measure models: flags, or one YAML file with the same names and flags after it."
-    parser = HfArgumentParser(EvaluationArguments, prog="simbert evaluate", description=about)
+    parser = HfArgumentParser((EvaluationArguments,), prog="simbert evaluate", description=about)
     parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
     return parser
 
