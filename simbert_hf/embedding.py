@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -23,6 +24,8 @@ from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.hub import Plan, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
+
+logger = logging.getLogger(__name__)
 
 HUB_ARGUMENTS = (
     "revision",
@@ -295,6 +298,20 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
             limit = json.loads(Path(str(path)).read_text(encoding="utf-8")).get("max_seq_length")
             return {} if limit is None else {"model_max_length": limit}
     return {}
+
+
+def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+    """Log a warning if sentence-transformers does not take the mean of a checkpoint's states."""
+    with suppress(OSError):  # there is no such file
+        path = cached_file(name_or_path, "1_Pooling/config.json", **hub)
+        found = json.loads(Path(str(path)).read_text(encoding="utf-8"))
+        mode = found.get("pooling_mode", "mean")
+        if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
+            logger.warning(
+                "%s: the vectors are means here and made otherwise by sentence-transformers (see "
+                "1_Pooling/config.json); where that names cls, pass pooling='cls'.",
+                name_or_path,
+            )
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.checkpoint import finish_checkpoint
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening, warn_of_other_pooling
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -126,6 +126,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
                 'architecture ("model_type": "bert" in its config.json), ELECTRA or RoFormer.'
             )
+        if pooling is None and "sentence_pooling" not in found:
+            warn_of_other_pooling(name_or_path, hub)
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
             check_whitening(name_or_path, found, pooling)

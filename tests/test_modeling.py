@@ -241,6 +241,23 @@ def test_cut_weights_are_named(tmp_path: Path, share: float) -> None:
             from_pretrained(str(tmp_path))
 
 
+@pytest.mark.parametrize("found", [{"pooling_mode": "cls"}, {"pooling_mode_mean_tokens": False}])
+def test_another_pooling_of_sentence_transformers_is_said_so(
+    tmp_path: Path, found: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["sentence_pooling"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    SimBert.from_pretrained(tmp_path)
+    assert not caplog.messages
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(found))
+    SimBert.from_pretrained(tmp_path, pooling="cls")
+    assert not caplog.messages
+    SimBert.from_pretrained(tmp_path)
+    assert "pass pooling='cls'" in caplog.text
+
+
 def test_missing_checkpoint_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         SimBert.from_pretrained(tmp_path / "nowhere")
