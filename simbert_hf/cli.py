@@ -292,8 +292,9 @@ def _evaluation_parser() -> argparse.ArgumentParser:
 
     from simbert_hf.evaluation.suite import EvaluationArguments
 
+    kinds: Any = (EvaluationArguments,)
     about = "Measure models: flags, or one YAML file with the same names and flags after it."
-    parser = HfArgumentParser((EvaluationArguments,), prog="simbert evaluate", description=about)
+    parser = HfArgumentParser(kinds, prog="simbert evaluate", description=about)
     parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
     return parser
 
