@@ -24,13 +24,14 @@ from simbert_hf.app_tools import (
     paraphrase,
     read_upload,
 )
+from simbert_hf.extras import install
 from simbert_hf.generation import load
 from simbert_hf.modeling import SimBert
 
 try:
     import gradio as gr
 except ImportError as error:
-    raise ImportError("The page needs gradio: pip install 'simbert-hf[app,index]'.") from error
+    raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
 
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
@@ -88,11 +89,14 @@ def launch(
 
     Raises:
         OSError: If the model or the port is not to be had.
-        ValueError: If the model cannot write.
+        ValueError: If the model cannot write, or no port has that number.
     """
+    if port is not None and not 0 < port < 2**16:
+        raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
     if not loaded.has_lm_head:
-        raise ValueError(f"{model} has no LM head: it embeds, but cannot write paraphrases.")
+        name = "The model" if loaded is model else model
+        raise ValueError(f"{name} has no LM head: it embeds, but cannot write paraphrases.")
     make_page(loaded).launch(
         server_name=host, server_port=port, max_file_size=MAX_BYTES, show_error=True, **options
     )

@@ -22,13 +22,13 @@ MAX_ROWS = 2_000
 RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
 
 
-def check_text(text: str) -> str:
-    """Strip a text.
+def check_text(text: str | None) -> str:
+    """Strip a text; a caller may send none.
 
     Raises:
         ValueError: If nothing is left, or more than ``MAX_CHARS`` characters.
     """
-    text = text.strip()
+    text = (text or "").strip()
     if not text:
         raise ValueError("Write a sentence first.")
     if len(text) > MAX_CHARS:

@@ -11,6 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
 from simbert_hf.embedding import Embedder
+from simbert_hf.rows import check_texts
 
 ROWS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -39,8 +40,13 @@ class EmbedderModule(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Tensor | Any]:
-        """Turn texts into padded rows."""
-        texts = [(prompt or "") + text for text in inputs]
+        """Turn texts into padded rows.
+
+        Raises:
+            TypeError: If a text is not a string.
+            ValueError: If a text is empty: a GRU has no state for it.
+        """
+        texts = [(prompt or "") + text for text in check_texts(inputs)]
         rows = self.model.rows
         batch: dict[str, Tensor | Any] = dict(rows.pad(rows.sources(texts, self.max_seq_length)))
         return batch

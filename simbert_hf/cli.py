@@ -11,8 +11,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_encode(commands)
     _add_index(commands)
     commands.add_parser("evaluate", help="measure models side by side", add_help=False)
-    if find_spec("simbert_hf.app"):
-        _add_app(commands)
+    _add_app(commands)
     return parser
 
 
@@ -279,11 +276,27 @@ def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
     from simbert_hf.evaluation.command import RESULTS, run_evaluation
 
+    if {"-h", "--help"} & set(argv):
+        _evaluation_parser().print_help()
+        return
     flags = [flag for flag in argv if flag != "--json"]
     args, _, table = run_evaluation(flags)
     if len(flags) < len(argv):
         table = as_json(json.loads(Path(args.output_dir, RESULTS).read_text("utf-8")))
     show([table])
+
+
+def _evaluation_parser() -> argparse.ArgumentParser:
+    """Describe the command; ``run_evaluation`` parses its flags, all but the last."""
+    from transformers import HfArgumentParser
+
+    from simbert_hf.evaluation.suite import EvaluationArguments
+
+    kinds: Any = (EvaluationArguments,)
+    about = "Measure models: flags, or one YAML file with the same names and flags after it."
+    parser = HfArgumentParser(kinds, prog="simbert evaluate", description=about)
+    parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
+    return parser
 
 
 def _add_app(commands: Any) -> None:
@@ -296,7 +309,9 @@ def _add_app(commands: Any) -> None:
 
 def app(args: argparse.Namespace) -> None:
     """Open the page."""
-    import_module("simbert_hf.app").launch(args.model, host=args.host, port=args.port)
+    from simbert_hf.app import launch
+
+    launch(args.model, host=args.host, port=args.port)
 
 
 if __name__ == "__main__":

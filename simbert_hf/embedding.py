@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,8 @@ from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.hub import Plan, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
+
+logger = logging.getLogger(__name__)
 
 HUB_ARGUMENTS = (
     "revision",
@@ -286,15 +289,29 @@ def check_whitening(
 def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
     """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
 
-    ``sentence_bert_config.json`` may set a lower limit than the tokenizer's own.
+    A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
+    an architecture, and not always the right one.
     """
-    try:
-        path = cached_file(name_or_path, "sentence_bert_config.json", **hub)
-    except OSError:  # not a sentence-transformers model
-        return {}
-    assert path is not None
-    limit = json.loads(Path(path).read_text(encoding="utf-8")).get("max_seq_length")
-    return {} if limit is None else {"model_max_length": limit}
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        with suppress(OSError):  # there is none, or this is not a sentence-transformers model
+            path = cached_file(name_or_path, f"sentence_{kind}_config.json", **hub)
+            limit = json.loads(Path(str(path)).read_text(encoding="utf-8")).get("max_seq_length")
+            return {} if limit is None else {"model_max_length": limit}
+    return {}
+
+
+def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+    """Log a warning if sentence-transformers does not take the mean of a checkpoint's states."""
+    with suppress(OSError):  # there is no such file
+        path = cached_file(name_or_path, "1_Pooling/config.json", **hub)
+        found = json.loads(Path(str(path)).read_text(encoding="utf-8"))
+        mode = found.get("pooling_mode", "mean")
+        if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
+            logger.warning(
+                "%s: the vectors are means here and made otherwise by sentence-transformers (see "
+                "1_Pooling/config.json); where that names cls, pass pooling='cls'.",
+                name_or_path,
+            )
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
-from simbert_hf.modeling import SimBertOutput
+from simbert_hf.gru import CharGruConfig
+from simbert_hf.modeling import SimBertOutput, read_config
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
 
@@ -72,10 +73,13 @@ class SentenceEncoder(Embedder):
                 ``attention_probs_dropout_prob`` set what the architecture calls otherwise.
 
         Raises:
-            ValueError: If the checkpoint lacks encoder weights, or has no such dropout.
+            ValueError: If the checkpoint lacks encoder weights, has no such dropout, or is a
+                ``CharGru``.
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        if read_config(name_or_path, hub).get("model_type") == CharGruConfig.model_type:
+            raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
         config = AutoConfig.from_pretrained(name_or_path, **hub)
         own: str = getattr(config, "sentence_pooling", "mean")
         if pooling is not None:

@@ -18,12 +18,12 @@ from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
 from simbert_hf.rows import RowBuilder, check_texts
-from simbert_hf.search import Decoder, Hypotheses, SearchSettings, search
+from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
 from simbert_hf.text import decode, normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
 BLOCK = 256  # texts whose drafts and vectors are held at once
-MAX_ROWS = 1024  # hypotheses in one batch; bounds the memory of the key-value cache
+MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
 
 class Paraphrase(NamedTuple):
@@ -92,12 +92,12 @@ def gen_synonyms(
 ) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
-    The input itself and repetitions are dropped, so fewer than k may be left. A text gets the same
-    paraphrases alone and among others.
+    The input itself and repetitions are dropped, so fewer than k may be left. In float32 a text
+    gets the same paraphrases alone and among others; in 16 bits rounding may change some.
 
     Args:
         text: One text, or several.
-        n: Sentences to write for each text.
+        n: Sentences to write for each text; memory grows with it.
         k: Paraphrases to return for each text, at most; 20, or n if that is less, if None.
         model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
             default the package's English model.
@@ -145,8 +145,9 @@ def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: 
     Raises:
         ValueError: If a value is out of range.
     """
-    if not 1 <= k <= n:
-        raise ValueError(f"k={k!r} is out of range: it must be at least 1 and at most n={n!r}.")
+    check_count("k", k)
+    if k > n:
+        raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
     if min_similarity is not None and not -1 <= min_similarity <= 1:
         raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
     if not 0 <= fluency_weight < math.inf:
@@ -158,7 +159,7 @@ def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: 
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
     """Write different sentences for each text, the text itself left out.
 
-    Texts of like length share a batch; what is written does not depend on it.
+    Texts of like length share a batch; in float32 what is written does not depend on it.
 
     Args:
         model: A model with an LM head.
@@ -281,8 +282,13 @@ def rank(
 
 
 def load(name_or_path: str | os.PathLike[str]) -> SimBert:
-    """Load a model once, on the GPU if there is one; again only when its directory has changed."""
+    """Load a model once, on the GPU if there is one; again only when its directory has changed.
+
+    An index names the model that comes with the package by its folder's name alone; so may this.
+    """
     path = Path(name_or_path)
+    if str(path) == Path(DEFAULT_MODEL).name and not path.is_dir():
+        name_or_path = path = Path(DEFAULT_MODEL)
     files = list(path.iterdir()) if path.is_dir() else []
     changed = max((file.stat().st_mtime_ns for file in files), default=0)
     return _load(os.fspath(name_or_path), changed)

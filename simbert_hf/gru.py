@@ -14,7 +14,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
-from simbert_hf.modeling import SimBertOutput
+from simbert_hf.modeling import SimBertOutput, read_config
 from simbert_hf.rows import RowBuilder
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
@@ -65,7 +65,7 @@ class CharRows(RowBuilder):
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, width: int = 0) -> None:
         self.tokenizer = tokenizer
-        self.pad_id = self._special("pad_token", "pad_token")
+        self.pad_id = self._special("pad_token")
         self.width = width
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
@@ -159,7 +159,7 @@ class CharGru(Embedder):
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-        kind = CharGruConfig.get_config_dict(name_or_path, **hub)[0].get("model_type")
+        kind = read_config(name_or_path, hub).get("model_type")
         if kind != CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, no char_gru.")
         model, _ = cls.load_weights(name_or_path, (), **kwargs)

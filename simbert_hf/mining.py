@@ -15,6 +15,7 @@ from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import DataError
+from simbert_hf.extras import install
 from simbert_hf.triplets import Triplet
 from simbert_hf.words import nearest_by_words
 
@@ -91,9 +92,7 @@ def mine_triplets(
     """
     settings = settings or MiningSettings()
     if use_faiss and not find_spec("faiss"):
-        raise ValueError(
-            "faiss is not installed: pip install 'simbert-hf[index]', or drop --use_faiss."
-        )
+        raise ValueError(f"faiss is not installed: {install('index')}, or drop --use_faiss.")
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
     # Of its candidates the library leaves out an anchor's positives, so it is one of its own.

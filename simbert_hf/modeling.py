@@ -18,7 +18,7 @@ from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.checkpoint import finish_checkpoint
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
+from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening, warn_of_other_pooling
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -126,6 +126,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
                 'architecture ("model_type": "bert" in its config.json), ELECTRA or RoFormer.'
             )
+        if pooling is None and "sentence_pooling" not in found:
+            warn_of_other_pooling(name_or_path, hub)
         if pooling is not None:
             kwargs["sentence_pooling"] = check_pooling(pooling)
             check_whitening(name_or_path, found, pooling)
@@ -285,7 +287,12 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             ``last_hidden_state``, (B, L, D), and ``hidden_states``, if asked for.
         """
         mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
-        return self.base_model(input_ids, attention_mask=mask, token_type_ids=segments, **kwargs)
+        types = self.token_types(segments)
+        return self.base_model(input_ids, attention_mask=mask, token_type_ids=types, **kwargs)
+
+    def token_types(self, segments: Tensor) -> Tensor:
+        """Segments as the embeddings know them: some checkpoints have one vector for all."""
+        return segments.clamp(max=self.config.type_vocab_size - 1)
 
     def _lm_logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))

@@ -26,6 +26,7 @@ from transformers import AutoTokenizer, DynamicCache
 from simbert_hf.atomic import put_in_place
 from simbert_hf.checkpoint import check_graphs, record_graphs
 from simbert_hf.embedding import evaluating, sentence_limit
+from simbert_hf.extras import install
 from simbert_hf.generation import Draft, write_by
 from simbert_hf.modeling import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
@@ -36,7 +37,7 @@ FOLDER = "onnx"
 ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
 OPSET = 18
 CACHED = ("keys", "values")
-MISSING = "ONNX needs the extra `onnx`: pip install '.[onnx]' in a clone of simbert_hf."
+MISSING = f"ONNX needs the extra `onnx`: {install('onnx')}."
 
 
 class EncoderGraph(nn.Module):

@@ -62,7 +62,8 @@ def use_packing(model: Any, attention: str) -> None:
             positions = torch.arange(real.shape[1], device=real.device).expand_as(real)
         places = real.flatten().nonzero().squeeze(1)  # (T,)
         filler = -len(places) % kind.multiple
-        inputs = {"input_ids": input_ids, "token_type_ids": segments, "position_ids": positions}
+        types = model.token_types(segments)
+        inputs = {"input_ids": input_ids, "token_type_ids": types, "position_ids": positions}
         for name, values in inputs.items():
             kwargs[name] = pad(values.flatten()[places], (0, filler))[None]
         outputs = model.base_model(packed=kind.of(segments, real, places), **kwargs)

@@ -205,4 +205,5 @@ def _cosines(vectors: Vectors, pairs: Ints) -> Vectors:
     """Cosines of pairs, some at a time. Shape: (P,)."""
     blocks = [pairs[i : i + 2**16] for i in range(0, len(pairs), 2**16)]
     found = [np.einsum("pd,pd->p", vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks]
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.float32)
+    cosines = np.concatenate(found) if found else np.zeros(0, dtype=np.float32)
+    return cosines.clip(-1, 1)  # rounding leaves that of a vector with itself above 1

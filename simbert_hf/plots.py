@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simbert_hf.extras import install
+
 
 def new_figure(width: float, height: float) -> Any:
     """Begin a matplotlib figure of so many inches.
@@ -16,7 +18,7 @@ def new_figure(width: float, height: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'simbert-hf[eval]'.") from error
+        raise ImportError(f"Plots need matplotlib: {install('eval')}.") from error
     return Figure(figsize=(width, height), layout="constrained")
 
 

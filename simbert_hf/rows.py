@@ -97,7 +97,7 @@ class RowBuilder:
         self.tokenizer = tokenizer
         self.cls_id = self._special("cls_token", "bos_token")
         self.sep_id = self._special("sep_token", "eos_token")
-        self.pad_id = self._special("pad_token", "pad_token")
+        self.pad_id = self._special("pad_token")
 
     def _special(self, *names: str) -> int:
         for name in names:

@@ -53,6 +53,10 @@ class SearchSettings:
             )
         check_count("n", self.n)
         check_count("max_new_tokens", self.max_new_tokens)
+        if self.seed is not None and not is_seed(self.seed):
+            raise ValueError(
+                f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits or None."
+            )
         if self.top_k is not None:
             check_count("top_k", self.top_k, ", or None for all tokens")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -64,6 +68,11 @@ class SearchSettings:
                 f"temperature={self.temperature!r} is out of range: it must be above 0 (top_k=1 "
                 "takes the likeliest token every time)."
             )
+
+
+def is_seed(value: object) -> bool:
+    """Whether PyTorch's generators take a value."""
+    return isinstance(value, Integral) and -(2**63) <= int(value) < 2**64
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:

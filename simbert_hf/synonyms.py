@@ -14,19 +14,17 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.pooling import normalize
 
 SHORTEST = 4  # letters; shorter words are mostly function words and pieces
+BOUND = 0.6  # least cosine of two embeddings
+MOST = 3  # near words kept for each word
 
 
 @torch.no_grad()
-def nearest_words(
-    table: Tensor, tokenizer: PreTrainedTokenizerBase, *, bound: float = 0.6, most: int = 3
-) -> dict[str, list[str]]:
+def nearest_words(table: Tensor, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
     """Find the nearest other words of every word that is one token.
 
     Args:
         table: Input embeddings, which are centred for this. Shape: (V, D).
         tokenizer: Its vocabulary. Only languages that put spaces between words gain anything.
-        bound: Least cosine of two embeddings.
-        most: Words kept for each, the nearest.
 
     Returns:
         Words in lower case, those only that have near ones, with these, nearest first.
@@ -38,9 +36,9 @@ def nearest_words(
     for start in range(0, len(words), 1024):
         cosines = vectors[start : start + 1024] @ vectors.T  # (1024, W)
         cosines.diagonal(start).fill_(-1)
-        best = cosines.topk(min(most, len(words)), dim=1)
+        best = cosines.topk(min(MOST, len(words)), dim=1)
         for i, (scores, columns) in enumerate(zip(*map(Tensor.tolist, best), strict=True), start):
-            near = [words[k] for s, k in zip(scores, columns, strict=True) if s >= bound]
+            near = [words[k] for s, k in zip(scores, columns, strict=True) if s >= BOUND]
             if near:
                 found[words[i]] = near
     return found

@@ -75,7 +75,7 @@ def join_wordpieces(pieces: Iterable[str]) -> str:
         >>> join_wordpieces("我 喜 欢 python ， 你 呢 ？".split())
         '我喜欢python，你呢？'
     """
-    text = " ".join(pieces).replace(" ##", "")
+    text = " ".join(pieces).removeprefix("##").replace(" ##", "")
     for pattern, joined in SPACING:
         text = pattern.sub(joined, text)
     return text.strip()

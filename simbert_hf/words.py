@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
+from simbert_hf.extras import install
+
 BLOCK = 1024  # sentences that search at a time
 COMMON = (
     2000  # a word in more sentences than this, and than a hundredth of them, is not searched by
@@ -18,7 +20,7 @@ WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other script
 
 
 def nearest_by_words(
-    texts: Sequence[str], k: int, common: int = COMMON
+    texts: Sequence[str], k: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Find each sentence's k nearest by BM25 (Lucene's form, k1 = 1.5, b = 0.75), itself included.
 
@@ -28,8 +30,6 @@ def nearest_by_words(
     Args:
         texts: N sentences.
         k: How many of the nearest.
-        common: A word in more sentences than this, and in more than a hundredth of them, is left
-            out.
 
     Yields:
         Numbers, -1 where no other sentence has a word in common, and scores, best first, of the
@@ -45,7 +45,7 @@ def nearest_by_words(
         [[0, 1], [1, 0], [2, -1]]
     """
     if not find_spec("bm25s"):
-        raise ValueError("bm25s is not installed: pip install 'simbert-hf[index]'.")
+        raise ValueError(f"bm25s is not installed: {install('index')}.")
     import bm25s  # type: ignore[import-untyped]
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
@@ -59,7 +59,7 @@ def nearest_by_words(
     parts = (index.scores[name] for name in ("data", "indices", "indptr"))
     weights = csc_array(tuple(parts), shape=size)
     frequency = np.diff(weights.indptr)
-    rare = (frequency <= max(common, len(texts) // 100)).astype(np.float32)
+    rare = (frequency <= max(COMMON, len(texts) // 100)).astype(np.float32)
     asked = csr_array(_counts(tokens.ids, size) * rare)  # of older SciPy the product is COO
     by_word = weights.T.tocsr()
     for start in range(0, len(texts), BLOCK):

@@ -138,5 +138,19 @@ def test_texts_are_limited() -> None:
     model = tiny_simbert()
     with pytest.raises(ValueError, match="Write a sentence"):
         compare(model, " ", "a")
+    with pytest.raises(ValueError, match="Write a sentence"):
+        compare(model, "a", None)
     with pytest.raises(ValueError, match="501 characters"):
         paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5, 1.0)
+
+
+def test_what_cannot_be_served_is_said_so() -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app import launch
+
+    model = tiny_simbert()
+    with pytest.raises(ValueError, match="port=99999 is out of range"):
+        launch(model, port=99999)
+    model.has_lm_head = False
+    with pytest.raises(ValueError, match=r"^The model has no LM head"):
+        launch(model)

@@ -239,6 +239,14 @@ def test_wrong_usage_ends_with_2(argv, capsys):
     assert "usage: simbert" in capsys.readouterr().err
 
 
+def test_evaluate_describes_itself(run):
+    code, out, _ = run("evaluate", "--help")
+    assert code == 0
+    assert out.startswith("usage: simbert evaluate ")
+    assert "--sts" in out
+    assert "--json  " in out
+
+
 def test_help_loads_no_model_library():
     code = "import sys; from simbert_hf.cli import make_parser; make_parser().format_help()"
     check = "; sys.exit(bool({'torch', 'transformers', 'faiss'} & set(sys.modules)))"

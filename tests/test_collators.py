@@ -161,7 +161,7 @@ def test_nearest_words_are_whole_words_above_the_bound() -> None:
     table[vocabulary["weather"]] = 2 * table[vocabulary["english"]] + 0.1 * torch.randn(64)
     table[vocabulary["##ing"]] = table[vocabulary["english"]]
     table[vocabulary["cat"]] = table[vocabulary["english"]]  # a short one
-    found = nearest_words(table, tokenizer, bound=0.8)
+    found = nearest_words(table, tokenizer)
     assert found == {"weather": ["english"], "english": ["weather"]}
 
 

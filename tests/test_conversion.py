@@ -265,6 +265,14 @@ def test_what_an_output_directory_holds_is_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_the_current_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for place in (".", str(tmp_path)):
+        with pytest.raises(ValueError, match="is the current directory or a mount"):
+            main([str(FIXTURE), "--output_dir", place])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(made: Path, place: Path) -> None:
         assert (made / "model.safetensors").is_file()
@@ -405,7 +413,7 @@ def test_keras_weights_name_the_extra(
     keras_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'simbert-hf\[convert\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[convert\]' in a clone"):
         main([str(keras_folder), "--output_dir", str(tmp_path / "out")])
 
 

@@ -6,7 +6,7 @@ from naive import float64_weights, naive_next_log_probs
 from tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import decoders
 
-from simbert_hf import SimBert, gen_synonyms, generation
+from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms, generation
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.generation import Draft, banned_tokens, distinct, rank, write
 from simbert_hf.search import SearchSettings, search
@@ -249,6 +249,11 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
     assert len(loads) == 2
 
 
+def test_the_package_s_model_has_a_short_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert generation.load("simbert-minilm-en") is generation.load(DEFAULT_MODEL)
+
+
 def test_a_long_text_is_cut_with_one_warning(model):
     long = " ".join(["dog"] * 100)
     with pytest.warns(UserWarning, match="were cut to that length") as caught:
@@ -265,6 +270,9 @@ def test_a_long_text_is_cut_with_one_warning(model):
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),
         ("a", {"k": 0}, ValueError, "k=0 is out of range"),
+        ("a", {"k": 2.0}, ValueError, "k=2.0 is out of range.*whole number"),
+        ("a", {"seed": 1.5}, ValueError, "seed=1.5 is out of range"),
+        ("a", {"seed": 2**64}, ValueError, f"seed={2**64} is out of range"),
         ("a", {"n": 10, "k": 11}, ValueError, "k=11 is out of range.*at most n=10"),
         ("a", {"top_k": -1}, ValueError, "top_k=-1 is out of range"),
         ("a", {"min_similarity": 3}, ValueError, "min_similarity=3 is no cosine"),

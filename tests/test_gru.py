@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.gru import CharGru, CharGruConfig, char_tokenizer
 from simbert_hf.loader import load_sentence_transformer
 from tests.naive import naive_gru
@@ -93,3 +94,9 @@ def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
         CharGru(CharGruConfig(vocab_size=9)).encode("a")
     with pytest.raises(ValueError, match="text 1 is empty"):
         model.encode(["a", " "])
+    with pytest.raises(ValueError, match="text 1 is empty"):
+        model.sentence_transformer().encode(["", "a"])
+    with pytest.raises(OSError, match="it is no directory with a config"):
+        CharGru.from_pretrained(tmp_path / "gur")
+    with pytest.raises(ValueError, match=r"is a CharGru: load it with CharGru\.from_pretrained"):
+        SentenceEncoder.from_pretrained(tmp_path / "gru")

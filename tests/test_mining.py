@@ -130,7 +130,7 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
     for module in ("mining", "words"):
         monkeypatch.setattr(f"simbert_hf.{module}.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="bm25s is not installed"):
+    with pytest.raises(ValueError, match=r"bm25s is not installed: pip install '\.\[index\]' in a"):
         mine_by_words(groups)
     with pytest.raises(ValueError, match="faiss is not installed"):
         mine_triplets(groups, model, use_faiss=True)

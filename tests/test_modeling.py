@@ -21,6 +21,7 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.packing import use_packing
 from simbert_hf.pooling import POOLINGS
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
@@ -63,12 +64,15 @@ def test_every_loader_agrees(tmp_path: Path, pooling: str, tokenizer: str) -> No
     assert torch.allclose(features[0], ours[0, : features.shape[1]], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["sentence_bert_config.json", "sentence_xlm-roberta_config.json"])
 @pytest.mark.filterwarnings("ignore:Texts of more than 12 tokens were cut")
-def test_sentences_are_cut_where_sentence_transformers_cuts_them(tmp_path: Path) -> None:
+def test_sentences_are_cut_where_sentence_transformers_cuts_them(tmp_path: Path, name: str) -> None:
     """Its own file may set a lower limit than the tokenizer's."""
     tiny_simbert().save_pretrained(tmp_path / "before")
     path = tmp_path / "before" / "sentence_bert_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"max_seq_length": 12}))
+    path.with_name(name).write_text(json.dumps({"max_seq_length": 12}))
+    if path.name != name:
+        path.unlink()
     model = SimBert.from_pretrained(tmp_path / "before")
     text = "the cat sat on the mat and the dog ran " * 4
     vector = model.encode(text)
@@ -94,6 +98,21 @@ def test_the_vector_is_the_same_with_a_target_behind_it(pooling: str) -> None:
     alone = model(**model.rows.pad(sources)).sentence_embedding
     joined = model(**model.rows.pad(sources, targets)).sentence_embedding
     assert torch.allclose(alone, joined, atol=1e-5)
+
+
+def test_a_table_of_one_token_type_serves_both_segments() -> None:
+    one, two = tiny_simbert(type_vocab_size=1), tiny_simbert()
+    name = "bert.embeddings.token_type_embeddings.weight"
+    weights = one.state_dict()
+    two.load_state_dict(weights | {name: weights[name].repeat(2, 1)})
+    sources, targets = one.rows.sources(TEXTS, 20), one.rows.targets(TEXTS[::-1], 20)
+    batch = one.rows.pad(sources, targets)
+    expected = two(**batch).last_hidden_state
+    assert torch.equal(one(**batch).last_hidden_state, expected)
+    assert one.gen_synonyms(TEXTS[0], 5, seed=0) == two.gen_synonyms(TEXTS[0], 5, seed=0)
+    use_packing(one, "padded")
+    real = batch["attention_mask"] == 1
+    assert torch.allclose(one(**batch).last_hidden_state[real], expected[real], atol=1e-5)
 
 
 def test_encode_does_not_depend_on_the_batch() -> None:
@@ -220,6 +239,23 @@ def test_cut_weights_are_named(tmp_path: Path, share: float) -> None:
     for from_pretrained in (SimBert.from_pretrained, load_sentence_transformer):
         with pytest.raises(OSError, match=r"model\.safetensors: the weights are cut or damaged"):
             from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("found", [{"pooling_mode": "cls"}, {"pooling_mode_mean_tokens": False}])
+def test_another_pooling_of_sentence_transformers_is_said_so(
+    tmp_path: Path, found: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["sentence_pooling"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    SimBert.from_pretrained(tmp_path)
+    assert not caplog.messages
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(found))
+    SimBert.from_pretrained(tmp_path, pooling="cls")
+    assert not caplog.messages
+    SimBert.from_pretrained(tmp_path)
+    assert "pass pooling='cls'" in caplog.text
 
 
 def test_missing_checkpoint_is_named(tmp_path: Path) -> None:

@@ -44,6 +44,14 @@ def test_groups_are_the_components_of_mutual_neighbours() -> None:
     assert mined.counts["pairs within the cosines"] == len(pairs)
 
 
+def test_copies_are_kept_where_the_highest_cosine_is_1() -> None:
+    vectors = np.repeat(unit(np.random.default_rng(0), 20, 384), 2, axis=0)
+    assert (np.einsum("nd,nd->n", vectors, vectors) > 1).any()
+    sentences = [f"sentence {i}" for i in range(40)]
+    mined = mine_groups(sentences, vectors, PairSettings(highest=1.0, words=False))
+    assert mined.groups == [sentences[i : i + 2] for i in range(0, 40, 2)]
+
+
 def test_mutual_pairs_do_not_depend_on_the_blocks() -> None:
     near = np.random.default_rng(1).integers(-1, 30, size=(30, 5))
     whole = mutual_pairs(iter([near]), 30)

@@ -31,6 +31,10 @@ def split_like_bert(text):
     return [word for word, _ in rules.pre_tokenize_str(normalized)]
 
 
+def test_the_inside_of_a_word_at_the_start_shows_no_marks():
+    assert join_wordpieces(["##rchy", "he", "##ld"]) == "rchy held"
+
+
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_spaces_are_put_back_where_they_stood(sentence):
     pieces = split_like_bert(sentence)

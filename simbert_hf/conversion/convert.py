@@ -91,11 +91,13 @@ def convert(
     Raises:
         OSError: If a file is missing.
         ValueError: If the files do not fit each other or are damaged, or ``output_dir`` holds
-            something.
+            something or cannot be replaced.
     """
     place = Path(output_dir)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise ValueError(f"{place} holds something already; name another output directory.")
+    if os.path.ismount(place) or place.resolve() == Path.cwd():
+        raise ValueError(f"{place} is the current directory or a mount; name a new one inside it.")
     weights_path = find_weights(Path(source))
     folder = weights_path.parent
     weights = open_weights(weights_path)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from simbert_hf.extras import install
+
 
 def _dense(*names: str) -> tuple[str, ...]:
     return tuple(f"{name}/{part}" for name in names for part in ("kernel", "bias"))
@@ -64,9 +66,7 @@ class KerasWeights:
         try:
             import h5py  # type: ignore[import-untyped]
         except ImportError as error:
-            raise ImportError(
-                "Keras weights need h5py: pip install 'simbert-hf[convert]'."
-            ) from error
+            raise ImportError(f"Keras weights need h5py: {install('convert')}.") from error
         try:
             self.file = h5py.File(path)
         except OSError as error:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from simbert_hf.extras import install
 from simbert_hf.index.stores import Numbers, Vectors
 from simbert_hf.textfiles import DataError
 
 try:
     import pymilvus  # type: ignore[import-untyped]
 except ImportError as error:
-    raise ImportError("Milvus needs pymilvus: pip install 'simbert-hf[milvus]'.") from error
+    raise ImportError(f"Milvus needs pymilvus: {install('milvus')}.") from error
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,13 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simbert_hf.extras import install
 from simbert_hf.textfiles import fault
 
 try:
     import faiss as untyped
 except ImportError as error:
-    raise ImportError("An index needs faiss: pip install 'simbert-hf[index]'.") from error
+    raise ImportError(f"An index needs faiss: {install('index')}.") from error
 
 faiss: Any = untyped  # its stubs know neither selectors nor most parameters
 Vectors = NDArray[np.float32]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from simbert_hf.embedding import evaluating
+from simbert_hf.extras import install
 from simbert_hf.modeling import SimBert
 from simbert_hf.text import CJK, normalize_text
 
@@ -26,7 +27,7 @@ try:
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
     from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
 except ImportError as error:
-    raise ImportError("These metrics need sacrebleu: pip install 'simbert-hf[eval]'.") from error
+    raise ImportError(f"These metrics need sacrebleu: {install('eval')}.") from error
 
 TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
 CHINESE = re.compile(f"[{CJK}]")
