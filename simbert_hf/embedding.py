@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -292,26 +292,35 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
     A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
     an architecture, and not always the right one.
     """
+    if optional_json(name_or_path, "modules.json", hub) is None:
+        return {}
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
-        with suppress(OSError):  # there is none, or this is not a sentence-transformers model
-            path = cached_file(name_or_path, f"sentence_{kind}_config.json", **hub)
-            limit = json.loads(Path(str(path)).read_text(encoding="utf-8")).get("max_seq_length")
+        found = optional_json(name_or_path, f"sentence_{kind}_config.json", hub)
+        if found is not None:
+            limit = found.get("max_seq_length")
             return {} if limit is None else {"model_max_length": limit}
     return {}
 
 
 def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
     """Log a warning if sentence-transformers does not take the mean of a checkpoint's states."""
-    with suppress(OSError):  # there is no such file
-        path = cached_file(name_or_path, "1_Pooling/config.json", **hub)
-        found = json.loads(Path(str(path)).read_text(encoding="utf-8"))
-        mode = found.get("pooling_mode", "mean")
-        if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
-            logger.warning(
-                "%s: the vectors are means here and made otherwise by sentence-transformers (see "
-                "1_Pooling/config.json); where that names cls, pass pooling='cls'.",
-                name_or_path,
-            )
+    found = optional_json(name_or_path, "1_Pooling/config.json", hub) or {}
+    mode = found.get("pooling_mode", "mean")
+    if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
+        logger.warning(
+            "%s: the vectors are means here and made otherwise by sentence-transformers (see "
+            "1_Pooling/config.json); where that names cls, pass pooling='cls'.",
+            name_or_path,
+        )
+
+
+def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
+    """Read a JSON file of a checkpoint; None where there is none."""
+    try:
+        path = cached_file(name_or_path, file, **hub)
+    except OSError:
+        return None
+    return json.loads(Path(str(path)).read_text(encoding="utf-8"))
 
 
 @contextmanager
