@@ -18,7 +18,7 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, UNSCALED, card_results, layout, title
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.textfiles import DataError, fault
+from simbert_hf.textfiles import DataError, fault, read_json
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
@@ -427,18 +427,3 @@ def find(content: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in content:
         raise DataError(f"{where} knows no {name!r}; give --row one of {', '.join(content)}.")
     return content[name]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DataError: If there is none.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} holds no JSON object.")
-    return content

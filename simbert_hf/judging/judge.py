@@ -31,6 +31,7 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.atomic import write_text
 from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.text import join_wordpieces
+from simbert_hf.textfiles import read_json
 
 RECORD = "judge.json"
 KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more
@@ -57,7 +58,8 @@ class Judge:
         """Load a judge that :meth:`save` wrote.
 
         Raises:
-            ValueError: If the directory holds no judge, or no threshold between 0 and 1.
+            ValueError: If the directory holds no judge, a damaged record, or no threshold between
+                0 and 1.
         """
         path = Path(directory, RECORD)
         if not path.is_file():
@@ -65,9 +67,9 @@ class Judge:
                 f"{directory} holds no {RECORD}, so it is no judge; train one with "
                 "scripts/train_judge.py."
             )
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         threshold = record.pop("threshold", None)
-        if not isinstance(threshold, float) or not 0 <= threshold <= 1:
+        if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
             raise ValueError(
                 f"{path}: the threshold {threshold!r} is no number from 0 to 1; train the judge "
                 "again."
