@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
-from simbert_hf.modeling import SimBertOutput
+from simbert_hf.modeling import SimBertOutput, read_config
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
 
@@ -76,10 +76,11 @@ class SentenceEncoder(Embedder):
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        found = read_config(name_or_path, hub)
         config = AutoConfig.from_pretrained(name_or_path, **hub)
         own: str = getattr(config, "sentence_pooling", "mean")
         if pooling is not None:
-            check_whitening(name_or_path, config.to_dict(), pooling)
+            check_whitening(name_or_path, found, pooling)
         config.sentence_pooling = check_pooling(pooling or own)
         for option in DROPOUTS.keys() & kwargs.keys():
             set_dropout(config, option, kwargs.pop(option))
