@@ -34,13 +34,12 @@ from simbert_hf.judging.metrics import (
 from simbert_hf.readers import Form, fold, text_of
 from simbert_hf.text import normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
+from simbert_hf.words import HAN
 
 Figures = dict[str, Any]
 Scores = list[list[float]]  # a judge's, of each candidate of each source
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
-
-HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana too; no marks
 
 USUAL = "usual"  # as many groups as training holds out by itself
 

@@ -35,6 +35,7 @@ from simbert_hf.textfiles import read_json
 
 RECORD = "judge.json"
 KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more
+BATCH_SIZE = 128
 
 Embeddings = tuple[dict[str, int], Tensor]  # row of each token; the rows, (V, D)
 
@@ -100,9 +101,7 @@ class Judge:
         return [[next(found) for _ in row] for row in candidates]
 
 
-def score(
-    model: CrossEncoder, pairs: Sequence[tuple[str, str]], batch_size: int = 128
-) -> np.ndarray:
+def score(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Score pairs with a cross-encoder.
 
     Returns:
@@ -113,7 +112,7 @@ def score(
         return np.zeros(0)
     texts = [(plain(first), plain(second)) for first, second in pairs]
     both = [*texts, *((second, first) for first, second in texts)]
-    found = model.predict(both, batch_size=batch_size, show_progress_bar=False)
+    found = model.predict(both, batch_size=BATCH_SIZE, show_progress_bar=False)
     means: np.ndarray = found.astype(np.float64).reshape(2, -1).mean(axis=0).round(5)
     return means
 
