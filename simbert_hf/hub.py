@@ -138,7 +138,7 @@ def shards_of(folder: Path) -> set[str]:
     if (folder / WHOLE).exists() or not (folder / INDEX).exists():
         return set()
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return set(index["weight_map"].values())
+    return set(index.get("weight_map", {}).values())
 
 
 def modules_of(folder: Path) -> set[str]:
