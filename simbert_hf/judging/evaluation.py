@@ -114,6 +114,9 @@ def load_held_out(
     origin = f"all groups of {names}, as if no model was trained on them"
     if held_out is not None:
         wanted = min(500, len(groups) // 10) if held_out == USUAL else int(held_out)
+        if not wanted:
+            problem = f"of {len(groups)} groups training holds out none by itself"
+            raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
         groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.hold_out
         origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
