@@ -1,7 +1,7 @@
 """Measure paraphrases of held-out sentences with a judge and the usual metrics; one table for all.
 
 python scripts/evaluate_paraphrases.py [--judge outputs/judge] --models outputs/mine ... \
-    --groups pairs.jsonl.gz --held_out 500 --output_dir outputs/paraphrases
+    --groups pairs.jsonl.gz --held_out --output_dir outputs/paraphrases
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import get_args
 
 from simbert_hf.judging.evaluation import (
+    USUAL,
     check_names,
     controls,
     load_held_out,
@@ -22,6 +24,7 @@ from simbert_hf.judging.evaluation import (
 )
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
+from simbert_hf.readers import Form
 from simbert_hf.script import run_script
 
 
@@ -45,9 +48,18 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--models", nargs="*", default=[], help="directories or Hub ids of SimBert models")
     add("--outputs", nargs="*", default=[], help='{"text", "paraphrases"} JSON lines of others')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
+    add("--form", choices=get_args(Form), default="auto", help="what rows hold")
     add("--text_columns", nargs=2, help="columns of a pair, as the training run was given them")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--held_out", type=at_least(1), help="groups that training held out of them")
+    which.add_argument(
+        "--held_out", action="store_const", const=USUAL, help="those that training held out"
+    )
+    which.add_argument(
+        "--validation_groups",
+        type=at_least(1),
+        dest="held_out",
+        help="the same where the training run was given this number",
+    )
     which.add_argument("--all_groups", action="store_true", help="none was trained on; take all")
     add("--split_seed", type=int, default=42, help="seed of the training run's split")
     add("--limit", type=at_least(2), help="measure on this many of the held-out groups")
@@ -62,8 +74,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.k > args.n:
         parser.error(f"argument --k: {args.k} cannot be given of --n {args.n} sentences")
-    if args.relatives and not args.judge:
-        parser.error("--relatives are a judge's; give --judge")
+    if (args.relatives or args.allow_kin) and not args.judge:
+        parser.error("--relatives and --allow_kin are a judge's; give --judge")
     if not (args.models or args.outputs or args.list_sources):
         parser.error("there is nothing to measure; give --models or --outputs")
     return args
@@ -73,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Write, judge, measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
     columns = tuple(args.text_columns) if args.text_columns else None
-    data = load_held_out(args.groups, args.held_out, args.split_seed, args.limit, columns)
+    data = load_held_out(
+        args.groups, args.held_out, args.split_seed, args.limit, columns, args.form
+    )
     if args.list_sources:
         print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")
         return

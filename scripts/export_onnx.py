@@ -17,7 +17,7 @@ import numpy as np
 
 from simbert_hf import SimBert
 from simbert_hf.generation import write
-from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, export
+from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.script import run_script
 from simbert_hf.search import SearchSettings
 
@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output_dir", help="the model's own directory if not given")
     args = parser.parse_args(argv)
     model = SimBert.from_pretrained(args.model_name_or_path).eval()
+    check_exportable(model)
     folder = Path(args.output_dir or args.model_name_or_path)
     if args.output_dir:
         model.save_pretrained(folder)

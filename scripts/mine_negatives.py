@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from simbert_hf.data import load_groups
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
+from simbert_hf.readers import Form
 from simbert_hf.script import run_script
 
 
@@ -26,6 +28,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     miner.add_argument("--model_name_or_path", help="What embeds the sentences.")
     miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")
     parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
+    parser.add_argument("--form", choices=get_args(Form), default="auto", help="What rows hold.")
+    parser.add_argument("--text_columns", nargs=2, help="The columns of a pair.")
     parser.add_argument("--output_file", required=True, help="A .csv file.")
     parser.add_argument("--negatives", type=int, default=1, help="Negatives an anchor, at most.")
     parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
@@ -37,6 +41,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
+    idle = [n for n in ("use_faiss", "batch_size") if getattr(args, n) != parser.get_default(n)]
+    if args.bm25 and idle:
+        parser.error(f"--{idle[0]} is a model's; --bm25 has none")
     if not args.output_file.endswith(".csv"):
         raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
     Path(args.output_file).parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     names = ("negatives", "range_min", "range_max", "relative_margin", "absolute_margin", "members")
     settings = MiningSettings(**{name: getattr(args, name) for name in names})
-    groups, report = load_groups(args.train_file)
+    columns = tuple(args.text_columns) if args.text_columns else None
+    groups, report = load_groups(args.train_file, form=args.form, text_columns=columns)
     print(report)
     if args.bm25:
         triplets = mine_by_words(groups, settings, seed=args.seed)

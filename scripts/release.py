@@ -200,6 +200,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:cut], argparse.Namespace(flags=given[cut + 1 :]))
+    if unnamed := [item for item in args.starts if "=" not in item]:
+        parser.error(f"--starts {unnamed[0]}: write NAME=DIR_OR_ID")
+    if args.allow_kin and not args.judge:
+        parser.error("--allow_kin is a judge's; give --judge")
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
     if missing := sorted(wanted - set(starts)):

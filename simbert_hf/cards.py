@@ -16,12 +16,13 @@ from safetensors import safe_open
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Figure
-from simbert_hf.evaluation.report import TITLES, UNSCALED, card_results, layout, title
+from simbert_hf.evaluation.report import TITLES, card_results, figure_cell, layout, title
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.textfiles import DataError, fault
+from simbert_hf.textfiles import DataError, fault, read_json
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
+UNMEASURED = "Nothing was measured."
 RUN = "run.json"
 # Of a run's arguments: secrets, places of this machine, and what follows from the others.
 UNTOLD = frozenset(
@@ -71,6 +72,15 @@ class CardArguments:
     template: str = field(default=str(TEMPLATE), metadata={"help": "A Jinja template."})
 
 
+# What of a JSON file the card reads, at its top and in its settings, by the flag that names it.
+REPORTS = {
+    "evaluation": (("models",), ("bootstrap",)),
+    "paraphrases": (("rows", "judge", "sources", "samples"), ("k",)),
+    "peers": (("rows", "judge", "sources"), ("k", "steps")),
+}
+HELP = {each.name: str(each.metadata["help"]).rstrip(".") for each in fields(CardArguments)}
+
+
 def write_card(args: CardArguments) -> Path:
     """Write a card, unless somebody's own stands in its place.
 
@@ -109,16 +119,16 @@ def make_card(args: CardArguments) -> ModelCard:
     results: list[EvalResult] = []
     samples: list[dict[str, Any]] = []
     if args.evaluation:
-        report = read_json(Path(args.evaluation))
-        content["evaluation"] = evaluation_table(report, name)
+        report = read_report("evaluation", args.evaluation)
         results = card_results(read_tasks(find(report["models"], name, args.evaluation)))
+        content["evaluation"] = evaluation_table(report, name)
     if args.paraphrases:
-        report = read_json(Path(args.paraphrases))
+        report = read_report("paraphrases", args.paraphrases)
         content["paraphrases"] = paraphrase_table(report)
         content["samples"] = judged_samples(report, name)
         samples = report["samples"]
     if args.peers:
-        report = read_json(Path(args.peers))
+        report = read_report("peers", args.peers)
         content["peers"] = paraphrase_table(report)
         content["peer_steps"] = report["settings"]["steps"]
     if args.paraphrases or args.peers:
@@ -154,6 +164,21 @@ def make_card(args: CardArguments) -> ModelCard:
     return card
 
 
+def read_report(flag: str, path: str) -> dict[str, Any]:
+    """Read the JSON that a flag names.
+
+    Raises:
+        DataError: If it is none, or that of another flag.
+    """
+    report = read_json(Path(path))
+    parts, settings = REPORTS[flag]
+    lacks = [part for part in parts if part not in report]
+    lacks += [name for name in settings if name not in report.get("settings", {})]
+    if lacks:
+        raise fault(path, None, f"holds no {lacks[0]!r}", f"--{flag} is for {HELP[flag]}")
+    return report
+
+
 def tags(content: Mapping[str, Any]) -> list[str]:
     """Name what the model is for, as the Hub's search does."""
     found = ["sentence-similarity", "feature-extraction", "simbert"]
@@ -183,23 +208,26 @@ def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResul
     Raises:
         DataError: If there is a card that cannot be read.
     """
-    card = read_card(model_dir) or _new_card(Path(model_dir), model)
+    card = read_card(model_dir) or _new_card(Path(model_dir))
     new = card_results(tasks)
     measured = {_identity(result) for result in new}
     data: Any = card.data  # a ModelCardData, typed as its parent
     kept = [old for old in data.eval_results or [] if _identity(old) not in measured]
     data.eval_results = kept + new
     data.model_name = data.model_name or model
+    if data.eval_results and MARK in card.text:
+        card.text = card.text.replace(UNMEASURED, "The figures stand in this card's metadata.")
     path = Path(model_dir, "README.md")
     card.save(path)
     return path
 
 
-def _new_card(folder: Path, model: str) -> ModelCard:
-    config = folder / "config.json"
-    if config.exists() and "sentence_pooling" in read_json(config):
-        return make_card(CardArguments(model=str(folder), row=model))
-    return ModelCard(f"---\n---\n\n# {model}\n")
+def _new_card(folder: Path) -> ModelCard:
+    path = folder / "config.json"
+    config = read_json(path) if path.exists() else {}
+    if "sentence_pooling" in config or config.get("model_type") == "char_gru":
+        return make_card(CardArguments(model=str(folder)))
+    return ModelCard(f"---\n{{}}\n---\n\n# {folder.absolute().name}\n")
 
 
 def read_card(model_dir: str | Path) -> ModelCard | None:
@@ -348,33 +376,17 @@ def held_out_table(log: Sequence[Mapping[str, Any]]) -> str:
 
 def evaluation_table(report: Mapping[str, Any], name: str) -> str:
     """Lay out the figures of ``results.json``, this model's first, with intervals."""
-    models = {name: find(report["models"], name, "the evaluation"), **report["models"]}
+    models = {name: report["models"][name], **report["models"]}
     rows = []
     for test_set, task in models[name].items():
-        for metric, figure in task["figures"].items():
+        for metric in task["figures"]:
             shown = [of[test_set]["figures"][metric] for of in models.values()]
-            cells = [figure_cell(metric, figure) for figure in shown]
+            cells = [figure_cell(metric, each["value"], each["interval"]) for each in shown]
             label = title(test_set, TaskResult(task["kind"], task["size"], {}, lacks=task["lacks"]))
             rows.append([label, f"{task['size']:,}", TITLES[metric], *cells])
     note = "All figures but alignment and uniformity are times 100; brackets: 95 % intervals of "
     note += f"{report['settings']['bootstrap']} bootstrap resamples."
     return f"{layout(['test set', 'n', 'figure', *models], rows)}\n\n{note}"
-
-
-def figure_cell(metric: str, figure: Mapping[str, Any]) -> str:
-    """Write a figure and its interval.
-
-    Example:
-        >>> figure_cell("spearman", {"value": 0.8203, "interval": [0.8, 0.84]})
-        '82.03 [80.0, 84.0]'
-    """
-    if metric in UNSCALED:
-        return f"{figure['value']:.3f}"
-    text = f"{100 * figure['value']:.2f}"
-    if figure["interval"] is None:
-        return text
-    low, high = figure["interval"]
-    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
@@ -427,18 +439,3 @@ def find(content: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in content:
         raise DataError(f"{where} knows no {name!r}; give --row one of {', '.join(content)}.")
     return content[name]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DataError: If there is none.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} holds no JSON object.")
-    return content

@@ -102,10 +102,10 @@ def quiet_transformers() -> Iterator[None]:
 
 @contextmanager
 def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
-    """Load a model quietly, and name its weights if they are damaged.
+    """Load a model quietly, and name its weights if they are damaged, or its place if it has none.
 
     Raises:
-        OSError: If they are cut, or something else than safetensors.
+        OSError: If they are cut, or something else than safetensors; or there is no such model.
     """
     with quiet_transformers():
         try:
@@ -115,6 +115,14 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
             file = next(filter(_is_damaged, files), name_or_path)
             remedy = "Copy or download them again"
             raise OSError(f"{file}: the weights are cut or damaged ({error}). {remedy}.") from None
+        except OSError as error:
+            if Path(name_or_path).is_dir():
+                raise
+            raise OSError(
+                f"Cannot load {str(name_or_path)!r}: it is no directory, and the Hub does not give "
+                f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
+                f"runs in {Path.cwd()}) or the id, the token and the network."
+            ) from error
 
 
 def _is_damaged(file: Path) -> bool:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -153,19 +153,13 @@ class Embedder(PreTrainedModel):
         """Load the tokenizer that belongs to the weights.
 
         Raises:
-            ValueError: If it knows special tokens only (transformers makes up such a one where a
-                checkpoint has none), or more tokens than the model.
+            ValueError: If there is none that fits.
         """
         limit = sentence_limit(name_or_path, hub)
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             name_or_path, **hub, **limit
         )
-        n_tokens, vocab_size = len(tokenizer), self.config.vocab_size
-        if n_tokens == len(tokenizer.all_special_ids) or n_tokens > vocab_size:
-            raise ValueError(
-                f"{name_or_path} holds no tokenizer that fits its weights ({n_tokens} tokens for "
-                f"{vocab_size} embeddings); copy the tokenizer files of the model it was made from."
-            )
+        check_tokenizer(name_or_path, tokenizer, self.config.vocab_size)
         self.tokenizer = tokenizer
 
     def add_vector_modules(self) -> None:
@@ -253,21 +247,74 @@ class Embedder(PreTrainedModel):
 
         Raises:
             TypeError: If a text is not a string.
-            ValueError: If a text is empty, or the model has no tokenizer.
+            ValueError: If a text is empty, the batch size below 1, or there is no tokenizer.
         """
-        batch = check_texts(texts)
-        rows = self.rows.sources(batch, self.max_length)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
+
+        def embed(inputs: dict[str, Tensor]) -> np.ndarray:
+            found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
+            found = found.float()  # first: 16 bits are too few for a length of 1
+            found = normalize(found) if normalize_embeddings else found
+            vectors: np.ndarray = found.cpu().numpy()
+            return vectors
+
         with evaluating(self):
-            for start in range(0, len(order), batch_size):
-                chosen = order[start : start + batch_size]
-                inputs = self.rows.pad([rows[i] for i in chosen])
-                found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
-                found = found.float()  # first: 16 bits are too few for a length of 1
-                found = normalize(found) if normalize_embeddings else found
-                vectors[chosen] = found.cpu().numpy()
-        return vectors[0] if isinstance(texts, str) else vectors
+            return encode_by(embed, self, texts, batch_size)
+
+
+def encode_by(
+    embed: Callable[[dict[str, Tensor]], np.ndarray],
+    model: Any,
+    texts: str | Sequence[str],
+    batch_size: int,
+) -> np.ndarray:
+    """Embed sentences in batches of like length.
+
+    Args:
+        embed: Turns padded rows into vectors, (B, D).
+        model: Has ``rows``, ``max_length`` and ``dimension``.
+        texts: One text, or several.
+        batch_size: Texts a batch.
+
+    Returns:
+        float32, shape (N, D); (D,) for a single text.
+
+    Raises:
+        TypeError: If a text is not a string.
+        ValueError: If a text is empty, or the batch size below 1.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size {batch_size}: it must be at least 1.")
+    rows = model.rows.sources(check_texts(texts), model.max_length)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
+    for start in range(0, len(order), batch_size):
+        chosen = order[start : start + batch_size]
+        vectors[chosen] = embed(model.rows.pad([rows[i] for i in chosen]))
+    return vectors[0] if isinstance(texts, str) else vectors
+
+
+def check_tokenizer(
+    name_or_path: str | os.PathLike[str], tokenizer: Any, vocab_size: int = sys.maxsize
+) -> None:
+    """Refuse a tokenizer of special tokens alone, which transformers makes up where none lies.
+
+    Args:
+        name_or_path: Where it was loaded from.
+        tokenizer: One of another library is not looked at.
+        vocab_size: Number of tokens that the model knows.
+
+    Raises:
+        ValueError: If it is such a one, or knows more tokens than the model.
+    """
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return
+    if len(tokenizer.all_special_ids) < len(tokenizer) <= vocab_size:
+        return
+    embeddings = "" if vocab_size == sys.maxsize else f" for {vocab_size} embeddings"
+    raise ValueError(
+        f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens"
+        f"{embeddings}); copy the tokenizer files of the model it was made from."
+    )
 
 
 def check_whitening(

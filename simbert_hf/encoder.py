@@ -78,12 +78,13 @@ class SentenceEncoder(Embedder):
             OSError: If there is no such checkpoint.
         """
         hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-        if read_config(name_or_path, hub).get("model_type") == CharGruConfig.model_type:
+        found = read_config(name_or_path, hub)
+        if found.get("model_type") == CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
         config = AutoConfig.from_pretrained(name_or_path, **hub)
         own: str = getattr(config, "sentence_pooling", "mean")
         if pooling is not None:
-            check_whitening(name_or_path, config.to_dict(), pooling)
+            check_whitening(name_or_path, found, pooling)
         config.sentence_pooling = check_pooling(pooling or own)
         for option in DROPOUTS.keys() & kwargs.keys():
             set_dropout(config, option, kwargs.pop(option))

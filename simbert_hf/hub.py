@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,21 +16,20 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelet
 from simbert_hf import __version__
 from simbert_hf.checkpoint import check_graphs
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"
+WEIGHTS = (WHOLE, INDEX)
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # the last: SentencePiece
 # Read together by a loader: those of a former model are deleted in the commit that brings others.
 MODEL_FILES = (
     *WEIGHTS,
-    "model-*.safetensors",
+    SHARDS,
     "config.json",
     "generation_config.json",
-    "tokenizer.json",
+    *VOCABULARIES,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
     "merges.txt",
-    "*.model",  # SentencePiece
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_*_config.json",
@@ -77,14 +77,15 @@ class Plan:
 def plan_upload(folder: str | Path) -> Plan:
     """Find the files of a saved model: what loaders read, its card, licence, figures and results.
 
-    Checkpoints, logs, data and pickles (``training_args.bin``) stay behind.
+    Checkpoints, logs, data, pickles (``training_args.bin``) and what a former model left stay
+    behind.
 
     Args:
         folder: What ``save_pretrained`` or a training run wrote.
 
     Raises:
-        ValueError: If it holds no model in safetensors, no tokenizer, or ONNX graphs of another
-            model.
+        ValueError: If it holds no whole model in safetensors, no tokenizer, or ONNX graphs of
+            another model.
 
     Example:
         >>> from simbert_hf import CharGru
@@ -99,8 +100,12 @@ def plan_upload(folder: str | Path) -> Plan:
     """
     folder = Path(folder)
     names = sorted(p.relative_to(folder).as_posix() for p in folder.glob("**/*") if p.is_file())
-    chosen = [name for name in names if matches(name, MODEL_FILES + SIDE_FILES)]
-    check_whole(folder, names, chosen)
+    shards, modules = shards_of(folder), modules_of(folder)
+    read = [name for name in names if not is_former(name, shards, modules)]
+    chosen = [name for name in read if matches(name, MODEL_FILES + SIDE_FILES)]
+    check_whole(folder, read, chosen)
+    if lost := sorted(shards - set(chosen)):
+        raise ValueError(f"{folder / INDEX} names {lost[0]}, which is not there: save it anew.")
     check_graphs(folder)
     tops = {name.split("/")[0] for name in chosen}
     split = [(name, *name.partition("/")[:2]) for name in names if name not in chosen]
@@ -128,15 +133,46 @@ def upload_of(plan: Plan, name: str, repo_id: str) -> CommitOperationAdd:
     return CommitOperationAdd(name, card.encode())
 
 
+def shards_of(folder: Path) -> set[str]:
+    """Name the files of weights that are in parts; none if they are whole, which loaders prefer."""
+    if (folder / WHOLE).exists() or not (folder / INDEX).exists():
+        return set()
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    return set(index.get("weight_map", {}).values())
+
+
+def modules_of(folder: Path) -> set[str]:
+    """Name the folders of a model's sentence-transformers modules."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return set()
+    return {module["path"] for module in json.loads(path.read_text(encoding="utf-8"))}
+
+
+def is_former(name: str, shards: Collection[str], modules: Collection[str]) -> bool:
+    """Tell whether a file is left of a former model, by the present one's shards and modules.
+
+    Example:
+        >>> is_former("2_Dense/config.json", [], ["1_Pooling"]), is_former("config.json", [], [])
+        (True, False)
+    """
+    top, inside, _ = name.partition("/")
+    if inside:
+        return matches(top, ("[0-9]*_*",)) and top not in modules
+    return name not in shards and matches(name, (SHARDS,) if shards else (SHARDS, INDEX))
+
+
 def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> None:
     """Refuse to upload the half of a model.
 
     Raises:
         ValueError: If config, tokenizer or weights are missing, or held by a pickle alone.
     """
-    needed = {name: (name,) for name in ("config.json", "tokenizer_config.json")}
-    for what, any_of in (needed | {"weights in safetensors": WEIGHTS}).items():
-        if not set(any_of) & set(chosen):
+    needed: dict[str, tuple[str, ...]] = {}
+    needed |= {name: (name,) for name in ("config.json", "tokenizer_config.json")}
+    needed |= {"vocabulary": VOCABULARIES, "weights in safetensors": WEIGHTS}
+    for what, any_of in needed.items():
+        if not any(matches(name, any_of) for name in chosen):
             raise ValueError(
                 f"{folder} holds no {what}; name a folder that save_pretrained or a training run "
                 "wrote."

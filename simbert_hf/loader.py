@@ -6,6 +6,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.checkpoint import loading
+from simbert_hf.embedding import check_tokenizer
 from simbert_hf.gru import CharGru, CharGruConfig
 
 
@@ -20,6 +21,8 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
 
     Raises:
         OSError: If there is no such checkpoint.
+        ValueError: If it has no tokenizer. (transformers then makes up one of special tokens alone,
+            by which all texts are alike.)
     """
     try:
         kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
@@ -29,4 +32,6 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
         model = CharGru.from_pretrained(name_or_path).sentence_transformer()
         return model if device is None else model.to(device)
     with loading(name_or_path):
-        return SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
+        model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
+    check_tokenizer(name_or_path, model.tokenizer)
+    return model

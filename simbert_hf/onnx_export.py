@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from transformers import AutoTokenizer, DynamicCache
 
 from simbert_hf.atomic import put_in_place
 from simbert_hf.checkpoint import check_graphs, record_graphs
-from simbert_hf.embedding import evaluating, sentence_limit
+from simbert_hf.embedding import encode_by, evaluating, sentence_limit
 from simbert_hf.extras import install
 from simbert_hf.generation import Draft, write_by
-from simbert_hf.modeling import SimBert, SimBertConfig
+from simbert_hf.modeling import SimBert, SimBertConfig, read_config
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
 from simbert_hf.search import SearchSettings
@@ -122,10 +123,11 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
 
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
-        TypeError: If the model is no ``SimBert``.
+        ValueError: If the model is no ``SimBert`` of BERT's form.
     """
-    if not isinstance(model, SimBert) or model.config.model_type != "bert":
-        raise TypeError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
+    check_exportable(model)
+    if model.dtype != torch.float32:  # as every loader reads 16 bits
+        model = deepcopy(model).float()
     config, out = model.config, Path(folder, FOLDER)
     out.mkdir(parents=True, exist_ok=True)
     ids = torch.ones(2, 3, dtype=torch.long, device=model.device)
@@ -143,9 +145,21 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
             names = [*names, "position_ids", "past_keys", "past_values"]
             made.append(out / DECODER)
             write_graph(DecoderGraph(model), given, names, ["logits", "keys", "values"], made[1])
+        else:
+            (out / DECODER).unlink(missing_ok=True)  # a former model's
     quantize(out / ENCODER, out / QUANTIZED)
     record_graphs(Path(folder))
     return [*made, out / QUANTIZED]
+
+
+def check_exportable(model: object) -> None:
+    """Refuse what cannot be exported.
+
+    Raises:
+        ValueError: If the model is no ``SimBert`` of BERT's form.
+    """
+    if not isinstance(model, SimBert) or model.config.model_type != "bert":
+        raise ValueError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
 
 
 def write_graph(
@@ -225,7 +239,7 @@ class OnnxSimBert:
         self.folder = Path(folder)
         check_graphs(self.folder)
         self.threads = threads
-        self.config = SimBertConfig.from_pretrained(folder)
+        self.config = SimBertConfig.from_dict(read_config(folder, {}))
         tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))
         self.rows = RowBuilder(tokenizer)
         self.max_length = min(tokenizer.model_max_length, self.config.max_position_embeddings)
@@ -259,15 +273,13 @@ class OnnxSimBert:
 
     def encode(self, texts: str | Sequence[str], *, batch_size: int = 64) -> np.ndarray:
         """Embed sentences; as ``SimBert.encode``, of length 1."""
-        batch = check_texts(texts)
-        rows = self.rows.sources(batch, self.max_length)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            inputs = {k: v.numpy() for k, v in self.rows.pad([rows[i] for i in chosen]).items()}
-            vectors[chosen] = self.session.run(["sentence_embedding"], inputs)[0]
-        return vectors[0] if isinstance(texts, str) else vectors
+
+        def embed(inputs: dict[str, Tensor]) -> np.ndarray:
+            arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+            vectors: np.ndarray = self.session.run(["sentence_embedding"], arrays)[0]
+            return vectors
+
+        return encode_by(embed, self, texts, batch_size)
 
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
         """Write different sentences for each text, as :func:`simbert_hf.generation.write` does.
@@ -276,9 +288,10 @@ class OnnxSimBert:
 
         Raises:
             OSError: If there is no graph that writes.
-            ValueError: If the model has no room for ``max_new_tokens``.
+            TypeError: If a text is not a string.
+            ValueError: If a text is empty, or the model has no room for ``max_new_tokens``.
         """
-        return write_by(partial(OnnxDecoder, self), self, texts, settings)
+        return write_by(partial(OnnxDecoder, self), self, check_texts(texts), settings)
 
 
 class OnnxDecoder:

@@ -253,6 +253,21 @@ def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecode
     return fault(path, number, problem, "Write one JSON object a line")
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        DataError: If there is none.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds no JSON object.")
+    return content
+
+
 def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
     number = 0
     try:

@@ -234,6 +234,14 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         write_card(CardArguments(model=str(tmp_path)))
     with pytest.raises(DataError, match=r"knows no 'other'; give --row one of start, tiny"):
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
+    swapped = tmp_path / "paraphrases.json"
+    swapped.write_text(json.dumps(PARAPHRASES))
+    given = {"evaluation": swapped, "paraphrases": report, "peers": swapped}
+    for flag, file in given.items():
+        with pytest.raises(
+            DataError, match=rf"{file.name}: holds no '.*'\. --{flag} is for .*\.json"
+        ):
+            make_card(CardArguments(model=str(model), **{flag: str(file)}))
     report.write_text("{")
     with pytest.raises(DataError, match=r"results\.json cannot be read as JSON"):
         make_card(CardArguments(model=str(model), evaluation=str(report)))

@@ -13,9 +13,10 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from scripts.evaluate import main
+from simbert_hf import CharGru
 from simbert_hf.bridge import EmbedderModule
 from simbert_hf.cards import add_results
-from simbert_hf.evaluation import Bootstrap, load_pair_task, load_retrieval_task
+from simbert_hf.evaluation import Bootstrap, Figure, load_pair_task, load_retrieval_task
 from simbert_hf.evaluation.evaluators import sts_spearman
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
@@ -115,7 +116,7 @@ def test_table_json_plots_and_card(
     for name in ("histograms", "curves", "geometry"):
         assert (files / "out" / f"{name}.png").stat().st_size > 5_000
     index = ModelCard.load(files / "two" / "README.md").data.to_dict()["model-index"][0]
-    assert index["name"] == "second"
+    assert index["name"] == "two"
     by_set = {result["dataset"]["name"]: result for result in index["results"]}
     assert by_set["STS-B"]["metrics"][0] == {
         "type": "spearman_cosine", "value": round(found["value"], 4), "name": "Spearman",
@@ -203,6 +204,28 @@ def test_a_card_keeps_what_it_says_otherwise(tmp_path: Path) -> None:
         "spearman_cosine": round(found.figures["spearman"].value, 4),
         "pearson_cosine": round(found.figures["pearson"].value, 4),
     }
+
+
+@pytest.mark.parametrize("kind", ["simbert", "gru", "foreign"])
+def test_a_card_made_for_figures_is_true(tmp_path: Path, kind: str) -> None:
+    """It loads the directory, whatever the row is called, and does not say that none were found."""
+    folder = tmp_path / "mine"
+    if kind == "foreign":
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+    else:
+        model = tiny_simbert() if kind == "simbert" else CharGru.for_texts(TEXTS, min_count=1)
+        model.save_pretrained(folder)
+    figures = {"spearman": Figure(0.5), "pearson": Figure(float("nan"))}
+    add_results(folder, "ours", {"STS-B": TaskResult("sts", 3, figures)})
+    card = ModelCard.load(folder / "README.md")
+    (result,) = card.data.eval_results  # no number is no figure
+    assert (result.metric_type, result.metric_value) == ("spearman_cosine", 0.5)
+    assert "# mine\n" in card.text
+    assert not card.text.strip().startswith("---")
+    assert "Nothing was measured" not in card.text
+    assert '("ours")' not in card.text
+    assert ('("mine")' in card.text) == (kind != "foreign")
 
 
 def test_one_task_makes_no_average() -> None:

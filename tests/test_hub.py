@@ -202,6 +202,7 @@ def test_a_revision_leaves_main_alone(hub: Hub) -> None:
         ("config.json", "no config.json"),
         ("model.safetensors", "no weights in safetensors"),
         ("tokenizer_config.json", "no tokenizer_config.json"),
+        ("tokenizer.json", "no vocabulary"),
         ("2_Dense/model.safetensors", "is a pickle"),
     ],
 )
@@ -210,6 +211,26 @@ def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> Non
     (tmp_path / "2_Dense" / "pytorch_model.bin").write_bytes(b"a pickle")
     (tmp_path / lost).unlink()
     with pytest.raises(ValueError, match=message):
+        plan_upload(tmp_path)
+
+
+def test_what_a_former_model_left_stays_behind(tmp_path: Path) -> None:
+    model = tiny_simbert("linear_pooler")
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    sharded = {name for name in plan_upload(tmp_path).files if name.startswith("model")}
+    assert len(sharded) > 2
+    (tmp_path / "model-00009-of-00009.safetensors").write_bytes(b"of a former one")
+    assert "model-00009-of-00009.safetensors" in plan_upload(tmp_path).left
+    kept = {name: (tmp_path / name).read_bytes() for name in sharded}
+    tiny_simbert("mean").save_pretrained(tmp_path)
+    for name, content in kept.items():
+        (tmp_path / name).write_bytes(content)
+    plan = plan_upload(tmp_path)
+    assert plan.files.keys() == MODEL
+    assert sharded | {"2_Dense/"} <= {*plan.left}
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / max(sharded - {"model.safetensors.index.json"})).unlink()
+    with pytest.raises(ValueError, match=r"index\.json names model-.*, which is not there"):
         plan_upload(tmp_path)
 
 

@@ -17,13 +17,13 @@ from simbert_hf.judging.judge import (
     judge_figures,
     kinship,
     plain,
-    score,
     word_embeddings,
 )
 from simbert_hf.judging.training import (
     JudgeArguments,
     load_labelled_file,
     load_splits,
+    measure,
     mismatch,
 )
 from simbert_hf.scored import LabelledPair
@@ -52,7 +52,7 @@ def test_tokenization_and_case_do_not_show(first: str, second: str) -> None:
 # Scores -----------------------------------------------------------------------------------------
 
 
-def test_scores_are_the_mean_of_both_orders_in_any_company(tmp_path) -> None:
+def test_scores_are_the_mean_of_both_orders_in_any_company(tmp_path, monkeypatch) -> None:
     judge = tiny_judge(tmp_path)
     scores = judge.score(PAIRS)
     by_hand = []
@@ -68,8 +68,9 @@ def test_scores_are_the_mean_of_both_orders_in_any_company(tmp_path) -> None:
     assert scores == pytest.approx(by_hand, abs=1e-5)
     assert scores.tolist() == judge.score([(b, a) for a, b in PAIRS]).tolist()
     assert scores.tolist() == [judge.score([pair])[0] for pair in PAIRS]
-    assert scores.tolist() == score(judge.model, PAIRS, batch_size=1).tolist()
     assert np.ptp(scores) > 0.01
+    monkeypatch.setattr("simbert_hf.judging.judge.BATCH_SIZE", 1)
+    assert scores.tolist() == judge.score(PAIRS).tolist()
 
 
 def test_score_lists_keep_their_shape(tmp_path) -> None:
@@ -89,6 +90,13 @@ def test_save_and_load(tmp_path) -> None:
     assert Judge.load(tmp_path / "b").score(PAIRS).tolist() == judge.score(PAIRS).tolist()
 
 
+def test_a_whole_number_is_a_threshold(tmp_path) -> None:
+    tiny_judge(tmp_path)
+    record = json.loads((tmp_path / "judge.json").read_text())
+    (tmp_path / "judge.json").write_text(json.dumps(record | {"threshold": 1}))
+    assert Judge.load(tmp_path).threshold == 1
+
+
 def test_a_failed_save_is_no_judge(tmp_path, monkeypatch) -> None:
     judge = tiny_judge(tmp_path, threshold=0.25)
 
@@ -105,7 +113,17 @@ def test_a_failed_save_is_no_judge(tmp_path, monkeypatch) -> None:
 def test_what_is_no_judge_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match=r"holds no judge\.json, so it is no judge; train one"):
         Judge.load(tmp_path)
-    for content in ("{}", '{"threshold": 2.0}', '{"threshold": "high"}', '{"threshold": NaN}'):
+    for content in ("{", "[]"):
+        (tmp_path / "judge.json").write_text(content)
+        with pytest.raises(DataError, match=r"judge\.json (cannot be read as|holds no) JSON"):
+            Judge.load(tmp_path)
+    for content in (
+        "{}",
+        '{"threshold": true}',
+        '{"threshold": 2.0}',
+        '{"threshold": "high"}',
+        '{"threshold": NaN}',
+    ):
         (tmp_path / "judge.json").write_text(content)
         with pytest.raises(ValueError, match="is no number from 0 to 1; train the judge again"):
             Judge.load(tmp_path)
@@ -300,6 +318,24 @@ def test_dev_and_test_share_no_sentence(tmp_path) -> None:
     message = r"small\.tsv: 1 pairs share a sentence with .*test\.tsv\. Give a dev file that keeps"
     with pytest.raises(DataError, match=message):
         load_splits(JudgeArguments("start", train_file, small, test))
+
+
+def test_files_of_one_name_are_measured_apart(tmp_path) -> None:
+    names = ("a/train.tsv", "a/dev.tsv", "b/dev.tsv", "a/test.tsv", "b/test.tsv")
+    for number, name in enumerate(names, start=1):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        rows = (f"{i % 2}\t{name} how {i}\t{name} where {i}\n" for i in range(2 * number))
+        path.write_text("".join(rows))
+    train_file, *others = [str(tmp_path / name) for name in names]
+    found = load_splits(JudgeArguments("start", [train_file], others[:2], others[2:]))
+    model = tiny_judge(tmp_path / "judge").model
+    figures = measure(model, found["dev"], found["test"])[1]
+    assert {name: row["pairs"] for name, row in figures.items() if "mismatched" not in name} == {
+        "dev": 10, "dev: a/dev.tsv": 4, "dev: b/dev.tsv": 6,
+        "test": 18, "test: a/test.tsv": 8, "test: b/test.tsv": 10,
+    }  # fmt: skip
+    assert [file.name for file in found["train"]] == ["train.tsv"]
 
 
 def test_flags_of_training_that_cannot_work(flags) -> None:

@@ -116,8 +116,28 @@ def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> N
     assert "22 triplets" in capsys.readouterr().out
     main(["--bm25", *flags[1:], f"--output_file={out}"])
     assert load_triplets(out) == mine_by_words(groups, MiningSettings(range_min=1))
+    for idle in ("--use_faiss", "--batch_size=7"):
+        with pytest.raises(SystemExit):
+            main(["--bm25", *flags[1:], f"--output_file={out}", idle])
+        assert f"{idle.split('=')[0]} is a model's; --bm25 has none" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"mined\.tsv: the triplets are a \.csv file"):
         main([*flags, "--output_file=mined.tsv"])
+
+
+def test_the_script_is_told_what_rows_hold(tmp_path) -> None:
+    """Two columns, each with numbers that come twice: pairs or groups."""
+    data, out = tmp_path / "rows.tsv", tmp_path / "mined.csv"
+    data.write_text("a b\tc a\nb c\ta b\nb d\tc d\na d\td c\n")
+    flags = ["--bm25", "--train_file", str(data), f"--output_file={out}"]
+    main([*flags, "--form=pairs"])
+    groups, _ = load_groups(data, form="pairs")
+    assert load_triplets(out) == mine_by_words(groups)
+    table = tmp_path / "rows.csv"
+    table.write_text("id,left,right\n" + "".join(f"{i},cat {i},dog {i} cat\n" for i in range(4)))
+    flags = ["--bm25", "--train_file", str(table), f"--output_file={out}"]
+    main([*flags, "--text_columns", "left", "right"])
+    groups, _ = load_groups(table, text_columns=("left", "right"))
+    assert load_triplets(out) == mine_by_words(groups)
 
 
 def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,25 @@
 """ONNX graphs, run by onnxruntime, give what PyTorch gives."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from sentence_transformers import SentenceTransformer
 
 from scripts.export_onnx import main
 from simbert_hf import CharGru, SimBert
+from simbert_hf.architectures import FactorisedConfig, FactorisedSimBert
 from simbert_hf.generation import write
 from simbert_hf.hub import plan_upload
 from simbert_hf.onnx_export import OPSET, QUANTIZED, OnnxSimBert, export, quantize
 from simbert_hf.search import SearchSettings
-from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
+from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i", "the weather is nice today", "where are you going to go", "a cat"]
 
@@ -110,6 +113,32 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
+def test_a_model_of_16_bits_without_a_head_over_a_former_one(tmp_path: Path) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "decoder.onnx").write_bytes(b"a former model's")
+    model = tiny_simbert().half()
+    model.has_lm_head = False
+    model.save_pretrained(tmp_path)
+    export(model, tmp_path)
+    assert model.dtype == torch.float16
+    assert not (tmp_path / "onnx" / "decoder.onnx").exists()
+    wanted = SimBert.from_pretrained(tmp_path).eval().encode(TEXTS)
+    np.testing.assert_allclose(OnnxSimBert(tmp_path).encode(TEXTS), wanted, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_texts_that_are_none_are_refused(exported: Path) -> None:
+    graph, settings = OnnxSimBert(exported), SearchSettings(n=1, strategy="beam")
+    found, wanted = graph.write("how can i", settings), graph.write(["how can i"], settings)
+    assert [[d.text for d in row] for row in found] == [[d.text for d in row] for row in wanted]
+    for use in (graph.encode, partial(graph.write, settings=settings)):
+        with pytest.raises(ValueError, match="text 1 is empty"):
+            use(["a cat", " "])
+    with pytest.raises(ValueError, match="batch_size -1: it must be at least 1"):
+        graph.encode(TEXTS, batch_size=-1)
+
+
+@pytest.mark.slow
 def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) -> None:
     """Trained again into the same folder."""
     shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
@@ -129,8 +158,17 @@ def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) ->
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="no CharGru"):
+    with pytest.raises(ValueError, match="no CharGru"):
         export(CharGru.for_texts(WORDS, min_count=1), tmp_path)
+    tokenizer = wordpiece_tokenizer()
+    config = FactorisedConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=16,
+                              num_hidden_layers=1, num_attention_heads=2)  # fmt: skip
+    electra = FactorisedSimBert(config)
+    electra.tokenizer = tokenizer
+    electra.save_pretrained(tmp_path / "electra")
+    with pytest.raises(ValueError, match="no FactorisedSimBert"):
+        main([f"--model_name_or_path={tmp_path / 'electra'}", f"--output_dir={tmp_path / 'copy'}"])
+    assert not (tmp_path / "copy").exists()
     tiny_simbert().save_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"model\.onnx; make it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path)

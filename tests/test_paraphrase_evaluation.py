@@ -8,8 +8,10 @@ import torch
 from scipy.stats import bootstrap
 
 from scripts.evaluate_paraphrases import main
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
 from simbert_hf.data import DataError, load_groups, split_groups
 from simbert_hf.judging.evaluation import (
+    USUAL,
     HeldOut,
     System,
     controls,
@@ -23,6 +25,7 @@ from simbert_hf.judging.evaluation import (
 from simbert_hf.judging.judge import Judge
 from simbert_hf.judging.metrics import bleu, self_bleu
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
+from simbert_hf.training import hold_out
 from tests.tiny import tiny_judge, tiny_simbert
 
 DATA = HeldOut(
@@ -182,6 +185,17 @@ def test_held_out_groups_are_those_of_the_training_run(tmp_path) -> None:
     assert whole.origin.startswith("12 drawn from all groups of groups.jsonl, as if no model was")
 
 
+def test_the_usual_share_is_what_training_holds_out(tmp_path) -> None:
+    path = write_groups(tmp_path / "groups.jsonl", 60)
+    args = SimilarityTrainingArguments(output_dir=str(tmp_path), report_to="none")
+    told = DataArguments(train_file=[str(path)])
+    held_out = hold_out(load_groups(path)[0], told, args)[1]
+    data = load_held_out([str(path)], USUAL, args.seed, None)
+    groups = {(source, *row) for source, row in zip(data.sources, data.references, strict=True)}
+    assert groups == {tuple(texts) for texts in held_out["texts"]}
+    assert data.origin.startswith("6 drawn from the 6 groups of groups.jsonl that training")
+
+
 def test_held_out_pairs_of_named_columns(tmp_path) -> None:
     path = tmp_path / "pairs.csv"
     rows = [f"{i},text {i},twin {i},note {i}\n" for i in range(8)]
@@ -194,6 +208,9 @@ def test_held_out_pairs_of_named_columns(tmp_path) -> None:
 
 
 def test_too_few_groups(tmp_path) -> None:
+    path = write_groups(tmp_path / "groups.jsonl", 9)
+    with pytest.raises(DataError, match=r"groups\.jsonl: of 9 groups training holds out none"):
+        load_held_out([str(path)], USUAL, 42, None)
     path = write_groups(tmp_path / "groups.jsonl", 1)
     with pytest.raises(DataError, match=r"groups\.jsonl: 1 groups are too few to measure on"):
         load_held_out([str(path)], None, 0, None)
@@ -301,7 +318,9 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
     assert "refused" not in (tmp_path / "out" / "paraphrases.md").read_text().split("## The")[1]
     with pytest.raises(SystemExit):
         main([*flags[2:], *model, "--relatives", "a"])
-    assert "--relatives are a judge's; give --judge" in capsys.readouterr().err
+    assert "--relatives and --allow_kin are a judge's; give" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*flags[2:], *model, "--allow_kin"])
 
 
 def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
@@ -322,8 +341,12 @@ def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     [
         ([], "there is nothing to measure; give --models or --outputs"),
         (
-            ["--outputs", "a", "--held_out", "3"],
+            ["--outputs", "a", "--held_out"],
             "--held_out: not allowed with argument --all_groups",
+        ),
+        (
+            ["--outputs", "a", "--validation_groups", "3"],
+            "--validation_groups: not allowed with argument --all_groups",
         ),
         (["--outputs", "a", "--k", "0"], "--k: 0 is too few; take at least 1"),
         (["--outputs", "a", "--n", "2"], "--k: 3 cannot be given of --n 2 sentences"),
@@ -342,7 +365,10 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
     flags.remove("--all_groups")
     with pytest.raises(SystemExit):
         main([*flags, "--outputs", "a"])
-    assert "one of the arguments --held_out --all_groups is required" in capsys.readouterr().err
+    assert (
+        "one of the arguments --held_out --validation_groups --all_groups is required"
+        in capsys.readouterr().err
+    )
 
 
 def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypatch) -> None:

@@ -142,7 +142,7 @@ def test_nothing_has_no_share() -> None:
 
 
 @pytest.mark.parametrize("tokenizer", [None, unigram_tokenizer()], ids=["wordpiece", "unigram"])
-def test_perplexity_is_that_of_each_pair_alone(tokenizer) -> None:
+def test_perplexity_is_that_of_each_pair_alone(tokenizer, monkeypatch) -> None:
     model = tiny_simbert(tokenizer=tokenizer).train()
     sources = ["how can i learn english fast", "what time is it?"]
     references = [["please tell me how to learn english", "go learn"], ["tell me the time please"]]
@@ -159,6 +159,7 @@ def test_perplexity_is_that_of_each_pair_alone(tokenizer) -> None:
             nats += [-spread[len(a) - 1 + i, token].item() for i, token in enumerate(b)]
     expected = math.exp(sum(nats) / len(nats))
     for batch_size in (1, 2, 64):
-        found = reference_perplexity(model, sources, references, batch_size)
+        monkeypatch.setattr("simbert_hf.judging.metrics.BATCH_SIZE", batch_size)
+        found = reference_perplexity(model, sources, references)
         assert found == pytest.approx(expected, rel=1e-4)
     assert model.training

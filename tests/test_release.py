@@ -70,6 +70,21 @@ def test_every_stage_holds_out_what_is_judged(
     assert "--all_groups" in judged
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--starts", "MiniLM"], "--starts MiniLM: write NAME=DIR_OR_ID"),
+        (["--starts", "MiniLM=a", "--allow_kin"], "--allow_kin is a judge's; give --judge"),
+    ],
+)
+def test_flags_that_say_nothing(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        release.main(["english", "--data=nowhere", *flags])
+    assert message in capsys.readouterr().err
+
+
 def test_a_kindred_judge_is_refused_before_training(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:

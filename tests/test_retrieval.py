@@ -671,7 +671,7 @@ def test_bad_queries_and_changes(index, model):
         FaqIndex.build(model, ROWS, store="ivf_pq")
     with pytest.raises(TypeError, match="The model is 7"):
         FaqIndex.build(7, ROWS)
-    with pytest.raises(OSError, match="neither a directory nor a Hub id"):
+    with pytest.raises(OSError, match="no directory, and the Hub does not give it"):
         FaqIndex.build("/no/such/model", ROWS)
 
 

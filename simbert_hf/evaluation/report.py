@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -152,15 +153,25 @@ def _size(task: TaskResult) -> str:
 
 
 def _cell(metric: str, task: TaskResult) -> str:
-    figure = task.figures[metric]
-    if metric in UNSCALED:
-        return f"{figure.value:.3f}"
-    text = f"{100 * figure.value:.2f}"
-    if figure.interval is not None:
-        low, high = figure.interval
-        text += f" [{100 * low:.1f}, {100 * high:.1f}]"
+    text = figure_cell(metric, task.figures[metric].value, task.figures[metric].interval)
     threshold = task.facts.get(f"{metric}_threshold")
     return text if threshold is None else f"{text} at {threshold:.3f}"
+
+
+def figure_cell(metric: str, value: float, interval: Sequence[float] | None) -> str:
+    """Write a figure and its interval.
+
+    Example:
+        >>> figure_cell("spearman", 0.8203, (0.8, 0.84)), figure_cell("uniformity", -2.5, None)
+        ('82.03 [80.0, 84.0]', '-2.500')
+    """
+    if metric in UNSCALED:
+        return f"{value:.3f}"
+    text = f"{100 * value:.2f}"
+    if interval is None:
+        return text
+    low, high = interval
+    return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _signed(metric: str, difference: float) -> str:
@@ -185,7 +196,7 @@ def _legend(results: Results) -> str:
 
 
 def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
-    """Turn a model's results into a model card's; averages and single files stay out.
+    """Turn a model's results into a model card's; averages, single files and NaN stay out.
 
     Example:
         >>> from simbert_hf.evaluation import Figure
@@ -199,7 +210,9 @@ def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
         if name == AVERAGE:
             continue
         task_type, task_name = CARD_TASKS[task.kind]
-        for metric in [metric for metric in task.figures if metric in CARD_METRICS]:
+        for metric, figure in task.figures.items():
+            if metric not in CARD_METRICS or math.isnan(figure.value):
+                continue
             found.append(
                 EvalResult(
                     task_type=task_type,
@@ -208,7 +221,7 @@ def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
                     dataset_name=title(name, task),
                     metric_type=CARD_METRICS[metric],
                     metric_name=TITLES[metric],
-                    metric_value=round(task.figures[metric].value, 4),
+                    metric_value=round(figure.value, 4),
                 )
             )
     return found

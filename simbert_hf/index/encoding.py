@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.data import HUB_ID
 from simbert_hf.embedding import Embedder
 from simbert_hf.textfiles import DataError, shorten
 
@@ -106,11 +105,6 @@ def load_model(name_or_path: str) -> SentenceTransformer:
 
     if name_or_path == Path(DEFAULT_MODEL).name and not Path(name_or_path).is_dir():
         name_or_path = DEFAULT_MODEL
-    if not Path(name_or_path).is_dir() and not HUB_ID.fullmatch(name_or_path):
-        raise OSError(
-            f"{name_or_path!r} is no model: neither a directory nor a Hub id of the form org/name. "
-            f"Check the path; this process runs in {Path.cwd()}."
-        )
     return load_sentence_transformer(name_or_path)
 
 

@@ -31,16 +31,17 @@ from simbert_hf.judging.metrics import (
     self_bleu,
     tokenizer_for,
 )
-from simbert_hf.readers import fold, text_of
+from simbert_hf.readers import Form, fold, text_of
 from simbert_hf.text import normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
+from simbert_hf.words import HAN
 
 Figures = dict[str, Any]
 Scores = list[list[float]]  # a judge's, of each candidate of each source
 
 NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
 
-HAN = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # kana too; no marks
+USUAL = "usual"  # as many groups as training holds out by itself
 
 EXCHANGED, RANDOM = "one word exchanged", "random other sentence"
 
@@ -85,19 +86,22 @@ class System:
 
 def load_held_out(
     files: Sequence[str],
-    held_out: int | None,
+    held_out: int | str | None,
     split_seed: int,
     limit: int | None,
     text_columns: tuple[str, str] | None = None,
+    form: Form = "auto",
 ) -> HeldOut:
     """Read groups, keep those that training held out, draw some of them.
 
     Args:
         files: Files of groups or pairs.
-        held_out: Number of groups that training held out of these files; None if all are.
+        held_out: Number of groups that training was told to hold out of these files; ``USUAL`` if
+            it was told none, and None if all are held out.
         split_seed: Seed of that split, and of the draw.
         limit: Number of groups to draw; None for all.
         text_columns: The two columns to read, as the training run did.
+        form: What the rows hold, as the training run was told.
 
     Returns:
         Groups that share no sentence, in a random order.
@@ -105,12 +109,16 @@ def load_held_out(
     Raises:
         DataError: If there are none, or fewer than two, which a control needs.
     """
-    groups: Any = load_groups(files, text_columns=text_columns)[0]
+    groups: Any = load_groups(files, text_columns=text_columns, form=form)[0]
     names = ", ".join(Path(file).name for file in files)
     origin = f"all groups of {names}, as if no model was trained on them"
     if held_out is not None:
-        groups = split_groups(groups, held_out, split_seed)[1]
-        origin = f"the {held_out} groups of {names} that training with seed {split_seed} held out"
+        wanted = min(500, len(groups) // 10) if held_out == USUAL else int(held_out)
+        if not wanted:
+            problem = f"of {len(groups)} groups training holds out none by itself"
+            raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
+        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.hold_out
+        origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}
     chosen = list(rows.values())[:limit]

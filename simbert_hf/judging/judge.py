@@ -31,9 +31,11 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.atomic import write_text
 from simbert_hf.checkpoint import loading, quiet_transformers
 from simbert_hf.text import join_wordpieces
+from simbert_hf.textfiles import read_json
 
 RECORD = "judge.json"
 KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more
+BATCH_SIZE = 128
 
 Embeddings = tuple[dict[str, int], Tensor]  # row of each token; the rows, (V, D)
 
@@ -57,7 +59,8 @@ class Judge:
         """Load a judge that :meth:`save` wrote.
 
         Raises:
-            ValueError: If the directory holds no judge, or no threshold between 0 and 1.
+            ValueError: If the directory holds no judge, a damaged record, or no threshold between
+                0 and 1.
         """
         path = Path(directory, RECORD)
         if not path.is_file():
@@ -65,9 +68,9 @@ class Judge:
                 f"{directory} holds no {RECORD}, so it is no judge; train one with "
                 "scripts/train_judge.py."
             )
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         threshold = record.pop("threshold", None)
-        if not isinstance(threshold, float) or not 0 <= threshold <= 1:
+        if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
             raise ValueError(
                 f"{path}: the threshold {threshold!r} is no number from 0 to 1; train the judge "
                 "again."
@@ -98,9 +101,7 @@ class Judge:
         return [[next(found) for _ in row] for row in candidates]
 
 
-def score(
-    model: CrossEncoder, pairs: Sequence[tuple[str, str]], batch_size: int = 128
-) -> np.ndarray:
+def score(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Score pairs with a cross-encoder.
 
     Returns:
@@ -111,7 +112,7 @@ def score(
         return np.zeros(0)
     texts = [(plain(first), plain(second)) for first, second in pairs]
     both = [*texts, *((second, first) for first, second in texts)]
-    found = model.predict(both, batch_size=batch_size, show_progress_bar=False)
+    found = model.predict(both, batch_size=BATCH_SIZE, show_progress_bar=False)
     means: np.ndarray = found.astype(np.float64).reshape(2, -1).mean(axis=0).round(5)
     return means
 

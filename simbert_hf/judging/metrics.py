@@ -19,7 +19,8 @@ import torch
 from simbert_hf.embedding import evaluating
 from simbert_hf.extras import install
 from simbert_hf.modeling import SimBert
-from simbert_hf.text import CJK, normalize_text
+from simbert_hf.text import normalize_text
+from simbert_hf.words import HAN
 
 try:
     from sacrebleu.metrics.bleu import BLEU
@@ -30,15 +31,16 @@ except ImportError as error:
     raise ImportError(f"These metrics need sacrebleu: {install('eval')}.") from error
 
 TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
-CHINESE = re.compile(f"[{CJK}]")
+CHINESE = re.compile(f"[{HAN}]")  # which full-width marks are not
 IBLEU_ALPHA = 0.8
+BATCH_SIZE = 64
 
 
 def tokenizer_for(texts: Sequence[str]) -> str:
     """Name sacrebleu's tokenizer: ``zh`` if any text is in Chinese, else ``13a``.
 
     Example:
-        >>> tokenizer_for(["How are you?"]), tokenizer_for(["How are you?", "你好吗？"])
+        >>> tokenizer_for(["How are you？"]), tokenizer_for(["How are you?", "你好吗？"])
         ('13a', 'zh')
     """
     return "zh" if any(map(CHINESE.search, texts)) else "13a"
@@ -160,14 +162,14 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     return float(CHRF(lowercase=True).corpus_score(list(hypotheses), streams(references)).score)
 
 
-def ibleu(to_references: float, to_source: float, alpha: float = IBLEU_ALPHA) -> float:
+def ibleu(to_references: float, to_source: float) -> float:
     """Reward BLEU with the references, punish BLEU with the source (Sun and Zhou 2012).
 
     Example:
         >>> ibleu(to_references=30.0, to_source=60.0)
         12.0
     """
-    return alpha * to_references - (1 - alpha) * to_source
+    return IBLEU_ALPHA * to_references - (1 - IBLEU_ALPHA) * to_source
 
 
 def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
@@ -183,10 +185,7 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
 
 @torch.inference_mode()
 def reference_perplexity(
-    model: SimBert,
-    sources: Sequence[str],
-    references: Sequence[Sequence[str]],
-    batch_size: int = 64,
+    model: SimBert, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> float:
     """Perplexity of the references' tokens, [SEP] included, when a model reads the source.
 
@@ -196,7 +195,6 @@ def reference_perplexity(
         model: A model with an LM head.
         sources: What it reads.
         references: One or more for each source.
-        batch_size: Pairs a forward pass.
     """
     pairs = list(
         chain(*([(a, b) for b in row] for a, row in zip(sources, references, strict=True)))
@@ -204,8 +202,8 @@ def reference_perplexity(
     limit = model.config.max_position_embeddings // 2
     nats, count = 0.0, 0
     with evaluating(model):
-        for start in range(0, len(pairs), batch_size):
-            read, written = zip(*pairs[start : start + batch_size], strict=True)
+        for start in range(0, len(pairs), BATCH_SIZE):
+            read, written = zip(*pairs[start : start + BATCH_SIZE], strict=True)
             batch = model.rows.pad(
                 model.rows.sources(read, limit), model.rows.targets(written, limit)
             )

@@ -85,7 +85,7 @@ class LabelledFile:
     """Labelled pairs of one file.
 
     Attributes:
-        name: The file's name.
+        name: The file's name, with folders where it would be another's too.
         sha256: Of its bytes.
         pairs: What is used of it.
         left_out: Number of other pairs, which share a sentence with held-out ones.
@@ -147,7 +147,10 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
             left.
     """
     train, dev, test = (
-        [load_labelled_file(path, given.columns) for path in paths]
+        [
+            replace(load_labelled_file(path, given.columns), name=name)
+            for path, name in zip(paths, distinct_names(paths), strict=True)
+        ]
         for paths in (given.train_file, given.dev_file, given.test_file)
     )
     for (path, ours), theirs in product(zip(given.dev_file, dev, strict=True), test):
@@ -164,6 +167,19 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
     if not any(file.pairs for file in train):
         raise DataError("Every training pair shares a sentence with the dev or test files.")
     return {"train": train, "dev": dev, "test": test}
+
+
+def distinct_names(paths: Sequence[str]) -> list[str]:
+    """Name files by as many last parts of their paths as tell them apart.
+
+    Example:
+        >>> distinct_names(["a/dev.tsv", "b/other.tsv"]), distinct_names(["a/dev.tsv", "b/dev.tsv"])
+        (['dev.tsv', 'other.tsv'], ['a/dev.tsv', 'b/dev.tsv'])
+    """
+    parts = [Path(path).absolute().parts for path in paths]
+    lengths = range(1, max(map(len, parts), default=2))
+    tails = ([Path(*each[-length:]).as_posix() for each in parts] for length in lengths)
+    return next(names for names in tails if len({*names}) == len({*parts}))
 
 
 def mismatch(pairs: Sequence[LabelledPair], count: int, seed: int = 0) -> list[LabelledPair]:
@@ -319,10 +335,11 @@ def measure(
     """
     scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for split, files in {"dev": dev, "test": test}.items():
-        parts = {f"{split}: {file.name}": score_labelled(model, file.pairs) for file in files}
-        whole = [np.concatenate(arrays) for arrays in zip(*parts.values(), strict=True)]
+        parts = [score_labelled(model, file.pairs) for file in files]
+        whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
         scored[split] = whole[0], whole[1]
-        scored |= parts if len(parts) > 1 else {}
+        if len(parts) > 1:
+            scored |= {f"{split}: {f.name}": part for f, part in zip(files, parts, strict=True)}
         if pairs := mismatched_pairs(files):
             scored[f"{split}: mismatched"] = against(model, pairs, *scored[split])
     scores, labels = scored["dev"]

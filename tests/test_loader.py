@@ -1,0 +1,38 @@
+"""Any encoder by its name: what is none, and what has no tokenizer, is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from simbert_hf import SentenceEncoder
+from simbert_hf.judging.judge import word_embeddings
+from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.onnx_export import OnnxSimBert
+from tests.tiny import tiny_simbert
+
+
+def test_a_checkpoint_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    """transformers makes one up, by which every text has one vector."""
+    tiny_simbert().save_pretrained(tmp_path)
+    assert load_sentence_transformer(str(tmp_path)).get_embedding_dimension() == 32
+    for path in tmp_path.glob("*token*"):
+        path.unlink()
+    with pytest.raises(ValueError, match=r"holds no tokenizer that fits its weights .*; copy the"):
+        load_sentence_transformer(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [load_sentence_transformer, SentenceEncoder.from_pretrained, OnnxSimBert, word_embeddings],
+)
+@pytest.mark.parametrize("name", ["outputs/mien", "mien", "nowhere/at/all"])
+def test_a_mistyped_path_is_named(load: Callable[[str], object], name: str) -> None:
+    with pytest.raises(OSError, match=f"Cannot load '{name}': it is no directory.*Check the path"):
+        load(name)
+
+
+@pytest.mark.parametrize("batch_size", [0, -2])
+def test_batches_of_none_are_refused(batch_size: int) -> None:
+    with pytest.raises(ValueError, match=f"batch_size {batch_size}: it must be at least 1"):
+        tiny_simbert().encode(["a cat"], batch_size=batch_size)
