@@ -16,29 +16,35 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
 
 from simbert_hf import SimBert
 from simbert_hf.atomic import write_text
-from simbert_hf.data import load_groups, split_groups
+from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
+DRAWN = 100_000  # sentences among which related ones are looked for
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A training run: a recipe, its length, and the files and teachers that it is given."""
+    """A training run: a recipe, its length, and the files and teachers that it is given.
+
+    With ``related``, two sentences of a draw go together where the model's start finds them alike.
+    """
 
     recipe: str
     steps: int
     teachers: tuple[str, ...]
     train: tuple[str, ...]
     sentences: tuple[str, ...] = ()
+    related: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ RELEASES = {
         (
             Stage("minilm_tatoeba", 1043, ("MiniLM",), (TATOEBA,)),
             Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
-            Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
+            Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN, related=True),
         ),
         "stsb-en-dev.csv",
         (
@@ -126,6 +132,18 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
     return path
 
 
+def mine(files: list[str], start: str, args: argparse.Namespace) -> str:
+    """Write related sentences of a draw of some files, two and two, once; name their file."""
+    drawn, related = (args.output_dir / f"{args.name}-{what}.txt" for what in ("drawn", "related"))
+    if not related.exists():
+        texts = [text for file in files for text in load_sentences(file)]
+        write_text(drawn, "\n".join(Random(SEED).sample(texts, min(DRAWN, len(texts)))))
+        run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
+            "--lowest=0.3", "--highest=0.9", "--largest=2", "--no_words",
+            f"--output_file={related}")  # fmt: skip
+    return str(related)
+
+
 def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
@@ -138,7 +156,10 @@ def train(
             flags = [f"--model_name_or_path={path}", f"--output_dir={out}", "--train_file", *given]
             flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
             if stage.sentences:
-                flags += ["--sentences_file", *(find(args.data, f)[0] for f in stage.sentences)]
+                sentences = [find(args.data, pattern)[0] for pattern in stage.sentences]
+                if stage.related:
+                    sentences = [mine(sentences, starts[release.start], args)]
+                flags += ["--sentences_file", *sentences]
             flags += [
                 f"--max_steps={stage.steps}",
                 f"--sts_file={find(args.data, release.sts_dev)[0]}",

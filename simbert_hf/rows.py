@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from simbert_hf.arrays import Ints as Ints  # judging.training takes it from here
+from simbert_hf.arrays import Ints
 
 
 def check_texts(text: object) -> list[str]:

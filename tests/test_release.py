@@ -30,11 +30,20 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
+    (data / "open.txt").write_text("".join(f"Sentence {i}.\n" for i in range(9)))
+    monkeypatch.setattr(release, "DRAWN", 7)
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
     stages = (
         release.Stage("english", 3, ("a",), ("some.jsonl",)),
-        release.Stage("english_polish", 2, ("a",), ("some.jsonl", "more.jsonl", "other.jsonl")),
+        release.Stage(
+            "english_polish",
+            2,
+            ("a",),
+            ("some.jsonl", "more.jsonl", "other.jsonl"),
+            ("open.txt",),
+            related=True,
+        ),
     )
     tests = (("sts", "STS", "sts.csv"),)
     tiny = release.Release("a", stages, "dev.csv", tests, ("some.jsonl", "more.jsonl"))
@@ -68,6 +77,15 @@ def test_every_stage_holds_out_what_is_judged(
         assert not set.intersection(*sentences)
         assert any(text.startswith("some") for text in sentences[0])
     assert "--all_groups" in judged
+
+
+def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
+    (mined,) = (flags for script, flags in commands if script == "mine_pairs.py")
+    drawn = Path(flag(mined, "sentences_file")).read_text().splitlines()
+    assert len(set(drawn)) == 7
+    assert all(text.startswith("Sentence") for text in drawn)
+    last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
+    assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
 
 
 @pytest.mark.parametrize(

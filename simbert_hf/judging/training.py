@@ -20,6 +20,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.arrays import Ints
 from simbert_hf.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.checkpoint import loading
 from simbert_hf.evaluation.report import layout
@@ -33,7 +34,7 @@ from simbert_hf.judging.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.rows import Ints, count_tokens
+from simbert_hf.rows import count_tokens
 from simbert_hf.sampling import FixedPairs, Pair
 from simbert_hf.scored import LabelledPair, load_labelled_pairs
 from simbert_hf.textfiles import DataError, fault
