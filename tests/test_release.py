@@ -37,7 +37,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     stages = (
         release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
-            "english_polish",
+            "english_related",
             2,
             ("a",),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
