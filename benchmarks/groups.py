@@ -188,7 +188,7 @@ def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
         with (args.output / LOG).open("a") as file, redirect_stdout(file), redirect_stderr(file):
             figures = train_and_measure(cell, args)
         save_report(kept, figures)
-    found: dict[str, float] = json.loads(kept.read_text())
+    found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
     return found
 
 

@@ -179,7 +179,7 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]
         shape = ("alignment", "uniformity")
         found |= {figure: tasks["STS-B"].figures[figure].value for figure in shape}
         save_report(kept, found)
-    figures: dict[str, float] = json.loads(kept.read_text())
+    figures: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
     return figures
 
 

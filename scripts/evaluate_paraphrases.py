@@ -58,6 +58,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--validation_groups",
         type=at_least(1),
         dest="held_out",
+        metavar="N",
         help="the same where the training run was given this number",
     )
     which.add_argument("--all_groups", action="store_true", help="none was trained on; take all")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ class DataArguments:
     )
 
     def __post_init__(self) -> None:
-        if self.validation_file:
+        if self.validation_file and self.validation_groups:
             refuse_idle(self, ["validation_groups"], "--validation_file holds the groups")
         if self.max_chars is not None and self.max_chars < 1:
             raise ValueError(f"--max_chars {self.max_chars}: give at least 1.")
@@ -225,13 +225,13 @@ class ObjectiveArguments:
 
 def check_scale(scale: float) -> None:
     """Raise a ValueError unless the inverse temperature is a number above 0."""
-    if not 0 < scale < math.inf:
+    if not 0 < scale < inf:
         raise ValueError(f"--scale {scale}: it divides by a temperature; give it above 0.")
 
 
 def check_weights(weights: Sequence[float]) -> None:
     """Raise a ValueError unless loss weights are numbers from 0 on, one of them above."""
-    if not (all(0 <= weight < math.inf for weight in weights) and any(weights)):
+    if not (all(0 <= weight < inf for weight in weights) and any(weights)):
         raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
 
 
@@ -335,9 +335,6 @@ class SimilarityTrainingArguments(TrainingArguments):
         default="end",
         metadata={"help": "Push to the Hub at the end, or at every_save too, with --push_to_hub."},
     )
-    logging_nan_inf_filter: bool = field(
-        default=False, metadata={"help": "Log a loss of 0 in place of NaN."}
-    )
     report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
         metadata={"help": "Loggers; TensorBoard where it is installed."},
@@ -351,10 +348,8 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.eval_strategy == "no" and self.save_strategy == "best":
             raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
         if self.gradient_accumulation_steps < 1:
-            raise ValueError(
-                f"--gradient_accumulation_steps {self.gradient_accumulation_steps}: give at least "
-                "1."
-            )
+            steps = self.gradient_accumulation_steps
+            raise ValueError(f"--gradient_accumulation_steps {steps}: give at least 1.")
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         if self.hub_strategy not in ("end", "every_save"):
@@ -379,8 +374,10 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.eval_strategy == "no":
             return False
         if self.save_strategy == self.eval_strategy == "steps":
-            often = self.save_steps / (self.eval_steps or self.logging_steps or math.inf)
-            return often > 0 and math.isclose(often, round(often))  # both may be shares of all
+            often = self.eval_steps or self.logging_steps
+            if min(self.save_steps, often) < 1:  # shares of all steps, which are rounded
+                return self.save_steps == often
+            return not self.save_steps % often
         return self.save_strategy in (self.eval_strategy, "best")
 
     def check_steps(self) -> None:
@@ -433,7 +430,7 @@ def parse_arguments(
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
-    given = {flag.removeprefix("--").partition("=")[0] for flag in rest}
+    given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
     for arguments in parsed:
         if isinstance(arguments, TrainingArguments):
             drop_steps_of_preset(arguments, given)

@@ -299,7 +299,7 @@ class PairCollator(TextCollator):
         if n and self.twice:
             return [pair["seed"] % n for pair in pairs for _ in (0, 1)]
         if n < 2:  # nothing goes with a single one but itself
-            return [0, 0] * (n * len(pairs))
+            return [0, 0] * len(pairs) if n else []
         return [2 * (pair["seed"] % (n // 2)) + side for pair in pairs for side in (0, 1)]
 
 

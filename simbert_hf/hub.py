@@ -168,9 +168,12 @@ def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> No
     Raises:
         ValueError: If config, tokenizer or weights are missing, or held by a pickle alone.
     """
-    needed: dict[str, tuple[str, ...]] = {}
-    needed |= {name: (name,) for name in ("config.json", "tokenizer_config.json")}
-    needed |= {"vocabulary": VOCABULARIES, "weights in safetensors": WEIGHTS}
+    needed = {
+        "config.json": ("config.json",),
+        "tokenizer_config.json": ("tokenizer_config.json",),
+        "vocabulary": VOCABULARIES,
+        "weights in safetensors": WEIGHTS,
+    }
     for what, any_of in needed.items():
         if not any(matches(name, any_of) for name in chosen):
             raise ValueError(

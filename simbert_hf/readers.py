@@ -290,7 +290,7 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
         return "groups"
     if len(rows) > 1 and all(cell.isdecimal() for cell in first[1:]):
         names = tuple(cell.strip() for cell in rows[0])
-        remedy = f'Call them group and text, or pass text_columns={names!r:.60} and form="groups"'
+        remedy = f'Call them group and text, or pass text_columns={names} and form="groups"'
         raise fault(path, 1, f"the columns {shorten(names)} are unknown", remedy)
     counts = Counter(first)
     # Group ids of few members repeat too, but in neighbouring rows; first sentences do anywhere.
@@ -299,7 +299,7 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
         return "pairs"
     [(most, _)] = counts.most_common(1)
     problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
-    raise fault(path, 1, problem, 'Pass form="groups" or form="pairs"')
+    raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
 
 
 def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
@@ -53,7 +54,9 @@ class SavingTrainer(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         try:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
-        except RuntimeError as error:  # torch's, of other names or shapes
+        except RuntimeError as error:
+            if "loading state_dict" not in str(error):
+                raise
             raise ValueError(
                 f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
                 f"of then. {error}"
@@ -109,10 +112,9 @@ class SavingTrainer(Trainer):
         Raises:
             Diverged: If one is infinite or NaN.
         """
-        if not all(
-            weight.isfinite().all()
-            for weight in own_shards(self.accelerator.unwrap_model(self.model))
-        ):
+        weights = own_shards(self.accelerator.unwrap_model(self.model))
+        bad = torch.tensor(not all(weight.isfinite().all() for weight in weights), dtype=torch.int)
+        if self.accelerator.reduce(bad.to(self.accelerator.device)):  # each may hold a part
             raise Diverged(
                 f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
                 "Checkpoints before are as they were; lower --learning_rate or the loss's weights."
@@ -218,7 +220,7 @@ class SavingTrainer(Trainer):
         if self.is_world_process_zero():
             try:
                 self._push(folder, f"Training in progress, step {self.state.global_step}")
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 logger.warning("%s The run goes on.", error)
 
     def _save(

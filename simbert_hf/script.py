@@ -17,7 +17,7 @@ def run_script(main: Callable[[], object]) -> None:
     try:
         main()
     except (ImportError, ValueError, OSError) as error:
-        sentence = str(error)
+        kind, sentence = type(error).__name__, str(error)
         if sentence.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
-            sentence = sentence.strip().rpartition("\n")[2].partition(": ")[2]
-        sys.exit(f"{type(error).__name__}: {sentence}")
+            sentence = sentence.strip().rpartition(f"{kind}: ")[2]
+        sys.exit(f"{kind}: {sentence}")

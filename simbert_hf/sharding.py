@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 NEEDED = {
     "fsdp_version": "2",
@@ -45,7 +44,7 @@ def check_sharding(plugin: Any, model: Any) -> None:
 def own_shards(model: nn.Module) -> Iterator[Tensor]:
     """Yield a model's weights, or what of them this process holds."""
     for weight in model.parameters():
-        yield weight.to_local() if isinstance(weight, DTensor) else weight
+        yield weight.to_local() if hasattr(weight, "to_local") else weight
 
 
 @contextmanager

@@ -185,7 +185,8 @@ def load_simcse_data(
         DataError: If a file cannot be read, or nothing is left to train on.
         ValueError: If an argument asks for what SimCSE does not do.
     """
-    given = ["streaming", "validation_file", "validation_groups", "sample_sentences"]
+    given = ["streaming", "validation_file", "sample_sentences"]
+    given += ["validation_groups"] if data_args.validation_groups else []
     given += [] if examples == "pairs" else ["form", "text_columns"]
     refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
     files, seed = data_args.train_file, args.order_seed

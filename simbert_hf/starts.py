@@ -76,7 +76,10 @@ def load_vector_encoder(
         known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
         check_start(known, model_args, max_length, sentences=1)
         if known.config.mask_padding and not encoder_args.mask_padding:
-            raise ValueError("The GRU given stops at a sentence's end: drop --mask_padding false.")
+            raise ValueError(
+                "The GRU given stops at a sentence's end: --mask_padding false, yours or a "
+                "preset's, would change nothing."
+            )
         return known
     if max_length < 1:
         raise ValueError(f"--max_length {max_length}: give at least 1.")

@@ -292,9 +292,7 @@ def stream_loader(
         device: Where the batches go; None to leave them.
         **options: Of the DataLoader.
     """
-    generator = torch.Generator()  # not the one whose state a checkpoint brings back
-    collate = _Positioned(collate)
-    plain = DataLoader(stream, batch_size, collate_fn=collate, generator=generator, **options)
+    plain = DataLoader(stream, batch_size, collate_fn=_Positioned(collate), **options)
     return own_loader(plain, device)
 
 

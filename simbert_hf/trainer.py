@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -39,6 +38,14 @@ logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
+LOADING = (  # what a DataLoader is told, by flags that begin with dataloader_
+    "num_workers",
+    "pin_memory",
+    "persistent_workers",
+    "prefetch_factor",
+    "multiprocessing_context",
+    "in_order",
+)
 
 
 class SimilarityTrainer(SavingTrainer):
@@ -116,15 +123,11 @@ class SimilarityTrainer(SavingTrainer):
         """Batch rows of like length; a streamed dataset brings its own order."""
         args, dataset = self.args, self.train_dataset
         batch_size, collate = args.per_device_train_batch_size, self.data_collator
-        names = (
-            *("num_workers", "pin_memory", "persistent_workers", "prefetch_factor"),
-            *("multiprocessing_context", "in_order"),
-        )
-        options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in names}
+        options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in LOADING}
+        options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
         if isinstance(dataset, PairStream):
             logger.info("%s", dataset.sharing(args.dataloader_num_workers))
             return stream_loader(dataset, batch_size, collate, self.accelerator.device, **options)
-        options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
         sampler = LengthGroupedBatchSampler(
             dataset,
             batch_size,
@@ -219,8 +222,7 @@ class SimilarityTrainer(SavingTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Add the parts' means and the throughput to each line of the training log."""
         if "loss" in logs:
-            if not math.isfinite(logs["loss"]):
-                self._check_finite()
+            self._check_finite()
             logs |= self.meter.read(self.args.world_size)
             self.meter.reset()
         if isinstance(self.train_dataset, PairStream):  # Trainer forgets the part before a resume
@@ -258,7 +260,12 @@ class SimilarityTrainer(SavingTrainer):
         name = (self.args.metric_for_best_model or "").removeprefix("eval_")
         if self.evaluator is None or self.args.eval_strategy == "no" or not name:
             return
-        if name not in self.evaluator.names:
+        if name == "loss" and "loss" not in self.evaluator.names and "top1" in self.evaluator.names:
+            logger.info(
+                "The weighted losses are not measured: the best model is that of eval_top1."
+            )
+            self.args.metric_for_best_model, self.args.greater_is_better = "eval_top1", True
+        elif name not in self.evaluator.names:
             raise ValueError(
                 f"--metric_for_best_model {name} is not measured; choose one of "
                 f"{', '.join(f'eval_{known}' for known in self.evaluator.names)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -372,9 +373,18 @@ def newest_checkpoint(directory: Path) -> str | None:
 
     Newest by the time of writing: a run before, into the same folder, may have come further.
     """
-    found = [path for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-[0-9]*") if is_whole(path)]
-    newest = max(found, key=lambda path: (path / TRAINER_STATE_NAME).stat().st_mtime, default=None)
-    return None if newest is None else str(newest)
+    found = {
+        int(path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")): path
+        for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+        if re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", path.name) and is_whole(path)
+    }
+    written = {step: (path / TRAINER_STATE_NAME).stat().st_mtime for step, path in found.items()}
+    newest = max(found, key=lambda step: (written[step], step), default=None)
+    if newest is None:
+        return None
+    if newest < max(found):
+        logger.warning("%s was written before %s.", found[max(found)], found[newest])
+    return str(found[newest])
 
 
 def is_whole(checkpoint: Path) -> bool:

@@ -1,3 +1,4 @@
+import math
 import random
 from collections import Counter
 from functools import partial
@@ -157,8 +158,11 @@ def test_replacing_keeps_marks_capitals_and_words_without_synonyms() -> None:
 def test_nearest_words_are_whole_words_above_the_bound() -> None:
     tokenizer = wordpiece_tokenizer()
     vocabulary = tokenizer.get_vocab()
-    table = torch.randn(len(tokenizer), 64)
-    table[vocabulary["weather"]] = 2 * table[vocabulary["english"]] + 0.1 * torch.randn(64)
+    random = torch.Generator().manual_seed(0)
+    table = torch.randn(len(tokenizer), 640, generator=random)  # nearly orthogonal
+    for word, cosine in (("weather", 0.7), ("time", 0.5)):
+        other = math.sqrt(1 - cosine**2) * torch.randn(640, generator=random)
+        table[vocabulary[word]] = cosine * table[vocabulary["english"]] + other
     table[vocabulary["##ing"]] = table[vocabulary["english"]]
     table[vocabulary["cat"]] = table[vocabulary["english"]]  # a short one
     found = nearest_words(table, tokenizer)

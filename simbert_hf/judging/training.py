@@ -178,7 +178,7 @@ def distinct_names(paths: Sequence[str]) -> list[str]:
         (['dev.tsv', 'other.tsv'], ['a/dev.tsv', 'b/dev.tsv'])
     """
     parts = [Path(path).absolute().parts for path in paths]
-    lengths = range(1, max(map(len, parts), default=2))
+    lengths = range(1, max(map(len, parts), default=1) + 1)
     tails = ([Path(*each[-length:]).as_posix() for each in parts] for length in lengths)
     return next(names for names in tails if len({*names}) == len({*parts}))
 
