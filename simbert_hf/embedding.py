@@ -356,7 +356,7 @@ def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, A
     if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
         logger.warning(
             "%s: the vectors are means here and made otherwise by sentence-transformers (see "
-            "1_Pooling/config.json); where that names cls, pass pooling='cls'.",
+            "1_Pooling/config.json); where that names cls, pass pooling='cls' (--pooling cls).",
             name_or_path,
         )
 

@@ -11,7 +11,12 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.checkpoint import finish_checkpoint
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening
+from simbert_hf.embedding import (
+    HUB_ARGUMENTS,
+    Embedder,
+    check_whitening,
+    warn_of_other_pooling,
+)
 from simbert_hf.gru import CharGruConfig
 from simbert_hf.modeling import SimBertOutput, read_config
 from simbert_hf.pooling import check_pooling
@@ -85,6 +90,8 @@ class SentenceEncoder(Embedder):
         own: str = getattr(config, "sentence_pooling", "mean")
         if pooling is not None:
             check_whitening(name_or_path, found, pooling)
+        elif "sentence_pooling" not in found:
+            warn_of_other_pooling(name_or_path, hub)
         config.sentence_pooling = check_pooling(pooling or own)
         for option in DROPOUTS.keys() & kwargs.keys():
             set_dropout(config, option, kwargs.pop(option))
