@@ -260,16 +260,16 @@ class SimilarityTrainer(SavingTrainer):
         name = (self.args.metric_for_best_model or "").removeprefix("eval_")
         if self.evaluator is None or self.args.eval_strategy == "no" or not name:
             return
-        if name == "loss" and "loss" not in self.evaluator.names and "top1" in self.evaluator.names:
-            logger.info(
-                "The weighted losses are not measured: the best model is that of eval_top1."
-            )
-            self.args.metric_for_best_model, self.args.greater_is_better = "eval_top1", True
-        elif name not in self.evaluator.names:
+        known = self.evaluator.names
+        if name in known:
+            return
+        if name != "loss" or not isinstance(self.evaluator, SimBertEvaluator):
             raise ValueError(
                 f"--metric_for_best_model {name} is not measured; choose one of "
-                f"{', '.join(f'eval_{known}' for known in self.evaluator.names)}."
+                f"{', '.join(f'eval_{each}' for each in known)}."
             )
+        logger.info("The losses with a weight are not measured: eval_top1 tells the best model.")
+        self.args.metric_for_best_model, self.args.greater_is_better = "eval_top1", True
 
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
         is_best = self.args.load_best_model_at_end and not self.is_in_train
