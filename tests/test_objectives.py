@@ -40,7 +40,14 @@ def rows_of(batch: dict[str, torch.Tensor]) -> list[tuple[list[int], list[int]]]
 
 
 @pytest.mark.parametrize(
-    ("pooling", "masked"), [*((pooling, True) for pooling in POOLINGS), ("cls", False)]
+    ("pooling", "masked"),
+    [
+        *(
+            pytest.param(pooling, True, marks=[] if pooling == "mean" else pytest.mark.slow)
+            for pooling in POOLINGS
+        ),
+        ("cls", False),
+    ],
 )
 def test_equals_the_naive_loss(pooling: str, masked: bool) -> None:
     model = tiny_simbert(pooling).double()

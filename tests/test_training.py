@@ -89,12 +89,15 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     "options",
     [  # the first evaluates and writes paraphrases in between, which must change nothing
         ("--mlm_weight=0.5",),
-        ("--denoising=true", "--eval_strategy=no"),
         ("--even_tokens=true", "--eval_strategy=no"),
-        (
-            "--dataloader_persistent_workers=true",
-            "--dataloader_num_workers=1",
-            "--eval_strategy=no",
+        pytest.param(("--denoising=true", "--eval_strategy=no"), marks=pytest.mark.slow),
+        pytest.param(
+            (
+                "--dataloader_persistent_workers=true",
+                "--dataloader_num_workers=1",
+                "--eval_strategy=no",
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
 )
