@@ -280,7 +280,9 @@ def train(tmp_path: Path, *more: str) -> list[dict[str, float]]:
     return [{n: v for n, v in line.items() if n in names} for line in trainer.state.log_history]
 
 
-@pytest.mark.parametrize("more", [[], ["--gradcache_batch_size=4"]])
+@pytest.mark.parametrize(
+    "more", [[], pytest.param(["--gradcache_batch_size=4"], marks=pytest.mark.slow)]
+)
 def test_a_run_has_the_losses_of_one_with_padding(tmp_path: Path, more: list[str]) -> None:
     wanted, found = train(tmp_path), train(tmp_path, "--packing=padded", *more)
     assert sum("loss" in line for line in wanted) == 4

@@ -462,6 +462,7 @@ def test_figures_of_which_less_is_better(start: Path) -> None:
     assert not args.load_best_model_at_end
 
 
+@pytest.mark.slow
 def test_resume_skips_a_half_written_checkpoint(
     start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

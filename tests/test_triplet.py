@@ -199,6 +199,7 @@ def test_the_model_that_trains_mines_anew(start: Path, intents: Path, tmp_path: 
     assert set(drawn) <= set(train.mined)
 
 
+@pytest.mark.slow
 def test_mining_anew_shortens_no_run(start: Path, intents: Path, tmp_path: Path) -> None:
     more = ("--remine_steps=2", "--validation_groups=0", "--eval_strategy=no", "--max_steps=-1")
     trainer = main(flags(start, intents, tmp_path / "out", *more, "--num_train_epochs=2"))
