@@ -18,12 +18,25 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 from transformers.utils import logging as hf_logging
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.atomic import write_text
 
 if TYPE_CHECKING:
     from simbert_hf.embedding import Embedder
 
 GRAPHS_OF = "onnx/weights.json"
+
+
+def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
+    """Give the path of the package's own model for its folder's name alone, as indexes have it.
+
+    Example:
+        >>> Path(resolve_name("simbert-minilm-en")).is_dir(), resolve_name("org/name")
+        (True, 'org/name')
+    """
+    own = Path(DEFAULT_MODEL)
+    is_own = Path(name_or_path) == Path(own.name) and not Path(name_or_path).is_dir()
+    return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
 
 
 def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Tensor]) -> None:

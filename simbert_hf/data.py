@@ -8,7 +8,7 @@ Rows that share a sentence, directly or through others, have the same ``group``:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ __all__ = [
     "load_sentences",
     "load_triplets",
     "split_groups",
+    "usual_share",
 ]
 
 READER_VERSION = 1  # raise it when a file would be read differently: it renews the caches
@@ -111,6 +112,16 @@ def load_groups(
     if streaming:
         return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
     return group_records(name, _read_all(sources, options, cache_dir), max_chars)
+
+
+def usual_share(groups: Sized) -> int:
+    """Count the groups that training holds out where it is told no number.
+
+    Example:
+        >>> usual_share(range(90)), usual_share(range(9000))
+        (9, 500)
+    """
+    return min(500, len(groups) // 10)
 
 
 def split_groups(

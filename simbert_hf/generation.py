@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from simbert_hf import DEFAULT_MODEL
+from simbert_hf.checkpoint import resolve_name
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
@@ -286,12 +287,11 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
 
     An index names the model that comes with the package by its folder's name alone; so may this.
     """
-    path = Path(name_or_path)
-    if str(path) == Path(DEFAULT_MODEL).name and not path.is_dir():
-        name_or_path = path = Path(DEFAULT_MODEL)
+    name = resolve_name(name_or_path)
+    path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
     changed = max((file.stat().st_mtime_ns for file in files), default=0)
-    return _load(os.fspath(name_or_path), changed)
+    return _load(name, changed)
 
 
 @lru_cache(maxsize=2)

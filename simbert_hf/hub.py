@@ -15,6 +15,7 @@ from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelet
 
 from simbert_hf import __version__
 from simbert_hf.checkpoint import check_graphs
+from simbert_hf.textfiles import read_json
 
 WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"
 WEIGHTS = (WHOLE, INDEX)
@@ -137,8 +138,7 @@ def shards_of(folder: Path) -> set[str]:
     """Name the files of weights that are in parts; none if they are whole, which loaders prefer."""
     if (folder / WHOLE).exists() or not (folder / INDEX).exists():
         return set()
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    return set(index.get("weight_map", {}).values())
+    return set(read_json(folder / INDEX).get("weight_map", {}).values())
 
 
 def modules_of(folder: Path) -> set[str]:

@@ -292,7 +292,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     def token_types(self, segments: Tensor) -> Tensor:
         """Segments as the embeddings know them: some checkpoints have one vector for all."""
-        return segments.clamp(max=self.config.type_vocab_size - 1)
+        return segments if self.config.type_vocab_size > 1 else torch.zeros_like(segments)
 
     def _lm_logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))

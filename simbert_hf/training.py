@@ -28,6 +28,7 @@ from simbert_hf.data import (
     load_sentences,
     load_triplets,
     split_groups,
+    usual_share,
 )
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
@@ -210,7 +211,7 @@ def hold_out(
     if data_args.streaming:
         return groups, None
     wanted = data_args.validation_groups
-    wanted = min(500, len(groups) // 10) if wanted is None else wanted
+    wanted = usual_share(groups) if wanted is None else wanted
     return split_groups(groups, wanted, seed=args.seed) if wanted else (groups, None)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf import DEFAULT_MODEL
+from simbert_hf.checkpoint import resolve_name
 from simbert_hf.embedding import Embedder
 from simbert_hf.textfiles import DataError, shorten
 
@@ -103,9 +104,7 @@ def load_model(name_or_path: str) -> SentenceTransformer:
     """
     from simbert_hf.loader import load_sentence_transformer  # slow to import
 
-    if name_or_path == Path(DEFAULT_MODEL).name and not Path(name_or_path).is_dir():
-        name_or_path = DEFAULT_MODEL
-    return load_sentence_transformer(name_or_path)
+    return load_sentence_transformer(resolve_name(name_or_path))
 
 
 def body_of(model: nn.Module) -> nn.Module:

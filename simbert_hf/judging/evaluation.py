@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from simbert_hf.data import load_groups, split_groups
+from simbert_hf.data import load_groups, split_groups, usual_share
 from simbert_hf.evaluation.bootstrap import Bootstrap, mean
 from simbert_hf.generation import gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
@@ -113,7 +113,7 @@ def load_held_out(
     names = ", ".join(Path(file).name for file in files)
     origin = f"all groups of {names}, as if no model was trained on them"
     if held_out is not None:
-        wanted = min(500, len(groups) // 10) if held_out == USUAL else int(held_out)
+        wanted = usual_share(groups) if held_out == USUAL else int(held_out)
         if not wanted:
             problem = f"of {len(groups)} groups training holds out none by itself"
             raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
