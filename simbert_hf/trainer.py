@@ -107,6 +107,10 @@ class SimilarityTrainer(SavingTrainer):
             compile_layers(self.model, backend, self.args.torch_compile_mode)
         if self.args.packing:
             use_packing(self.model, self.args.packing)
+        elif self.args.bf16 and self.args.device.type == "cpu":
+            self.model.set_attn_implementation(
+                "eager"
+            )  # the fused one's backward pass is slow there
         if self.args.gradcache_batch_size:
             use_gradcache(self.model, self.args.gradcache_batch_size)
 

@@ -115,6 +115,11 @@ def test_too_long_a_text_is_cut_alike(start: Path, tmp_path: Path) -> None:
     assert np.abs(theirs.encode(text) - model.encode(text)).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    "start",
+    ["roberta", *(pytest.param(n, marks=pytest.mark.slow) for n in ("distilbert", "xlnet"))],
+    indirect=True,
+)
 def test_the_script_trains_it_and_resumes(start: Path, tmp_path: Path) -> None:
     sentences, sts = tmp_path / "sentences.txt", tmp_path / "sts.tsv"
     texts = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]

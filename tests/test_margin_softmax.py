@@ -58,7 +58,7 @@ def losses_of(trainer: SimilarityTrainer) -> list[float]:
     "more",
     [
         ("--loss=softmax", "--center_weight=0.1"),
-        ("--loss=am", "--margin=0.2"),
+        pytest.param(("--loss=am", "--margin=0.2"), marks=pytest.mark.slow),
         ("--loss=arc", "--sub_centres=2"),
         ("--loss=simpler_a", "--scale=10", "--sampled_classes=2"),
     ],
@@ -142,7 +142,13 @@ def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) 
         main(flags(intents, tmp_path / "more", *more))
 
 
-@pytest.mark.parametrize("more", [(), ("--sampled_classes=2", "--gradient_accumulation_steps=2")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), marks=pytest.mark.slow),
+        ("--sampled_classes=2", "--gradient_accumulation_steps=2"),
+    ],
+)
 def test_a_resumed_run_equals_an_uninterrupted_one(
     more, intents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def rows_of(batch: dict[str, torch.Tensor]) -> list[tuple[list[int], list[int]]]
             pytest.param(pooling, True, marks=[] if pooling == "mean" else pytest.mark.slow)
             for pooling in POOLINGS
         ),
-        ("cls", False),
+        pytest.param("cls", False, marks=pytest.mark.slow),
     ],
 )
 def test_equals_the_naive_loss(pooling: str, masked: bool) -> None:

@@ -77,7 +77,9 @@ def disk_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.parametrize("full_in", ["model.safetensors", "optimizer.pt"])
+@pytest.mark.parametrize(
+    "full_in", ["model.safetensors", pytest.param("optimizer.pt", marks=pytest.mark.slow)]
+)
 def test_a_full_disk_leaves_the_last_checkpoint(
     setting, whole, tmp_path: Path, full_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

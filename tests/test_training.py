@@ -85,11 +85,20 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5
 
 
+@pytest.mark.parametrize(("more", "attention"), [((), "sdpa"), (("--bf16=true",), "eager")])
+def test_the_attention_of_bfloat16_on_a_cpu_is_the_faster_one(
+    start: Path, groups: Path, tmp_path: Path, more: tuple[str, ...], attention: str
+) -> None:
+    short = ("--max_steps=1", "--eval_strategy=no", "--save_strategy=no")
+    trainer = main(flags(start, groups, tmp_path / "out", *short, *more))
+    assert trainer.model.config._attn_implementation == attention
+
+
 @pytest.mark.parametrize(
     "options",
     [  # the first evaluates and writes paraphrases in between, which must change nothing
         ("--mlm_weight=0.5",),
-        ("--even_tokens=true", "--eval_strategy=no"),
+        pytest.param(("--even_tokens=true", "--eval_strategy=no"), marks=pytest.mark.slow),
         pytest.param(("--denoising=true", "--eval_strategy=no"), marks=pytest.mark.slow),
         pytest.param(
             (

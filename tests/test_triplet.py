@@ -209,7 +209,11 @@ def test_mining_anew_shortens_no_run(start: Path, intents: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "more", [("--negatives=random", "--sentences_per_group=4"), ("--remine_steps=3",)]
+    "more",
+    [
+        pytest.param(("--negatives=random", "--sentences_per_group=4"), marks=pytest.mark.slow),
+        ("--remine_steps=3",),
+    ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(
     more: tuple[str, ...],
