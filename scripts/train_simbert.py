@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         teacher=load_teacher(objective_args.teacher_name_or_path, unpaired, data, args),
         distillation_weight=objective_args.distillation_weight,
         strangers_weight=objective_args.strangers_weight,
+        strangers_cosine=objective_args.strangers_cosine,
         simcse_weight=objective_args.simcse_weight,
     )
     collator = PairCollator(

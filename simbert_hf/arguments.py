@@ -184,6 +184,13 @@ class ObjectiveArguments:
             "strangers, against 1 of equal ones."
         },
     )
+    strangers_cosine: float = field(
+        default=0.0,
+        metadata={
+            "help": "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 "
+            "leaves room to copy several teachers closely."
+        },
+    )
     mask_false_negatives: bool = field(
         default=True, metadata={"help": "Rows of the same group are no negatives."}
     )
@@ -208,10 +215,14 @@ class ObjectiveArguments:
         if self.teacher_name_or_path:
             weights.append(self.distillation_weight)
         else:
-            idle = ["distillation_weight", "strangers_weight"]
+            idle = ["distillation_weight", "strangers_weight", "strangers_cosine"]
             refuse_idle(self, idle, "there is no --teacher_name_or_path")
         if not 0 < self.strangers_weight <= 1:
             raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
+        if not 0 <= self.strangers_cosine < 1:
+            raise ValueError(
+                f"--strangers_cosine {self.strangers_cosine}: give 0 or more, below 1."
+            )
         if self.sentences_file:
             weights.append(self.simcse_weight)
         else:

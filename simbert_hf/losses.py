@@ -278,7 +278,9 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     return (total.real + total.imag).abs()
 
 
-def distillation_loss(vectors: Tensor, teacher: Tensor, strangers: float = 1.0) -> Tensor:
+def distillation_loss(
+    vectors: Tensor, teacher: Tensor, strangers: float = 1.0, strangers_cosine: float = 0.0
+) -> Tensor:
     """Mean squared difference of cosines to a teacher's, over all different rows (RoFormer-Sim).
 
     Args:
@@ -286,6 +288,8 @@ def distillation_loss(vectors: Tensor, teacher: Tensor, strangers: float = 1.0) 
         teacher: The similarities wanted. Shape: (B, B).
         strangers: Weight of two rows of similarity 0 or less, against 1 of equal ones; it grows
             evenly between. Most rows of a batch are strangers, and less is to be learnt of them.
+        strangers_cosine: What cosine stands for similarity 0, as 1 does for 1. Sentences differ in
+            how alike they are to all others, which unit vectors of mean 0 have no room to tell.
 
     Returns:
         A scalar, 0 where they agree.
@@ -293,8 +297,10 @@ def distillation_loss(vectors: Tensor, teacher: Tensor, strangers: float = 1.0) 
     Example:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 3))
         tensor(1.)
+        >>> distillation_loss(torch.eye(3), -torch.ones(3, 3), strangers_cosine=0.5)
+        tensor(0.)
     """
-    ours = cosines(vectors, vectors)
+    ours = (cosines(vectors, vectors) - strangers_cosine) / (1 - strangers_cosine)
     others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
     wanted = teacher[others].to(ours.dtype)
     weights = strangers + (1 - strangers) * wanted.clamp(0, 1)

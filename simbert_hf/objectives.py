@@ -60,6 +60,7 @@ class SimBertObjective:
             are drawn to (RoFormer-Sim's second stage). None for no teacher.
         distillation_weight: Weight of the distillation loss.
         strangers_weight: In it, of sentences that the teacher finds strangers, against 1 of equal.
+        strangers_cosine: What cosine of the model stands for the teacher's similarity 0.
         simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
         simcse_scale: Its inverse temperature.
     """
@@ -73,6 +74,7 @@ class SimBertObjective:
     teacher: Callable[[Sequence[str]], Tensor] | None = None
     distillation_weight: float = 100.0
     strangers_weight: float = 1.0
+    strangers_cosine: float = 0.0
     simcse_weight: float = 1.0
     simcse_scale: float = 20.0
 
@@ -104,7 +106,9 @@ class SimBertObjective:
             total = total + self.mlm_weight * mlm
         if self.teacher is not None:
             wanted = self.teacher(batch["texts"]).to(total.device)
-            distillation = distillation_loss(vectors, wanted, self.strangers_weight)
+            distillation = distillation_loss(
+                vectors, wanted, self.strangers_weight, self.strangers_cosine
+            )
             total = total + self.distillation_weight * distillation
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]

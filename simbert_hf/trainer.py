@@ -101,18 +101,17 @@ class SimilarityTrainer(SavingTrainer):
 
     def _change_model(self) -> None:
         """Let the model compute as the arguments say, below DDP and FSDP."""
+        model: Any = self.model  # an Embedder
         if self.args.torch_compile:  # the layers, in place of accelerate's whole model
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
-            compile_layers(self.model, backend, self.args.torch_compile_mode)
+            compile_layers(model, backend, self.args.torch_compile_mode)
         if self.args.packing:
-            use_packing(self.model, self.args.packing)
+            use_packing(model, self.args.packing)
         elif self.args.bf16 and self.args.device.type == "cpu":
-            self.model.set_attn_implementation(
-                "eager"
-            )  # the fused one's backward pass is slow there
+            model.set_attn_implementation("eager")  # the fused one's backward pass is slow there
         if self.args.gradcache_batch_size:
-            use_gradcache(self.model, self.args.gradcache_batch_size)
+            use_gradcache(model, self.args.gradcache_batch_size)
 
     def _check_stream(self, stream: PairStream) -> None:
         stream.check_process(self.args.process_index, self.args.world_size)

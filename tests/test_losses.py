@@ -98,8 +98,8 @@ def test_in_batch_loss_with_one_way_positives() -> None:
     assert found.item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
 
 
-@pytest.mark.parametrize("strangers", [1.0, 0.1])
-def test_distillation_loss_is_the_mean_over_different_rows(strangers: float) -> None:
+@pytest.mark.parametrize(("strangers", "low"), [(1.0, 0.0), (0.1, 0.0), (0.1, 0.4)])
+def test_distillation_loss_is_the_mean_over_different_rows(strangers: float, low: float) -> None:
     ours = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     theirs = torch.randn(4, 7, dtype=torch.float64)
     cosine = torch.nn.functional.cosine_similarity
@@ -107,10 +107,11 @@ def test_distillation_loss_is_the_mean_over_different_rows(strangers: float) -> 
     for i, j in permutations(range(4), 2):
         wanted = cosine(theirs[i], theirs[j], dim=0).item()
         weight = strangers if wanted < 0 else strangers + (1 - strangers) * wanted
-        total += weight * (cosine(ours[i], ours[j], dim=0).item() - wanted) ** 2
+        found = cosine(ours[i], ours[j], dim=0).item()
+        total += weight * ((found - low) / (1 - low) - wanted) ** 2  # 1 stays, low becomes 0
         weights += weight
-    found = distillation_loss(ours, cosines(theirs, theirs), strangers)
-    assert found.item() == pytest.approx(total / weights, abs=1e-6)
+    loss = distillation_loss(ours, cosines(theirs, theirs), strangers, low)
+    assert loss.item() == pytest.approx(total / weights, abs=1e-6)
     assert distillation_loss(ours, cosines(ours, ours).detach()).item() == pytest.approx(
         0, abs=1e-12
     )

@@ -292,12 +292,12 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
         seen.extend(texts)
         return wanted
 
-    options = {"distillation_weight": 7.0, "strangers_weight": 0.3}
+    options = {"distillation_weight": 7.0, "strangers_weight": 0.3, "strangers_cosine": 0.4}
     parts = SimBertObjective(teacher=teacher, **options)(model, batch)
     assert seen == batch["texts"]
     vectors = torch.as_tensor(model.encode(batch["texts"]))
     assert parts.distillation.item() == pytest.approx(
-        distillation_loss(vectors, wanted, 0.3).item(), abs=1e-5
+        distillation_loss(vectors, wanted, 0.3, 0.4).item(), abs=1e-5
     )
     expected = parts.seq2seq + parts.similarity + 7 * parts.distillation
     assert parts.total.item() == pytest.approx(expected.item(), rel=1e-5)

@@ -388,6 +388,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             ["--strangers_weight=0", "--teacher_name_or_path", "a"],
             "--strangers_weight 0.0: give up to 1, above 0",
         ),
+        (
+            ["--strangers_cosine=1", "--teacher_name_or_path", "a"],
+            "--strangers_cosine 1.0: give 0 or more, below 1",
+        ),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--label_smoothing_factor=0.1"], "--label_smoothing_factor 0.1 would change nothing"),
         (["--auto_find_batch_size=true"], "--auto_find_batch_size True would change nothing"),
