@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from simbert_hf.arguments import parse_arguments
 from simbert_hf.cards import CardArguments, write_card
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Path:
     """Write the card; return its path."""
-    (args,) = parse_arguments((CardArguments,), argv, presets={})
+    (args,) = parse_arguments((CardArguments,), argv)
     path = write_card(args)
     print(path)
     return path

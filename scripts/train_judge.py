@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
-from simbert_hf.arguments import parse_arguments
 from simbert_hf.judging.judge import Judge
 from simbert_hf.judging.training import (
     JUDGE_PRESETS,
@@ -21,6 +20,7 @@ from simbert_hf.judging.training import (
     left_out,
     train_judge,
 )
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 
 

@@ -16,7 +16,6 @@ from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
 from simbert_hf.margin.classes import ClassCollator
 from simbert_hf.margin.training import (
@@ -26,6 +25,7 @@ from simbert_hf.margin.training import (
     make_margin_objective,
     n_classes,
 )
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from transformers import set_seed
 
 from simbert_hf.arguments import (
+    PRESETS,
     DataArguments,
     ModelArguments,
     ObjectiveArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
@@ -29,7 +30,7 @@ from simbert_hf.training import load_model, load_teacher, load_training_data, ru
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
-    model_args, data_args, objective_args, args = parse_arguments(types, argv)
+    model_args, data_args, objective_args, args = parse_arguments(types, argv, PRESETS)
     set_up_logging(args)
     set_seed(args.seed)
     model = load_model(model_args, data_args.max_length)

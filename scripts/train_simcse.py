@@ -14,10 +14,10 @@ from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.evaluation import StsEvaluator
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.simcse import (
     SIMCSE_PRESETS,

@@ -18,8 +18,8 @@ from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer

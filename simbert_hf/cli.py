@@ -275,28 +275,19 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
     from simbert_hf.evaluation.command import RESULTS, run_evaluation
+    from simbert_hf.evaluation.suite import EvaluationArguments
+    from simbert_hf.parsing import make_parser
 
     if {"-h", "--help"} & set(argv):
-        _evaluation_parser().print_help()
+        parser = make_parser((EvaluationArguments,), prog="simbert evaluate")
+        parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
+        parser.print_help()
         return
     flags = [flag for flag in argv if flag != "--json"]
     args, _, table = run_evaluation(flags)
     if len(flags) < len(argv):
         table = as_json(json.loads(Path(args.output_dir, RESULTS).read_text("utf-8")))
     show([table])
-
-
-def _evaluation_parser() -> argparse.ArgumentParser:
-    """Describe the command; ``run_evaluation`` parses its flags, all but the last."""
-    from transformers import HfArgumentParser
-
-    from simbert_hf.evaluation.suite import EvaluationArguments
-
-    kinds: Any = (EvaluationArguments,)
-    about = "Measure models: flags, or one YAML file with the same names and flags after it."
-    parser = HfArgumentParser(kinds, prog="simbert evaluate", description=about)
-    parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
-    return parser
 
 
 def _add_app(commands: Any) -> None:

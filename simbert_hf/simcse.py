@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from simbert_hf.arguments import (
     DataArguments,
-    Presets,
     SimilarityTrainingArguments,
     check_scale,
     check_weights,
@@ -21,6 +20,7 @@ from simbert_hf.embedding import Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
+from simbert_hf.parsing import Presets
 from simbert_hf.synonyms import nearest_words
 from simbert_hf.training import TrainingData, load_sts, measure_nothing, read_columns, read_groups
 

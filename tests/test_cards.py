@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
-from simbert_hf.arguments import TrainingArguments, parse_arguments
+from simbert_hf.arguments import TrainingArguments
 from simbert_hf.cards import (
     CardArguments,
     as_yaml,
@@ -23,6 +23,7 @@ from simbert_hf.cards import (
     write_card,
 )
 from simbert_hf.data import DataError
+from simbert_hf.parsing import parse_arguments
 from tests.tiny import WORDS, tiny_simbert
 
 SHIPPED_CARD = Path(__file__).parents[1] / "model_cards/simbert-minilm-en/README.md"
@@ -222,7 +223,7 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     assert recorded["lr_scheduler_type"] == "cosine_with_min_lr"
     assert "debug" not in recorded
     (tmp_path / "run.yaml").write_text(as_yaml(recorded | {"output_dir": str(tmp_path)}))
-    (again,) = parse_arguments((TrainingArguments,), [str(tmp_path / "run.yaml")], presets={})
+    (again,) = parse_arguments((TrainingArguments,), [str(tmp_path / "run.yaml")])
     assert again.lr_scheduler_type == arguments.lr_scheduler_type
     assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
 

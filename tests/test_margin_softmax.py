@@ -14,10 +14,10 @@ from simbert_hf import SimBert
 from simbert_hf.arguments import (
     DataArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.starts import EncoderArguments
 from simbert_hf.trainer import SimilarityTrainer
 from tests.naive import naive_topk_accuracy

@@ -16,8 +16,8 @@ from simbert_hf.arguments import (
     DataArguments,
     ModelArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.whitening import whiten

@@ -20,8 +20,8 @@ from simbert_hf.arguments import (
     ModelArguments,
     ObjectiveArguments,
     SimilarityTrainingArguments,
-    parse_arguments,
 )
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.textfiles import DataError
 from simbert_hf.trainer import SimilarityTrainer
@@ -325,7 +325,7 @@ def test_a_fault_in_a_process_that_loads_is_told_in_one_sentence() -> None:
 
 @pytest.mark.parametrize("spelling", [["--preset", "original"], ["--preset=original"]])
 def test_the_original_preset(spelling: list[str]) -> None:
-    model, data, objective, args = parse_arguments(TYPES, spelling)
+    model, data, objective, args = parse_arguments(TYPES, spelling, PRESETS)
     for name, value in PRESETS["original"].items():
         found = next(getattr(part, name) for part in (model, data, objective, args)
                      if hasattr(part, name))  # fmt: skip
@@ -348,7 +348,9 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> 
         "preset: original\nscale: 20\nlearning_rate: 1e-5\ntrain_file: a.jsonl\n"
         "resume_from_checkpoint: true\neval_strategy: no\nsample_sentences: [a cat, a dog]\n"
     )
-    _, data, objective, args = parse_arguments(TYPES, [str(path), "--learning_rate", "0.5"])
+    _, data, objective, args = parse_arguments(
+        TYPES, [str(path), "--learning_rate", "0.5"], PRESETS
+    )
     assert data.train_file == ["a.jsonl"]
     assert objective.scale == 20
     assert args.learning_rate == 0.5
@@ -454,7 +456,7 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) ->
     if content is not None:
         path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        parse_arguments(TYPES, [str(path)])
+        parse_arguments(TYPES, [str(path)], PRESETS)
 
 
 def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Path) -> None:
@@ -469,9 +471,9 @@ def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Pat
 
 def test_figures_of_which_less_is_better(start: Path) -> None:
     for name, greater in (("eval_perplexity", False), ("eval_top1", True), ("loss", False)):
-        _, _, _, args = parse_arguments(TYPES, [f"--metric_for_best_model={name}"])
+        _, _, _, args = parse_arguments(TYPES, [f"--metric_for_best_model={name}"], PRESETS)
         assert args.greater_is_better is greater
-    _, _, _, args = parse_arguments(TYPES, ["--eval_strategy=no"])
+    _, _, _, args = parse_arguments(TYPES, ["--eval_strategy=no"], PRESETS)
     assert not args.load_best_model_at_end
 
 

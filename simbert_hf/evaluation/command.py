@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from simbert_hf.arguments import parse_arguments
 from simbert_hf.cards import add_results, read_card
 from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.parsing import parse_arguments
 
 RESULTS = "results.json"
 
@@ -28,7 +28,7 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[EvaluationArguments, Res
         DataError: If a file or a model's card cannot be read, or a model gives no vector.
         OSError: If the output directory cannot be made.
     """
-    (args,) = parse_arguments((EvaluationArguments,), argv, presets={})
+    (args,) = parse_arguments((EvaluationArguments,), argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     log = logging.getLogger("simbert_hf")
     log.setLevel(logging.INFO)

@@ -10,7 +10,6 @@ from transformers import TrainerCallback
 
 from simbert_hf.arguments import (
     DataArguments,
-    Presets,
     SimilarityTrainingArguments,
     refuse_idle,
 )
@@ -20,6 +19,7 @@ from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
+from simbert_hf.parsing import Presets
 from simbert_hf.starts import GRU_PRESET
 from simbert_hf.training import check_measured, hold_out, load_sts, measure_nothing, read_groups
 

@@ -13,7 +13,6 @@ from transformers import TrainerCallback
 
 from simbert_hf.arguments import (
     DataArguments,
-    Presets,
     SimilarityTrainingArguments,
     check_scale,
     refuse_idle,
@@ -23,6 +22,7 @@ from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining import MiningSettings
+from simbert_hf.parsing import Presets
 from simbert_hf.rows import Rows
 from simbert_hf.starts import GRU_PRESET
 from simbert_hf.training import (
