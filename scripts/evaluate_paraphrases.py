@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
+from simbert_hf.atomic import write_text
+from simbert_hf.checkpoint import model_name
 from simbert_hf.judging.evaluation import (
     USUAL,
     check_names,
+    check_writer,
     controls,
     load_held_out,
     measure,
     read_paraphrases,
-    row_name,
     write_paraphrases,
 )
 from simbert_hf.judging.judge import Judge, check_independent
@@ -100,7 +102,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     others = [read_paraphrases(path, data, args.k) for path in args.outputs]
     others += controls(data, args.seed)
-    check_names([*map(row_name, args.models), *(system.name for system in others)])
+    check_names([*map(model_name, args.models), *(system.name for system in others)])
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    for name in args.models:
+        check_writer(name, judge, args.allow_kin)
     systems = [
         write_paraphrases(name, data, judge, args.n, args.k, args.seed, args.allow_kin)
         for name in args.models
@@ -113,10 +118,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, relatives)}"
     print(table)
     page = samples_page(systems, scores, threshold, data, args.samples)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    (args.output_dir / "paraphrases.md").write_text(f"{table}\n{page}", encoding="utf-8")
+    write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
     found = as_json(judge, vars(args), data, systems, scores, rows, relatives)
-    (args.output_dir / "paraphrases.json").write_text(found, encoding="utf-8")
+    write_text(args.output_dir / "paraphrases.json", found)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ def measure(
     release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> None:
     """Write the tables of embeddings and of paraphrases beside the model."""
-    out = args.output_dir / f"{args.name}-evaluation"
+    out = args.output_dir / f"{model.name}-evaluation"
     if not (out / "table.md").exists():  # written last
         flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
         for flag in ("sts", "retrieval"):
@@ -188,11 +188,12 @@ def measure(
             ]
             flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
         run("evaluate.py", *flags, f"--output_dir={out}")
-    if not (out / "paraphrases.json").exists():
+    paraphrases = out / f"judged-by-{args.judge.name}" if args.judge else out
+    if not (paraphrases / "paraphrases.json").exists():
         judge = [f"--judge={args.judge}", "--relatives", *starts.values()] if args.judge else []
         judge += ["--allow_kin"] if args.allow_kin else []
         run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={held_out}",
-            "--all_groups", "--limit=200", f"--output_dir={out}")  # fmt: skip
+            "--all_groups", "--limit=200", f"--output_dir={paraphrases}")  # fmt: skip
 
 
 def pack(model: Path, target: Path) -> None:

@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         data_collator=ClassCollator(model.rows, data_args.max_length, data_args.max_chars),
         callbacks=callbacks,
     )
-    run(trainer, model_args, data_args, margin_args)
+    run(trainer, model_args, data_args, margin_args, presets=MARGIN_PRESETS)
     return trainer
 
 

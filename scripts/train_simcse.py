@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
             augmentation=make_augmentation(simcse_args, model),
         ),
     )
-    run(trainer, model_args, data_args, simcse_args)
+    run(trainer, model_args, data_args, simcse_args, presets=SIMCSE_PRESETS)
     return trainer
 
 

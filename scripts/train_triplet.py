@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         data_collator=make_collator(triplet_args, data_args, model.rows),
         callbacks=triplet_args.callbacks(train),
     )
-    run(trainer, model_args, data_args, triplet_args)
+    run(trainer, model_args, data_args, triplet_args, presets=TRIPLET_PRESETS)
     return trainer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -285,7 +285,13 @@ def longest(folder: Path, config: Mapping[str, Any]) -> int | str:
     return min([limit for limit in limits if limit and limit > 0], default="unknown")
 
 
-def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[Any]) -> None:
+def record_run(
+    folder: Path,
+    script: str,
+    rows: int | None,
+    arguments: Sequence[Any],
+    preset: Container[str] = (),
+) -> None:
     """Write ``run.json``: those of a run's arguments that are not the defaults, and its size.
 
     Args:
@@ -293,6 +299,7 @@ def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[
         script: Which one it was.
         rows: Examples it trained on; None where that is not known.
         arguments: Dataclasses of flags.
+        preset: Names of flags whose defaults in that script are others; they are told anyhow.
     """
     told: dict[str, Any] = {}
     for dataclass_ in arguments:
@@ -301,7 +308,8 @@ def record_run(folder: Path, script: str, rows: int | None, arguments: Sequence[
             value = getattr(dataclass_, each.name)
             value = value.value if isinstance(value, Enum) else value
             plain = isinstance(value, str | int | float | bool | list | dict)
-            if plain and value not in (default, [], {}) and each.name not in UNTOLD:
+            changed = value not in (default, [], {}) or each.name in preset
+            if plain and changed and each.name not in UNTOLD:
                 told[each.name] = value
     content = {"script": script, "rows": rows, "arguments": told}
     text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -320,7 +328,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
         found["data"] = f"{size} of {', '.join(arguments.get('train_file', ['data']))}."
     if (folder / "trainer_state.json").exists():
         state = read_json(folder / "trainer_state.json")
-        found["training"] = f"It made {state['global_step']:,} steps ({state['epoch']:.3g} epochs)."
+        found["training"] = f"It made {state['global_step']:,} steps."
         found["held_out"] = held_out_table(state["log_history"])
     if (folder / "paraphrases.md").exists():
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")
@@ -357,13 +365,13 @@ def shortened(value: Any) -> Any:
 
 
 def held_out_table(log: Sequence[Mapping[str, Any]]) -> str:
-    """Lay out the first and the last evaluation of a training log; empty without any."""
+    """Lay out the first and the last evaluation, the saved model's, of a log; empty without any."""
     measured = [line for line in log if any(name.startswith("eval_") for name in line)]
     chosen = [measured[0], measured[-1]] if len(measured) > 1 else measured
     if not chosen:
         return ""
     names = [name for name in chosen[-1] if name.startswith("eval_")]
-    header = ["figure", *(f"step {line['step']:,}" for line in chosen)]
+    header = ["figure", *(f"step {line['step']:,}" for line in chosen[:-1]), "saved model"]
     rows = [
         [name.removeprefix("eval_"), *(f"{line.get(name, float('nan')):.4g}" for line in chosen)]
         for name in names

@@ -39,6 +39,16 @@ def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
     return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
 
 
+def model_name(name_or_path: str) -> str:
+    """Name a model by the last part of its directory or Hub id.
+
+    Example:
+        >>> model_name("org/model"), model_name("outputs/mine/"), model_name(".") == Path.cwd().name
+        ('model', 'mine', True)
+    """
+    return Path(os.path.abspath(name_or_path)).name  # noqa: PTH100  resolve() follows links
+
+
 def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Tensor]) -> None:
     """Add what plain transformers does not write: loader hints, tokenizer, modules.
 

@@ -7,6 +7,7 @@ codes: 0 for done, 1 with a sentence for what cannot be done, 2 for wrong usage.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from simbert_hf import DEFAULT_MODEL
 
+BLOCK = 32  # texts handled together
 Command = Callable[[argparse.Namespace], None]
 
 
@@ -26,11 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments; the command line's if None.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read
     try:
         if argv[:1] == ["evaluate"]:  # its flags are those of a dataclass
             evaluate(argv[1:])
             return 0
-        args = make_parser().parse_args(argv)
+        args = read_arguments(argv)
         run: Command = args.run
         run(args)
     except BrokenPipeError:  # `simbert ... | head`
@@ -41,6 +45,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line, texts behind flags too, which argparse alone does not take."""
+    parser = make_parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest and (not hasattr(args, "texts") or any(text.startswith("-") for text in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        args.texts += rest
+    return args
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -100,6 +115,12 @@ def lines_of(path: str) -> list[str]:
     return lines
 
 
+def blocks_of(texts: list[str]) -> Iterator[list[str]]:
+    """Cut texts into parts that are handled, and shown, together."""
+    for start in range(0, len(texts), BLOCK):
+        yield texts[start : start + BLOCK]
+
+
 # Commands ---------------------------------------------------------------------------------------
 
 
@@ -125,12 +146,13 @@ def synonyms(args: argparse.Namespace) -> None:
     with quiet_transformers():
         model = load(args.model)
     options = {"strategy": args.strategy, "seed": args.seed, "return_scores": True}
-    for text in texts:
-        found = gen_synonyms(text, args.n, k, model=model, **options)
-        if args.json:
-            show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
-        else:
-            show([text, *(f"  {one.similarity:.3f}  {one.text}" for one in found)])
+    for block in blocks_of(texts):
+        written = gen_synonyms(block, args.n, k, model=model, **options)
+        for text, found in zip(block, written, strict=True):
+            if args.json:
+                show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
+            else:
+                show([text, *(f"  {one.similarity:.3f}  {one.text}" for one in found)])
 
 
 def _add_encode(commands: Any) -> None:
@@ -192,8 +214,10 @@ def build(args: argparse.Namespace) -> None:
     """Make an index and save it."""
     from simbert_hf.index import FaqIndex, augment, read_faqs
     from simbert_hf.index.saving import check_place
+    from simbert_hf.search import check_count
 
     check_place(Path(args.index))
+    check_count("votes", args.votes)
     faqs = read_faqs(args.faqs, _columns(args))
     if args.augment:
         say(f"writing paraphrases of {len(faqs):,} questions")
@@ -220,15 +244,18 @@ def search(args: argparse.Namespace) -> None:
     texts = texts_of(args)
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
-    for text in texts:
-        reply = index.answer(text, threshold=args.threshold, k=args.k) if known else None
-        hits = reply.hits if reply else index.search(text, args.k)
-        if args.json:
-            told = {"answer": reply.answer, "reason": reply.reason} if reply else {}
-            show([as_json({"query": text, **told, "hits": [asdict(hit) for hit in hits]})])
-        else:
-            why = [reply.reason] if reply else []
-            show([text, *why, *(f"  {h.score:.3f}  {h.answer}  ({h.question})" for h in hits)])
+    for block in blocks_of(texts):
+        replies: Sequence[Any] = [None] * len(block)
+        if known:
+            replies = index.answer(block, threshold=args.threshold, k=args.k)
+        found = [each.hits for each in replies] if known else index.search(block, args.k)
+        for text, reply, hits in zip(block, replies, found, strict=True):
+            if args.json:
+                told = {"answer": reply.answer, "reason": reply.reason} if reply else {}
+                show([as_json({"query": text, **told, "hits": [asdict(hit) for hit in hits]})])
+            else:
+                why = [reply.reason] if reply else []
+                show([text, *why, *(f"  {h.score:.3f}  {h.answer}  ({h.question})" for h in hits)])
 
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
@@ -252,17 +279,17 @@ def calibrate(args: argparse.Namespace) -> None:
         precision=args.precision,
         columns=_columns(args),
     )
+    rates = asdict(found.rates)
+    if args.json:
+        facts = {"threshold": found.threshold, "interval": found.interval, "auroc": found.auroc}
+        show([as_json(facts | rates)])
+    else:
+        show([f"threshold {found.threshold:.4f}", *_rate_lines(rates)])
     index.save(args.index)
     if args.plot:
         from simbert_hf.index.plots import plot_calibrations
 
         plot_calibrations({Path(args.index).name: found}, args.plot)
-    rates = asdict(found.rates)
-    if args.json:
-        facts = {"threshold": found.threshold, "interval": found.interval, "auroc": found.auroc}
-        show([as_json(facts | rates)])
-        return
-    show([f"threshold {found.threshold:.4f}", *_rate_lines(rates)])
 
 
 def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:

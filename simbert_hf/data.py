@@ -58,7 +58,8 @@ __all__ = [
     "usual_share",
 ]
 
-READER_VERSION = 1  # raise it when a file would be read differently: it renews the caches
+READER_VERSION = 2  # raise it when a file would be read differently: it renews the caches
+FEW_GROUPS = 10  # of fewer, none is held out unasked
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -117,11 +118,13 @@ def load_groups(
 def usual_share(groups: Sized) -> int:
     """Count the groups that training holds out where it is told no number.
 
+    At least two, as what is looked for among a single group's sentences is always found.
+
     Example:
-        >>> usual_share(range(90)), usual_share(range(9000))
-        (9, 500)
+        >>> [usual_share(range(groups)) for groups in (9, 10, 90, 9000)]
+        [0, 2, 9, 500]
     """
-    return min(500, len(groups) // 10)
+    return min(500, max(len(groups) // 10, 2)) if len(groups) >= FEW_GROUPS else 0
 
 
 def split_groups(
@@ -186,15 +189,18 @@ class _Source:
     name: str
     size: int = 0
     mtime_ns: int = 0
+    place: str = ""
     rows: Any = None  # a Hub data set
 
-    def records(self, options: ReadOptions) -> Iterator[Record]:
+    def records(
+        self, options: ReadOptions, named: dict[str, str] | None = None
+    ) -> Iterator[Record]:
         rows: Iterator[tuple[int, Row]] = (
             read_rows(self.name, options)
             if self.rows is None
             else enumerate(_single(self.rows), start=1)
         )
-        return read_records(self.name, rows, options)
+        return read_records(self.name, rows, options, named)
 
 
 def _single(rows: Any) -> Iterator[Row]:
@@ -231,7 +237,8 @@ def _local(number: int, item: str | Path) -> _Source:
         raise fault(item, None, problem, f"Check the path; this process runs in {Path.cwd()}")
     check_exists(item)
     stat = Path(item).stat()
-    return _Source(number, str(item), stat.st_size, stat.st_mtime_ns)
+    place = str(Path(item).resolve())  # so that a relative name is no other folder's in the cache
+    return _Source(number, str(item), stat.st_size, stat.st_mtime_ns, place)
 
 
 def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source]:
@@ -251,10 +258,11 @@ def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source
 # Reading ----------------------------------------------------------------------------------------
 
 
-def _generate(sources: list[_Source], options: ReadOptions, version: int) -> Iterator[Record]:
+def _generate(sources: tuple[_Source, ...], options: ReadOptions, version: int) -> Iterator[Record]:
     """Yield every record; ``version`` is there to be hashed with the rest."""
+    named: dict[str, str] = {}
     for source in sources:
-        yield from source.records(options)
+        yield from source.records(options, named)
 
 
 def _read_all(
@@ -266,7 +274,11 @@ def _read_all(
             _generate,
             features=RECORD_FEATURES,
             cache_dir=None if cache_dir is None else str(cache_dir),
-            gen_kwargs={"sources": sources, "options": options, "version": READER_VERSION},
+            gen_kwargs={  # a list of sources would be read one by one
+                "sources": tuple(sources),
+                "options": options,
+                "version": READER_VERSION,
+            },
         )
     except Exception as error:
         ours = _data_error_in(error)

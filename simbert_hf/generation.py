@@ -173,13 +173,18 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
     Raises:
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
     """
+    check_can_write(model)
+    with evaluating(model):
+        return write_by(partial(BertDecoder, model), model, texts, settings)
+
+
+def check_can_write(model: SimBert) -> None:
+    """Raise a ValueError if the model has no LM head."""
     if not model.has_lm_head:
         raise ValueError(
             "This model only embeds: its checkpoint has no LM head to write with. Train one with "
             "scripts/train_simbert.py, or load a checkpoint that was."
         )
-    with evaluating(model):
-        return write_by(partial(BertDecoder, model), model, texts, settings)
 
 
 @torch.inference_mode()

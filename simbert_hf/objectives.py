@@ -78,6 +78,11 @@ class SimBertObjective:
     simcse_weight: float = 1.0
     simcse_scale: float = 20.0
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether a batch of one pair teaches nothing, or not all that is asked for."""
+        return self.similarity_weight > 0
+
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.
 
@@ -212,6 +217,11 @@ class SimCseObjective:
     mask_false_negatives: bool = True
     gather: bool = True
 
+    @property
+    def contrasts(self) -> bool:
+        """Whether a batch of one example teaches nothing, or not all that is asked for."""
+        return self.similarity_weight > 0
+
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
         """Run the model once and compute every part.
 
@@ -294,6 +304,7 @@ class ScoredPairObjective:
     loss: Literal["cosent", "angle"] = "cosent"
     scale: float = 20.0
     gather: bool = True
+    contrasts = True  # a batch of one pair ranks nothing
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
         """Run the model once and rank the pairs.

@@ -207,6 +207,7 @@ def quiet_export() -> Iterator[None]:
 def quantize(path: Path, out: Path) -> None:
     """Write a graph with 8-bit weights, scaled by column; activations as they come."""
     try:
+        import onnx
         from onnxruntime.quantization import (  # type: ignore[import-untyped]
             QuantType,
             quantize_dynamic,
@@ -214,8 +215,10 @@ def quantize(path: Path, out: Path) -> None:
     except ImportError as error:
         raise ImportError(MISSING) from error
     temporary = out.with_suffix(".tmp")
+    graph = onnx.load(path)
+    del graph.graph.value_info[:]  # shapes, which it does not turn where it turns weights
     with quiet_export():
-        quantize_dynamic(path, temporary, weight_type=QuantType.QInt8, per_channel=True)
+        quantize_dynamic(graph, temporary, weight_type=QuantType.QInt8, per_channel=True)
     put_in_place(temporary, out)
 
 

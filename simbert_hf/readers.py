@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Literal, TypedDict, get_args
+from unicodedata import normalize
 
 from simbert_hf.textfiles import (
     OBJECTS,
@@ -62,6 +63,8 @@ GROUP_COLUMNS = (
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
+MANY_ROWS = 20  # from which on a second column that repeats looks like labels
+REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
 
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
@@ -120,13 +123,13 @@ class Shape:
 
 
 def fold(text: str) -> str:
-    r"""Make sentences that differ in case or white space only equal.
+    r"""Make sentences equal that differ only in case, white space or how an accent is encoded.
 
     Example:
         >>> fold("  How are\tYou? ")
         'how are you?'
     """
-    return " ".join(text.split()).casefold()
+    return " ".join(normalize("NFC", text).split()).casefold()
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
@@ -146,13 +149,17 @@ def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
     )
 
 
-def read_records(file: str | Path, rows: Numbered, options: ReadOptions) -> Iterator[Record]:
+def read_records(
+    file: str | Path, rows: Numbered, options: ReadOptions, named: dict[str, str] | None = None
+) -> Iterator[Record]:
     """Clean rows and yield them as records.
 
     Args:
         file: Name of the rows' source, for messages.
         rows: Line numbers and rows.
         options: How to read them.
+        named: The file of each named group so far, to which this file's are added: a name that two
+            files have is refused, while numbers may begin anew in each.
 
     Raises:
         DataError: If there are no rows, their columns are unknown, or a value cannot be used.
@@ -169,7 +176,7 @@ def read_records(file: str | Path, rows: Numbered, options: ReadOptions) -> Iter
     shape = choose_shape(file, line, list(first), options)
     numbered = chain(head, rows)
     if shape.form == "groups":
-        return _grouped_records(file, numbered, shape, options)
+        return _grouped_records(file, numbered, shape, options, {} if named is None else named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
 
 
@@ -295,11 +302,16 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
     counts = Counter(first)
     # Group ids of few members repeat too, but in neighbouring rows; first sentences do anywhere.
     scattered = len(counts) < sum(1 for _ in groupby(first))
-    if len(counts) == len(first) or (scattered and 2 * len(counts) > len(first)):
-        return "pairs"
-    [(most, _)] = counts.most_common(1)
-    problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
-    raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
+    if len(counts) < len(first) and not (scattered and 2 * len(counts) > len(first)):
+        [(most, _)] = counts.most_common(1)
+        problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
+        raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
+    last = Counter(cells[1].strip() for cells in rows)
+    if len(rows) >= MANY_ROWS and 2 * len(last) <= len(rows):
+        [(most, _)] = last.most_common(1)
+        problem = f"the second column repeats: is {shorten(most)} a label or a sentence?"
+        raise fault(path, 1, problem, 'Name the columns "text" and "label", or pass form="pairs"')
+    return "pairs"
 
 
 def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
@@ -373,7 +385,7 @@ def text_of(file: str | Path, line: int, value: object) -> str:
     except UnicodeEncodeError:
         problem = f"{shorten(value)} holds half a character"
         raise fault(file, line, problem, "Save it as UTF-8 anew") from None
-    return value.strip()
+    return value.strip().replace("\r\n", "\n")  # as line ends are read inside quotes
 
 
 def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
@@ -406,21 +418,38 @@ def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
 
 
 def _grouped_records(
-    file: str | Path, rows: Numbered, shape: Shape, options: ReadOptions
+    file: str | Path, rows: Numbered, shape: Shape, options: ReadOptions, named: dict[str, str]
 ) -> Iterator[Record]:
     """Collect sentences by group id: over the whole file, or over neighbouring rows."""
     groups: dict[str, list[str]] = {}
+    ended: set[int] = set()
     for line, row in rows:
         if not row:
             yield _record(([], BLANK), options)
             continue
         key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]))
-        if options.consecutive and key not in groups and groups:
-            yield from _records_of(groups, options)
-            groups.clear()
+        if key not in groups:
+            _check_new(file, line, key, ended, named)
+            if options.consecutive:
+                if len(ended) < REMEMBERED:
+                    ended |= set(map(hash, groups))
+                yield from _records_of(groups, options)
+                groups.clear()
         text = text_of(file, line, cell_of(file, line, row, shape.columns[1]))
         groups.setdefault(key, []).append(text)
     yield from _records_of(groups, options)
+
+
+def _check_new(
+    file: str | Path, line: int, key: str, ended: set[int], named: dict[str, str]
+) -> None:
+    """Refuse an id whose group has ended, or whose name is another file's too."""
+    if hash(key) in ended:
+        remedy = "Sort the file by its groups, or read it whole, without streaming"
+        raise fault(file, line, f"group {shorten(key)} has rows further up", remedy)
+    if not key.isdecimal() and named.setdefault(key, str(file)) != str(file):
+        remedy = "Join the files if it is one group, else rename it"
+        raise fault(file, line, f"group {shorten(key)} is in {named[key]} too", remedy)
 
 
 def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:

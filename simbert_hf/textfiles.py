@@ -119,6 +119,8 @@ def _check_start(path: str | Path, line: bytes) -> None:
     for mark, kind in BYTE_MARKS.items():
         if line.startswith(mark):
             raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
+    if b"\r" in line and b"\n" not in line:
+        raise fault(path, 1, "ends its lines in CR alone", "Save it with line feeds")
 
 
 def load_sentences(path: str | Path) -> list[str]:
@@ -235,6 +237,8 @@ def _json_object(path: str | Path, number: int, line: str) -> Row:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise _json_fault(path, number, line, error) from None
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all use
+        raise fault(path, number, f"is no record ({error})", "Take the line out") from None
     if isinstance(value, Mapping):
         return dict(value)
     problem = f"holds {shorten(value)}, not a JSON object"

@@ -218,6 +218,12 @@ class SimilarityTrainer(SavingTrainer):
         self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
         """Run the objective and keep its parts for the log."""
+        contrasts = getattr(self.objective, "contrasts", False) and "negative_rows" not in inputs
+        if contrasts and len(inputs.get("groups", ())) * self.args.world_size == 2:
+            raise ValueError(
+                "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
+                "adds none; give at least 2. (--gradcache_batch_size saves memory.)"
+            )
         parts = self.objective(model, inputs)
         self.meter.add(parts, inputs)
         return (parts.total, parts) if return_outputs else parts.total

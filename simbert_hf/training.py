@@ -16,7 +16,7 @@ from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from simbert_hf.architectures import ARCHITECTURES
-from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
+from simbert_hf.arguments import PRESETS, DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.cards import CardArguments, record_run, write_card
 from simbert_hf.data import (
     DataError,
@@ -33,6 +33,7 @@ from simbert_hf.data import (
 from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
+from simbert_hf.parsing import Presets
 from simbert_hf.readers import fold
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
@@ -275,6 +276,8 @@ def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]
         (load_triplets, "negative") if examples == "triplets" else (load_scored_pairs, "score")
     )
     rows: list[tuple[Any, ...]] = [row for file in files for row in load(file)]
+    if examples == "scored":
+        check_scores(", ".join(files), rows)  # type: ignore[arg-type]
     return dict(zip(("source", "target", third), zip(*rows, strict=True), strict=True))
 
 
@@ -305,30 +308,34 @@ def load_teacher(
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
 
-def run(trainer: SimilarityTrainer, *arguments: Any) -> None:
+def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
     """Train (or go on training), then save the model, the log, the last figures and a card.
 
     Args:
         trainer: Knows model, data and its own arguments.
         *arguments: The run's other arguments, which the card tells.
+        presets: The script's.
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
     checkpoint = checkpoint_of(args)
-    if checkpoint is None and args.should_save:
-        (out / PARAPHRASES).unlink(missing_ok=True)
+    if checkpoint is None:
+        check_new(out)
+        if args.should_save:
+            for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
+                (out / name).unlink(missing_ok=True)
     if args.process_index:  # else all would drop the same units
         torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
     for name in ("training_head", "class_centres", "pair_classifier"):  # checkpoints keep them
         setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
     trainer.save_model()
-    trainer.save_state()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
+    trainer.save_state()  # which then holds the figures of what is saved
     if trainer.is_world_process_zero():
         rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
-        record_run(out, Path(sys.argv[0]).name, rows, [*arguments, args])
+        record_run(out, Path(sys.argv[0]).name, rows, [*arguments, args], presets["modern"])
         try:
             write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
         except ValueError as error:  # a card of somebody's own
@@ -357,6 +364,20 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
     checkpoint = newest_checkpoint(Path(str(args.output_dir)))
     logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
     return checkpoint
+
+
+def check_new(directory: Path) -> None:
+    """Refuse a new run beside the checkpoints of a former one, which it would mix with its own.
+
+    Raises:
+        ValueError: If there are any.
+    """
+    former = next(iter(sorted(directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))), None)
+    if former is not None:
+        raise ValueError(
+            f"{former} is a former run's: give --resume_from_checkpoint true to go on with it, "
+            "another --output_dir, or remove it."
+        )
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

@@ -281,11 +281,32 @@ def test_a_stream_has_a_number_for_each_row_and_a_shard_for_each_file(write, loa
     assert "not counted" in str(report)
 
 
-def test_only_neighbouring_rows_make_a_group_in_a_stream(load, tmp_path):
+def test_a_stream_takes_groups_whose_rows_stand_together_only(load, tmp_path):
     (tmp_path / "a.tsv").write_text("1\tA\n1\tB\n2\tC\n2\tD\n1\tE\n")
-    for streaming, expected in ((True, ["A", "B"]), (False, ["A", "B", "E"])):
-        groups, _ = load(tmp_path / "a.tsv", streaming=streaming)
-        assert [row["texts"] for row in groups] == [expected, ["C", "D"]]
+    groups, _ = load(tmp_path / "a.tsv")
+    assert groups["texts"][:] == [["A", "B", "E"], ["C", "D"]]
+    stream, _ = load(tmp_path / "a.tsv", streaming=True)
+    assert message(list, stream).startswith(
+        f"{tmp_path / 'a.tsv'}:5: group '1' has rows further up"
+    )
+
+
+def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
+    for name, key in (("a", "refund"), ("b", "refund"), ("c", "7"), ("d", "7")):
+        (tmp_path / f"{name}.csv").write_text(f"group,text\n{key},{name}1\n{key},{name}2\n")
+    paths = [tmp_path / f"{name}.csv" for name in "abcd"]
+    numbered, _ = load(paths[2:])
+    assert numbered["group"][:] == [0, 1]  # numbers begin anew in each file
+    assert f"group 'refund' is in {paths[0]} too" in message(load, paths[:2])
+
+
+def test_a_relative_name_is_no_other_folders_in_the_cache(load, tmp_path, monkeypatch):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text(f"s1,s2\n{folder},b\n")
+        os.utime(tmp_path / folder / "a.csv", (1, 1))
+        monkeypatch.chdir(tmp_path / folder)
+        assert load("a.csv")[0]["texts"][:] == [[folder, "b"]]
 
 
 def test_a_stream_finds_unknown_columns_at_once_and_bad_rows_later(write, load, tmp_path):

@@ -355,13 +355,17 @@ def test_another_tools_index_json_is_left_alone(index, model, tmp_path):
         assert [path.read_text() for path in tmp_path.iterdir()] == [text]
 
 
-def test_what_a_killed_save_left_is_swept(index, model, tmp_path):
-    (tmp_path / "faqindex-begun").mkdir()
-    (tmp_path / "faqindex-begun" / "rows.parquet").write_text("half")
-    (tmp_path / "faqindex-begun.json").write_text("{")
+def test_what_a_killed_save_left_is_swept_and_nothing_else(index, model, tmp_path):
+    (tmp_path / "faqindex-be_gun12").mkdir()
+    (tmp_path / "faqindex-be_gun12" / "rows.parquet").write_text("half")
+    (tmp_path / "faqindex-be_gun12.json").write_text("{")
     index.save(tmp_path)
-    assert not list(tmp_path.glob("faqindex-begun*"))
+    assert not list(tmp_path.glob("faqindex-be_gun12*"))
     assert len(FaqIndex.load(tmp_path, model)) == 5
+    for name in ("faqindex-english1", "faqindex-zh"):  # the first is named as our folders are
+        index.save(tmp_path / name)
+        index.save(tmp_path)
+        assert len(FaqIndex.load(tmp_path / name, model)) == 5
 
 
 def test_an_index_names_its_model_for_everyone(model, tmp_path, monkeypatch):

@@ -111,6 +111,8 @@ class Bootstrap:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"The seed is {self.seed}: it must be at least 0.")
         if self.resamples and self.resamples < FEWEST:
             raise ValueError(
                 f"{self.resamples} resamples are too few for a {LEVEL:.0%} interval; take at "

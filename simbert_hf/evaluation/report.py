@@ -62,10 +62,12 @@ def write_report(results: Results, output_dir: str | Path) -> str:
     """
     folder = Path(output_dir)
     table = make_table(results)
+    plots = {"histograms": plot_histograms, "curves": plot_curves, "geometry": plot_geometry}
+    for name in plots:  # of other results
+        (folder / f"{name}.png").unlink(missing_ok=True)
     try:
-        plot_histograms(results, folder / "histograms.png")
-        plot_curves(results, folder / "curves.png")
-        plot_geometry(results, folder / "geometry.png")
+        for name, plot in plots.items():
+            plot(results, folder / f"{name}.png")
     except ImportError as error:
         logger.warning("no pictures: %s", error)
     (folder / "table.md").write_text(table, encoding="utf-8")

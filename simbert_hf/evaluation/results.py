@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simbert_hf.atomic import write_text
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 
 Vectors = NDArray[np.float32]
@@ -104,4 +105,4 @@ class Results:
         }
         content = {"settings": self.settings, "models": models}
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_text(Path(path), text + "\n")

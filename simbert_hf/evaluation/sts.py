@@ -124,7 +124,7 @@ def load_sts_tasks(
         twin = next((other for other in files_of_task if subset_of(task, other) == subset), None)
         if twin is not None:
             problem = f"is a second file of {task}'s {subset}, beside {twin}"
-            raise fault(path, None, problem, "Give one of them, or put NAME= before it")
+            raise fault(path, None, problem, "Give one of them, or put another NAME= before it")
         files_of_task[path] = pairs
     return [StsTask(name, by_file) for name, by_file in sorted(tasks.items(), key=_official_first)]
 

@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
+from simbert_hf.checkpoint import model_name
 from simbert_hf.data import HUB_ID
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
@@ -103,7 +104,7 @@ class EvaluationArguments:
             ValueError: If two have one name.
         """
         named = [split_name(item) for item in self.models]
-        paths = {name or Path(path).name: path for name, path in named}
+        paths = {name or model_name(path): path for name, path in named}
         if len(paths) < len(named):
             raise ValueError(f"Two of the models {self.models} share a name; write NAME=path.")
         return paths
@@ -117,7 +118,7 @@ def split_name(item: str) -> tuple[str | None, str]:
         (('STS-B', 'data/test.csv'), (None, 'data/a=b.csv'))
     """
     name, equals, path = item.partition("=")
-    if not equals or os.sep in name or Path(item).exists():
+    if not equals or os.sep in name or Path(item.partition(",")[0]).exists():
         return None, item
     return name, path
 

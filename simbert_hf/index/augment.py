@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,13 +37,14 @@ def augment(
     Returns:
         The given rows, and after them the generated ones: in the same group, without id, with
         ``{"paraphrase_of": question}`` as metadata. A paraphrase that is a question already, or
-        is written for two of them, is left out.
+        is written for two of different answers, is left out.
 
     Raises:
         ValueError: If the model cannot write.
     """
     taken = {normalize_text(faq.question) for faq in faqs}
-    made: list[Faq] = []
+    made: dict[str, Faq] = {}
+    leads: dict[str, set[str]] = defaultdict(set)
     for start in range(0, len(faqs), BLOCK):
         block = faqs[start : start + BLOCK]
         written = gen_synonyms(
@@ -56,9 +58,8 @@ def augment(
         )
         for faq, texts in zip(block, written, strict=True):
             for text in texts:
-                if normalize_text(text) not in taken:
-                    taken.add(normalize_text(text))
-                    made.append(
-                        Faq(text, faq.answer, faq.group, None, {"paraphrase_of": faq.question})
-                    )
-    return [*faqs, *made]
+                key, origin = normalize_text(text), {"paraphrase_of": faq.question}
+                if key not in taken:
+                    made.setdefault(key, Faq(text, faq.answer, faq.group, None, origin))
+                    leads[key].add(faq.group or faq.answer)
+    return [*faqs, *(faq for key, faq in made.items() if len(leads[key]) == 1)]

@@ -54,7 +54,7 @@ class TextEncoder:
         self.model: Any = model
         self.batch_size = batch_size
         body = body_of(model)
-        self.name: str = getattr(getattr(body, "config", None), "_name_or_path", "")
+        self.name = saved_name(getattr(getattr(body, "config", None), "_name_or_path", ""))
         self.fingerprint = fingerprint(body)
         self.dtype = dtype_of(body)
 
@@ -71,19 +71,21 @@ class TextEncoder:
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
-    """Return vectors in float32, (N, D).
+    """Return vectors in float32, of length 1: (N, D).
 
     Raises:
         DataError: If one is not of length 1.
     """
     vectors = np.ascontiguousarray(found, dtype=np.float32)
-    bad = np.flatnonzero(~(abs(np.linalg.norm(vectors, axis=1) - 1) < 1e-2))  # NaN is in no order
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # NaN is in no order
     if len(bad):
         raise DataError(
             f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
             "overflow in 16-bit weights, or a run that diverged."
         )
-    return vectors
+    unit: Vectors = vectors / lengths  # models in 16 bits come to 1 only nearly
+    return unit
 
 
 def saved_name(name: str) -> str:

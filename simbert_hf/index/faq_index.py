@@ -389,9 +389,9 @@ class FaqIndex:
 
     def _numbers(self, ids: Iterable[str]) -> list[int]:
         known = self._table.number_of
-        ids = list(dict.fromkeys(ids))
-        if missing := next((one for one in ids if one not in known), None):
-            raise DataError(f"The index has no row {shorten(missing)}. Check the id.")
+        ids = list(dict.fromkeys(map(str, ids)))
+        if missing := [one for one in ids if one not in known]:
+            raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return [known[one] for one in ids]
 
 

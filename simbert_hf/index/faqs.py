@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -161,18 +163,19 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
         name, rows = str(source), _file_rows(source)
     else:
         name, rows = f"the {text} rows", enumerate(map(_as_row, source), start=1)
-    theirs = {theirs: ours for ours, theirs in columns.items()}
     filled = ((line, row) for line, row in rows if row)
     first = next(filled, None)
     if first is None:
         return name, iter(())
     _check_columns(name, first, text, columns)
-    taken = columns.keys() - theirs.keys()  # another column goes by this name of ours
-    renamed = (
-        (line, {theirs.get(key, key): value for key, value in row.items() if key not in taken})
-        for line, row in chain([first], filled)
-    )
-    return name, renamed
+    return name, ((line, _renamed(row, columns)) for line, row in chain([first], filled))
+
+
+def _renamed(row: Row, columns: Columns) -> Row:
+    """Put our names to the columns; one may be two of ours."""
+    ours = {name: row[theirs] for name, theirs in columns.items() if theirs in row}
+    known = {*columns, *columns.values()}
+    return {name: value for name, value in row.items() if name not in known} | ours
 
 
 def _as_row(item: object) -> Row:
@@ -194,10 +197,10 @@ def _file_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
     if suffix not in TABLES:
         known = ", ".join((*TABLES, *OBJECTS))
         raise fault(path, None, f"the extension {suffix!r} is unknown", f"Use one of {known}")
-    rows = read_cells(path)
+    rows = ((line, cells) for line, cells in read_cells(path) if cells)
     header = [cell.strip() for cell in next(rows, (1, []))[1]]
     for line, cells in rows:
-        yield line, named_cells(path, line, header, cells) if cells else {}
+        yield line, named_cells(path, line, header, cells)
 
 
 def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Columns) -> None:
@@ -218,6 +221,9 @@ def _faq(name: str, line: int, row: Row) -> Faq:
         raise fault(name, line, problem, "Fill it in, or drop the row")
     extra = {key: value for key, value in row.items() if key not in ("question", *KEYS, "metadata")}
     own = row.get("metadata") or {}
+    if isinstance(own, str):  # as tables have it
+        with suppress(ValueError):
+            own = json.loads(own)
     if not isinstance(own, Mapping):
         raise fault(name, line, f"metadata is {shorten(own)}", 'Write an object: {"page": 3}')
     return Faq(question, answer, _key(row, "group"), _key(row, "id"), {**extra, **own})

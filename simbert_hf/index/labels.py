@@ -39,12 +39,17 @@ def codes_of(line: int, query: Query, table: FaqTable) -> set[int] | None:
     """
     if not query.in_scope:
         return None
-    key, value = next((key, getattr(query, key)) for key in KEYS if getattr(query, key))
-    codes = table.codes_of(key, value)
-    if not codes:
-        problem = f"leads to the {key} {shorten(value)}, which is not in the index"
-        raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
-    return codes
+    given = {key: value for key in KEYS if (value := getattr(query, key))}
+    found = {key: table.codes_of(key, value) for key, value in given.items()}
+    for key, codes in found.items():
+        if not codes:
+            problem = f"leads to the {key} {shorten(given[key])}, which is not in the index"
+            raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
+    common = set.intersection(*found.values())
+    if not common:
+        problem = f"its {' and '.join(given)} lead to different answers"
+        raise fault("the queries", line, problem, "Mend them, or leave one of them out")
+    return common
 
 
 def kind_of(found: Sequence[Found], codes: set[int] | None) -> int:

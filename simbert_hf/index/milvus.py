@@ -52,6 +52,8 @@ class MilvusVectors:
         index_type: str = "AUTOINDEX",
         timeout: float = 10,
     ) -> None:
+        if "://" not in uri:  # a file of Milvus Lite
+            uri = os.fspath(Path(uri).resolve())
         self.facts = {"type": "milvus", "uri": uri, "collection": collection}
         self.facts["index_type"] = index_type
         self.collection = collection

@@ -20,6 +20,7 @@ from simbert_hf.textfiles import DataError, fault
 MANIFEST = "index.json"
 FORMAT = 1
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
+DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
 
@@ -53,16 +54,21 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
         made.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    for old in place.glob(f"{PREFIX}*"):  # the last save's, and what a kill has left
+    for old in filter(is_data, place.iterdir()):  # the last save's, and what a kill has left
         if old.is_file():
             old.unlink()
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
 
 
+def is_data(path: Path) -> bool:
+    """Whether a save made this; an index of somebody's within may have such a name too."""
+    return bool(DATA.fullmatch(path.name)) and not (path / MANIFEST).exists()
+
+
 def check_place(place: Path) -> None:
     """Raise a ValueError if a directory holds anything but an index, whole or begun."""
-    begun = place.is_dir() and all(f.name.startswith(PREFIX) for f in place.iterdir())
+    begun = place.is_dir() and all(map(is_data, place.iterdir()))
     if place.exists() and not begun and not is_index(place):
         raise ValueError(f"{place} holds something else than an index; name an empty directory.")
 

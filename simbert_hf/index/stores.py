@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simbert_hf.extras import install
-from simbert_hf.textfiles import fault
+from simbert_hf.textfiles import fault, shorten
 
 try:
     import faiss as untyped
@@ -91,7 +91,13 @@ class FaissVectors:
         self.kind = kind
         self._index: Any = None
         self._mapped = False
-        self._removed: Numbers = np.empty(0, dtype=np.int64)
+        self._set_removed(np.empty(0, dtype=np.int64))
+
+    def _set_removed(self, numbers: Numbers) -> None:
+        """Keep faiss's selector too: to build it is much of a search among many removed."""
+        self._removed = numbers
+        self._gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None
+        self._selector = faiss.IDSelectorNot(self._gaps) if len(numbers) else None
 
     @classmethod
     def load(cls, folder: Path, kind: str, removed: Numbers, *, mmap: bool = True) -> Self:
@@ -103,7 +109,7 @@ class FaissVectors:
         store = cls(kind)
         store._index = _read(folder / FILE, mmap)
         store._mapped = mmap
-        store._removed = removed
+        store._set_removed(removed)
         return store
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -135,19 +141,16 @@ class FaissVectors:
 
     def remove(self, numbers: Numbers) -> None:
         """Let no search return these again. Shape: (N,)."""
-        self._removed = np.union1d(self._removed, numbers)
+        self._set_removed(np.union1d(self._removed, numbers))
 
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
-        selector = None
-        if len(self._removed):
-            gaps = faiss.IDSelectorBatch(self._removed)
-            selector = faiss.IDSelectorNot(gaps)
-        scores, numbers = self._index.search(vectors, k, params=self._parameters(selector, k))
+        scores, numbers = self._index.search(vectors, k, params=self._parameters(k))
         scores[numbers < 0] = -np.inf
         return scores, numbers
 
-    def _parameters(self, selector: Any, k: int) -> Any:
+    def _parameters(self, k: int) -> Any:
+        selector = self._selector
         if self.kind == "flat":
             return faiss.SearchParameters(sel=selector)
         if self.kind == "hnsw":
@@ -246,6 +249,9 @@ def store_from(facts: Mapping[str, Any], folder: Path, removed: Numbers, *, mmap
     """
     if facts["type"] == "faiss":
         return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
+    if facts["type"] != "milvus":
+        problem = f"has its vectors in a store of another kind, {shorten(facts['type'])}"
+        raise fault(folder.parent, None, problem, "Build it anew with faiss or Milvus")
     from simbert_hf.index.milvus import MilvusVectors
 
     return MilvusVectors.open(facts)

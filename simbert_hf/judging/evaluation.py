@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from simbert_hf.checkpoint import model_name
 from simbert_hf.data import load_groups, split_groups, usual_share
 from simbert_hf.evaluation.bootstrap import Bootstrap, mean
-from simbert_hf.generation import gen_synonyms, load
+from simbert_hf.generation import check_can_write, gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
     bleu,
@@ -35,6 +36,8 @@ from simbert_hf.readers import Form, fold, text_of
 from simbert_hf.text import normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
 from simbert_hf.words import HAN
+
+BLOCK = 256  # sources compared at a time
 
 Figures = dict[str, Any]
 Scores = list[list[float]]  # a judge's, of each candidate of each source
@@ -128,16 +131,6 @@ def load_held_out(
     return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen], origin)
 
 
-def row_name(name_or_path: str) -> str:
-    """Name a model's row by the last part of its directory or Hub id.
-
-    Example:
-        >>> row_name("org/model"), row_name("outputs/mine/"), row_name(str(Path.cwd())) != ""
-        ('model', 'mine', True)
-    """
-    return Path(name_or_path).absolute().name
-
-
 def check_names(names: Sequence[str]) -> None:
     """Refuse two rows of one name.
 
@@ -153,6 +146,19 @@ def check_names(names: Sequence[str]) -> None:
             f"Two rows would be named {twice[0]!r}; models are named by their directory and "
             "outputs by their file: rename one."
         )
+
+
+def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> None:
+    """Load a model, so that its faults are known before others have written.
+
+    Raises:
+        OSError: If there is none.
+        ValueError: If the judge is its kin and that is not allowed, or it cannot write.
+    """
+    model = load(name_or_path)
+    check_can_write(model)
+    if judge:
+        check_independent(judge, model, name_or_path, allow_kin)
 
 
 def write_paraphrases(
@@ -176,7 +182,7 @@ def write_paraphrases(
     found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
     figures["perplexity"] = reference_perplexity(model, data.sources, data.references)
     return System(
-        row_name(name_or_path),
+        model_name(name_or_path),
         [[item.text for item in row] for row in found],
         [[item.similarity for item in row] for row in found],
         figures,
@@ -197,6 +203,8 @@ def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
     check_exists(path)
     given: dict[str, list[str]] = {}
     for line, row in read_objects(path):
+        if not row:
+            continue
         found = row.get("paraphrases")
         if not isinstance(row.get("text"), str) or not isinstance(found, list):
             problem = f"holds {shorten(row)}"
@@ -278,9 +286,13 @@ def nearest_others(data: HeldOut) -> list[str]:
     counts = [len(row) for row in data.references]
     owner = np.concatenate([np.arange(len(counts)), np.repeat(np.arange(len(counts)), counts)])
     grams = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4)).fit_transform(texts)
-    likeness = (grams[: len(counts)] @ grams.T).toarray()  # (sources, texts)
-    likeness[np.arange(len(counts))[:, None] == owner] = -1
-    return [texts[i] for i in likeness.argmax(axis=1)]
+    nearest: list[str] = []
+    for start in range(0, len(counts), BLOCK):  # all sources at once would be a large matrix
+        block = np.arange(start, min(start + BLOCK, len(counts)))
+        likeness = (grams[block] @ grams.T).toarray()  # (block, texts)
+        likeness[block[:, None] == owner] = -1
+        nearest += [texts[i] for i in likeness.argmax(axis=1)]
+    return nearest
 
 
 # Measuring --------------------------------------------------------------------------------------

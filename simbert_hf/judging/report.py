@@ -216,4 +216,4 @@ def escape(text: str) -> str:
         >>> escape("2 * 3 | <b>")
         '2 \\* 3 \\| \\<b\\>'
     """
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(text.split()))

@@ -68,7 +68,9 @@ class JudgeArguments:
         default=0.25,
         metadata={"help": "Pairs of random sentences added to each training file, as a share."},
     )
-    max_length: int = field(default=128, metadata={"help": "Longest pair in tokens."})
+    max_length: int = field(
+        default=128, metadata={"help": "Longest pair in tokens, as far as the start reads."}
+    )
     columns: list[str] = field(
         default_factory=list,
         metadata={"help": "Columns of both sentences and the label, in files that have them."},
@@ -77,6 +79,8 @@ class JudgeArguments:
     def __post_init__(self) -> None:
         if len(self.columns) not in (0, 3):
             raise ValueError(f"--columns {self.columns}: it takes three names.")
+        if self.max_length < 8:
+            raise ValueError(f"--max_length {self.max_length}: a pair has at least 8 tokens.")
         if self.mismatched < 0:
             raise ValueError(f"--mismatched {self.mismatched}: it must be at least 0.")
 
@@ -242,7 +246,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
         "start": start,
         "data": {name: [file.record() for file in split] for name, split in files.items()},
         "training_pairs": {"pairs": len(pairs), "mismatched": mismatched},
-        "training": recipe(given, args),
+        "training": recipe(model, args),
         "versions": {
             library.__name__: library.__version__
             for library in (torch, transformers, sentence_transformers)
@@ -265,6 +269,8 @@ def load_start(given: JudgeArguments, seed: int) -> CrossEncoder:
             max_length=given.max_length,
             model_kwargs={"dtype": torch.float32},
         )
+    assert model.config is not None
+    model.max_seq_length = min(given.max_length, model.config.max_position_embeddings)
     return model
 
 
@@ -374,7 +380,7 @@ def score_labelled(
     return score(model, [(pair.first, pair.second) for pair in pairs]), labels
 
 
-def recipe(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> dict[str, Any]:
+def recipe(model: CrossEncoder, args: CrossEncoderTrainingArguments) -> dict[str, Any]:
     """Say how a judge was trained."""
     return {
         "epochs": args.num_train_epochs,
@@ -383,7 +389,7 @@ def recipe(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> dict[s
         "learning_rate": args.learning_rate,
         "seed": args.seed,
         "bf16": args.bf16,
-        "max_length": given.max_length,
+        "max_length": model.max_seq_length,
     }
 
 
