@@ -228,6 +228,14 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
 
 
+def test_what_a_preset_changes_is_told_where_the_run_changed_it_back(tmp_path: Path) -> None:
+    arguments = TrainingArguments(output_dir=str(tmp_path), learning_rate=5e-5)  # the default
+    for preset, told in (((), False), (("learning_rate",), True)):
+        record_run(tmp_path, "train_simcse.py", 3, [arguments], preset)
+        recorded = json.loads((tmp_path / "run.json").read_text())["arguments"]
+        assert ("learning_rate" in recorded) == told
+
+
 def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     report = tmp_path / "results.json"
     report.write_text(json.dumps(EVALUATION))

@@ -80,6 +80,15 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert "reaches the threshold -1" in text
 
 
+def test_texts_may_stand_behind_flags(run, model, tmp_path):
+    (tmp_path / "faq.csv").write_text(FAQ)
+    assert run("index", "build", tmp_path / "index", tmp_path / "faq.csv", "--model", model)[0] == 0
+    code, found, _ = run("index", "search", tmp_path / "index", "-k", "1", "--json", "the cat", "b")
+    assert (code, [row["query"] for row in found]) == (0, ["the cat", "b"])
+    with pytest.raises(SystemExit):
+        main(["index", "search", str(tmp_path / "index"), "--kk", "1", "the cat"])
+
+
 def test_synonyms(run, model):
     argv = ["synonyms", "what time is it", "--model", model, "-n", 20, "-k", 3, "--seed", 0]
     code, (line,), _ = run(*argv, "--json")

@@ -270,6 +270,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--sts", "mine=DIR/stsb.tsv"], "Two test sets are named mine"),
         (["--retrieval", "DIR/group.tsv"], r"group.tsv: has all 3 sentences in one group"),
         (["--bootstrap=5"], "5 resamples are too few"),
+        (["--seed=-1"], "The seed is -1"),
         (["--columns", "a", "b"], "name three"),
     ],
 )

@@ -19,6 +19,7 @@ from simbert_hf.generation import write
 from simbert_hf.hub import plan_upload
 from simbert_hf.onnx_export import OPSET, QUANTIZED, OnnxSimBert, export, quantize
 from simbert_hf.search import SearchSettings
+from simbert_hf.whitening import whiten
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i", "the weather is nice today", "where are you going to go", "a cat"]
@@ -172,3 +173,14 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"model\.onnx; make it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_whitened_model_is_exported_too(tmp_path: Path) -> None:
+    model = tiny_simbert()
+    whiten(model, [*TEXTS, *WORDS], 16)
+    model.save_pretrained(tmp_path)
+    export(model, tmp_path)
+    np.testing.assert_allclose(OnnxSimBert(tmp_path).encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    small = OnnxSimBert(tmp_path, QUANTIZED).encode(TEXTS)
+    assert (small * model.encode(TEXTS)).sum(1).min() > 0.95

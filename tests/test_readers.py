@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simbert_hf.readers import NEGATIVE, ONE_MEMBER, USABLE, ReadOptions, read_records, read_rows
+from simbert_hf.readers import (
+    NEGATIVE,
+    ONE_MEMBER,
+    USABLE,
+    ReadOptions,
+    fold,
+    read_records,
+    read_rows,
+)
 from simbert_hf.scored import load_labelled_pairs, load_scored_pairs
 from simbert_hf.textfiles import DataError, load_sentences, suffix_of
 from simbert_hf.triplets import load_triplets
@@ -106,7 +114,7 @@ def test_groups_below_an_unknown_header_are_read_as_the_fault_says(write):
 def test_groups_need_not_stand_together_unless_streamed(write):
     path = write("a.tsv", "1\tA\n2\tC\n1\tB\n2\tD\n2\tE\n")
     assert texts(path) == [["A", "B"], ["C", "D", "E"]]
-    with pytest.raises(DataError, match="a.tsv:3: group '1' has rows further up. Sort the file"):
+    with pytest.raises(DataError, match=r"a\.tsv:3: group '1' has rows further up. Sort the file"):
         texts(path, consecutive=True)
 
 
@@ -217,6 +225,10 @@ BAD = {
         {},
         "a.csv:4: has 1 c",
         "quotes",
+    ),
+    "label or pair": (
+        *("a.tsv", "".join(f"text {i}\tlabel {i % 4}\n" for i in range(20)), {}),
+        *("a.tsv:1: the second column repeats: is 'label 0' a label", "form="),
     ),
     "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
     "unknown header of groups": (
@@ -437,3 +449,19 @@ def test_labels_and_scores_are_told_apart_by_name(write):
     path = write("a.csv", "sentence1,sentence2,similarity,label\nA,B,0,1\nC,D,1,0\n")
     assert load_labelled_pairs(path) == [("A", "B", True), ("C", "D", False)]
     assert load_scored_pairs(path) == [("A", "B", 0.0), ("C", "D", 1.0)]
+
+
+def test_one_accent_in_two_encodings_is_one_sentence():
+    composed, apart = "caf\u00e9 ouvert", "cafe\u0301 OUVERT"
+    assert composed != apart
+    assert fold(composed) == fold(apart)
+
+
+def test_line_ends_inside_sentences_are_alike_in_every_format(write):
+    path = write("a.jsonl", jsonl({"text": "A\r\nB", "synonyms": ["C"]}))
+    assert texts(path) == [["A\nB", "C"]]
+
+
+def test_line_ends_of_old_macs_are_named(write):
+    with pytest.raises(DataError, match=r"a.txt:1: ends its lines in CR alone"):
+        load_sentences(write("a.txt", "One.\rTwo.\rThree.\r"))

@@ -119,3 +119,13 @@ def test_a_kindred_judge_is_refused_before_training(
              f"--judge={tmp_path / 'kin'}", f"--output_dir={tmp_path / 'other'}"]
         )  # fmt: skip
     assert not commands
+
+
+def test_what_is_measured_is_the_last_stage_that_was_trained(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    (folder,) = (Path(flag(flags, "output_dir")) for s, flags in commands if s == "evaluate.py")
+    last = [flag(flags, "output_dir") for s, flags in commands if s == "train_simbert.py"][-1]
+    assert folder.name == f"{Path(last).name}-evaluation"
+    (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
+    assert Path(flag(judged, "output_dir")) == folder / "judged-by-judge"

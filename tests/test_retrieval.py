@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import pkgutil
+import sys
 import threading
 from contextlib import suppress
 
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.stats import binomtest
+from sentence_transformers import SentenceTransformer
 
 from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.evaluation.bootstrap import Bootstrap
@@ -714,3 +716,52 @@ def test_augment_adds_other_questions_only(model):
         assert (row.answer, row.group, row.id) == (origin.answer, origin.group, None)
     assert augment(faqs, model, k=3, n=10, min_similarity=1.0) == faqs
     assert augment(faqs[:1], model, k=21, min_similarity=1.0) == faqs[:1]  # writes more than k
+
+
+def test_labels_of_a_query_that_disagree_are_named(index):
+    query = {"query": "what time", "answer": "Late.", "id": "c"}
+    index.calibrate([query, {"query": "fast", "id": ""}], precision=0.5)
+    with pytest.raises(DataError, match=r"the queries:1: its id and answer lead to different"):
+        index.calibrate([query | {"id": "a"}], precision=0.5)
+
+
+def test_a_model_in_16_bits_knows_its_index(model, tmp_path):
+    model.save_pretrained(tmp_path / "m")
+    half = SentenceTransformer(
+        str(tmp_path / "m"), model_kwargs={"dtype": torch.bfloat16}, device="cpu"
+    )
+    made = FaqIndex.build(half, ROWS)
+    assert abs(np.linalg.norm(made.store.vectors(np.arange(5)), axis=1) - 1).max() < 1e-6
+    made.save(tmp_path / "faq")
+    assert len(FaqIndex.load(tmp_path / "faq", half)) == 5
+
+
+def test_a_paraphrase_of_two_answers_is_left_out(monkeypatch):
+    written = {"a": ["both", "same", "one"], "b": ["Both", "two"], "c": ["same"]}
+    module = sys.modules["simbert_hf.index.augment"]  # the name is also a function's
+    monkeypatch.setattr(module, "gen_synonyms", lambda texts, *_, **__: map(written.get, texts))
+    faqs = read_faqs([{"question": q, "answer": a} for q, a in zip("abc", "121", strict=True)])
+    made = augment(faqs, None)[3:]
+    assert [(faq.question, faq.answer) for faq in made] == [
+        ("same", "1"),
+        ("one", "1"),
+        ("two", "2"),
+    ]
+
+
+def test_columns_of_tables(tmp_path):
+    path = tmp_path / "faq.csv"
+    path.write_text('\nquestion,answer,metadata\nHow?,Yes,"{""page"": 3}"\n')
+    assert read_faqs(path)[0].metadata == {"page": 3}
+    path.write_text("question,answer,metadata\nHow?,Yes,page 3\n")
+    with pytest.raises(DataError, match="metadata is 'page 3'"):
+        read_faqs(path)
+    rows = [{"text": "hi there", "answer": "another's"}]
+    assert read_faqs(rows, {"question": "text", "answer": "text"}) == [Faq("hi there", "hi there")]
+
+
+def test_rows_are_removed_by_their_ids_as_text(index):
+    index.add([{"question": "learn english", "answer": "Fast.", "id": 7}])
+    index.remove([7])
+    with pytest.raises(DataError, match="The index has no row '7'"):
+        index.remove([7])

@@ -469,6 +469,21 @@ def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Pat
     assert logged[-1] > 1e-4
 
 
+def test_a_new_run_leaves_a_former_ones_checkpoints_alone(
+    start: Path, groups: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out" / "checkpoint-8").mkdir(parents=True)
+    with pytest.raises(ValueError, match="checkpoint-8 is a former run's: give --resume"):
+        main(flags(start, groups, tmp_path / "out"))
+
+
+def test_a_pair_alone_is_refused(start: Path, groups: Path, tmp_path: Path) -> None:
+    alone = ("--per_device_train_batch_size=1", "--eval_strategy=no", "--save_strategy=no")
+    with pytest.raises(ValueError, match="a pair alone has no negatives"):
+        main(flags(start, groups, tmp_path / "out", *alone))
+    main(flags(start, groups, tmp_path / "out", *alone, "--similarity_weight=0"))
+
+
 def test_figures_of_which_less_is_better(start: Path) -> None:
     for name, greater in (("eval_perplexity", False), ("eval_top1", True), ("loss", False)):
         _, _, _, args = parse_arguments(TYPES, [f"--metric_for_best_model={name}"], PRESETS)
