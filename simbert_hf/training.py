@@ -320,7 +320,8 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     args.check_steps()
     checkpoint = checkpoint_of(args)
     if checkpoint is None:
-        check_new(out)
+        if str(args.resume_from_checkpoint).lower() != "true":  # else there is none to go on from
+            check_new(out)
         if args.should_save:
             for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
                 (out / name).unlink(missing_ok=True)
@@ -372,11 +373,10 @@ def check_new(directory: Path) -> None:
     Raises:
         ValueError: If there are any.
     """
-    former = next(iter(sorted(directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*"))), None)
-    if former is not None:
+    if former := checkpoints_in(directory):
         raise ValueError(
-            f"{former} is a former run's: give --resume_from_checkpoint true to go on with it, "
-            "another --output_dir, or remove it."
+            f"{former[max(former)]} is a former run's: give --resume_from_checkpoint true to go on "
+            "with it, another --output_dir, or remove it."
         )
 
 
@@ -391,22 +391,17 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
 
 
 def newest_checkpoint(directory: Path) -> str | None:
-    """Return the newest checkpoint that is whole and can be resumed from.
+    """Return the newest checkpoint that is whole and can be resumed from."""
+    whole = {step: path for step, path in checkpoints_in(directory).items() if is_whole(path)}
+    return str(whole[max(whole)]) if whole else None
 
-    Newest by the time of writing: a run before, into the same folder, may have come further.
-    """
-    found = {
-        int(path.name.removeprefix(f"{PREFIX_CHECKPOINT_DIR}-")): path
-        for path in directory.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
-        if re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-\d+", path.name) and is_whole(path)
-    }
-    written = {step: (path / TRAINER_STATE_NAME).stat().st_mtime for step, path in found.items()}
-    newest = max(found, key=lambda step: (written[step], step), default=None)
-    if newest is None:
-        return None
-    if newest < max(found):
-        logger.warning("%s was written before %s.", found[max(found)], found[newest])
-    return str(found[newest])
+
+def checkpoints_in(directory: Path) -> dict[int, Path]:
+    """Find the folders named as checkpoints, by their steps."""
+    found = (
+        re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
+    )
+    return {int(name[1]): directory / name[0] for name in found if name}
 
 
 def is_whole(checkpoint: Path) -> bool:
