@@ -320,11 +320,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     args.check_steps()
     checkpoint = checkpoint_of(args)
     if checkpoint is None:
-        if str(args.resume_from_checkpoint).lower() != "true":  # else there is none to go on from
-            check_new(out)
-        if args.should_save:
-            for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
-                (out / name).unlink(missing_ok=True)
+        start_anew(args, out)
     if args.process_index:  # else all would drop the same units
         torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -367,17 +363,21 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
     return checkpoint
 
 
-def check_new(directory: Path) -> None:
-    """Refuse a new run beside the checkpoints of a former one, which it would mix with its own.
+def start_anew(args: SimilarityTrainingArguments, out: Path) -> None:
+    """Sweep away what a former run measured; refuse to mix its checkpoints with the new one's.
 
     Raises:
         ValueError: If there are any.
     """
-    if former := checkpoints_in(directory):
+    resumes = str(args.resume_from_checkpoint).lower() == "true"  # but none is whole
+    if (former := checkpoints_in(out)) and not resumes:
         raise ValueError(
             f"{former[max(former)]} is a former run's: give --resume_from_checkpoint true to go on "
             "with it, another --output_dir, or remove it."
         )
+    if args.should_save:
+        for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
+            (out / name).unlink(missing_ok=True)
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
