@@ -104,10 +104,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     others += controls(data, args.seed)
     check_names([*map(model_name, args.models), *(system.name for system in others)])
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    for name in args.models:
-        check_writer(name, judge, args.allow_kin)
+    known = {name: check_writer(name, judge, args.allow_kin) for name in args.models}
     systems = [
-        write_paraphrases(name, data, judge, args.n, args.k, args.seed, args.allow_kin)
+        write_paraphrases(name, data, known[name], args.n, args.k, args.seed)
         for name in args.models
     ] + others
     scores = [

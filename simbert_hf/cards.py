@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import safe_open
 
 from simbert_hf import DEFAULT_MODEL
+from simbert_hf.checkpoint import model_name
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, card_results, figure_cell, layout, title
 from simbert_hf.evaluation.results import TaskResult
@@ -114,7 +115,7 @@ def make_card(args: CardArguments) -> ModelCard:
     folder = Path(args.model)
     if not (folder / "config.json").exists():
         raise ValueError(f"{args.model!r} is no directory of a model; give --model.")
-    name = args.row or Path(args.repo_id or folder.absolute()).name
+    name = args.row or model_name(args.repo_id or folder)
     content = describe_model(folder) | describe_run(folder)
     results: list[EvalResult] = []
     samples: list[dict[str, Any]] = []
@@ -227,7 +228,7 @@ def _new_card(folder: Path) -> ModelCard:
     config = read_json(path) if path.exists() else {}
     if "sentence_pooling" in config or config.get("model_type") == "char_gru":
         return make_card(CardArguments(model=str(folder)))
-    return ModelCard(f"---\n{{}}\n---\n\n# {folder.absolute().name}\n")
+    return ModelCard(f"---\n{{}}\n---\n\n# {model_name(folder)}\n")
 
 
 def read_card(model_dir: str | Path) -> ModelCard | None:

@@ -39,7 +39,7 @@ def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
     return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
 
 
-def model_name(name_or_path: str) -> str:
+def model_name(name_or_path: str | os.PathLike[str]) -> str:
     """Name a model by the last part of its directory or Hub id.
 
     Example:

@@ -12,7 +12,8 @@ A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when it
 known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
 two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs if
 these values all differ, or more than half of them do and some repeat in rows that are not
-neighbours. Anything else must be named by ``form``, and by ``text_columns`` below a header.
+neighbours, unless the second ones repeat like labels. Anything else must be named by ``form``, and
+by ``text_columns`` below a header.
 """
 
 from __future__ import annotations
@@ -159,7 +160,8 @@ def read_records(
         rows: Line numbers and rows.
         options: How to read them.
         named: The file of each named group so far, to which this file's are added: a name that two
-            files have is refused, while numbers may begin anew in each.
+            files have is refused, while numbers may begin anew in each. None keeps no names, which
+            a stream has no room for.
 
     Raises:
         DataError: If there are no rows, their columns are unknown, or a value cannot be used.
@@ -176,7 +178,7 @@ def read_records(
     shape = choose_shape(file, line, list(first), options)
     numbered = chain(head, rows)
     if shape.form == "groups":
-        return _grouped_records(file, numbered, shape, options, {} if named is None else named)
+        return _grouped_records(file, numbered, shape, options, named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
 
 
@@ -418,7 +420,11 @@ def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
 
 
 def _grouped_records(
-    file: str | Path, rows: Numbered, shape: Shape, options: ReadOptions, named: dict[str, str]
+    file: str | Path,
+    rows: Numbered,
+    shape: Shape,
+    options: ReadOptions,
+    named: dict[str, str] | None,
 ) -> Iterator[Record]:
     """Collect sentences by group id: over the whole file, or over neighbouring rows."""
     groups: dict[str, list[str]] = {}
@@ -429,8 +435,10 @@ def _grouped_records(
             continue
         key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]))
         if key not in groups:
-            _check_new(file, line, key, ended, named)
+            if named is not None:
+                _check_name(file, line, key, named)
             if options.consecutive:
+                _check_new(file, line, key, ended)
                 if len(ended) < REMEMBERED:
                     ended |= set(map(hash, groups))
                 yield from _records_of(groups, options)
@@ -440,16 +448,18 @@ def _grouped_records(
     yield from _records_of(groups, options)
 
 
-def _check_new(
-    file: str | Path, line: int, key: str, ended: set[int], named: dict[str, str]
-) -> None:
-    """Refuse an id whose group has ended, or whose name is another file's too."""
-    if hash(key) in ended:
-        remedy = "Sort the file by its groups, or read it whole, without streaming"
-        raise fault(file, line, f"group {shorten(key)} has rows further up", remedy)
+def _check_name(file: str | Path, line: int, key: str, named: dict[str, str]) -> None:
+    """Refuse a name that is another file's too."""
     if not key.isdecimal() and named.setdefault(key, str(file)) != str(file):
         remedy = "Join the files if it is one group, else rename it"
         raise fault(file, line, f"group {shorten(key)} is in {named[key]} too", remedy)
+
+
+def _check_new(file: str | Path, line: int, key: str, ended: set[int]) -> None:
+    """Refuse an id whose group has ended."""
+    if hash(key) in ended:
+        remedy = "Sort the file by its groups, or read it whole, without streaming"
+        raise fault(file, line, f"group {shorten(key)} has rows further up", remedy)
 
 
 def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:

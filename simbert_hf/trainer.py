@@ -90,6 +90,7 @@ class SimilarityTrainer(SavingTrainer):
         self.evaluator = evaluator
         self.fresh_head = fresh_head
         self._check_best_metric()
+        self._check_batch()
         if self.is_fsdp_enabled:
             check_sharding(self.accelerator.state.fsdp_plugin, self.model)
             if any(isinstance(each, CheckpointPart) for each in self.callback_handler.callbacks):
@@ -218,12 +219,6 @@ class SimilarityTrainer(SavingTrainer):
         self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
         """Run the objective and keep its parts for the log."""
-        contrasts = getattr(self.objective, "contrasts", False) and "negative_rows" not in inputs
-        if contrasts and len(inputs.get("groups", ())) * self.args.world_size == 2:
-            raise ValueError(
-                "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
-                "adds none; give at least 2. (--gradcache_batch_size saves memory.)"
-            )
         parts = self.objective(model, inputs)
         self.meter.add(parts, inputs)
         return (parts.total, parts) if return_outputs else parts.total
@@ -279,6 +274,16 @@ class SimilarityTrainer(SavingTrainer):
             )
         logger.info("The losses with a weight are not measured: eval_top1 tells the best model.")
         self.args.metric_for_best_model, self.args.greater_is_better = "eval_top1", True
+
+    def _check_batch(self) -> None:
+        """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
+        has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
+        size = self.args.per_device_train_batch_size * self.args.world_size
+        if size == 1 and getattr(self.objective, "contrasts", False) and not has_negatives:
+            raise ValueError(
+                "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
+                "adds none; give at least 2. (--gradcache_batch_size saves memory.)"
+            )
 
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
         is_best = self.args.load_best_model_at_end and not self.is_in_train

@@ -168,14 +168,16 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     if first is None:
         return name, iter(())
     _check_columns(name, first, text, columns)
-    return name, ((line, _renamed(row, columns)) for line, row in chain([first], filled))
-
-
-def _renamed(row: Row, columns: Columns) -> Row:
-    """Put our names to the columns; one may be two of ours."""
-    ours = {name: row[theirs] for name, theirs in columns.items() if theirs in row}
     known = {*columns, *columns.values()}
-    return {name: value for name, value in row.items() if name not in known} | ours
+    renamed = (  # a column may be two of ours
+        (
+            line,
+            {name: value for name, value in row.items() if name not in known}
+            | {ours: row[theirs] for ours, theirs in columns.items() if theirs in row},
+        )
+        for line, row in chain([first], filled)
+    )
+    return name, renamed
 
 
 def _as_row(item: object) -> Row:

@@ -148,8 +148,11 @@ def check_names(names: Sequence[str]) -> None:
         )
 
 
-def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> None:
+def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Figures:
     """Load a model, so that its faults are known before others have written.
+
+    Returns:
+        Its ``kinship`` with the judge, if there is one.
 
     Raises:
         OSError: If there is none.
@@ -157,35 +160,32 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Non
     """
     model = load(name_or_path)
     check_can_write(model)
-    if judge:
-        check_independent(judge, model, name_or_path, allow_kin)
+    if judge is None:
+        return {}
+    return {"kinship": check_independent(judge, model, name_or_path, allow_kin)}
 
 
 def write_paraphrases(
-    name_or_path: str,
-    data: HeldOut,
-    judge: Judge | None,
-    n: int,
-    k: int,
-    seed: int,
-    allow_kin: bool,
+    name_or_path: str, data: HeldOut, known: Figures, n: int, k: int, seed: int
 ) -> System:
     """Let a SimBert paraphrase the held-out sentences.
 
-    Raises:
-        ValueError: If the judge is its kin and that is not allowed, or it cannot write.
+    Args:
+        name_or_path: The model.
+        data: The held-out sentences.
+        known: What :func:`check_writer` said of it.
+        n: Sentences written for each.
+        k: Paraphrases of each to keep.
+        seed: Of the writing.
     """
     model = load(name_or_path)
-    figures: Figures = {}
-    if judge:
-        figures["kinship"] = check_independent(judge, model, name_or_path, allow_kin)
     found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
-    figures["perplexity"] = reference_perplexity(model, data.sources, data.references)
+    perplexity = reference_perplexity(model, data.sources, data.references)
     return System(
         model_name(name_or_path),
         [[item.text for item in row] for row in found],
         [[item.similarity for item in row] for row in found],
-        figures,
+        {**known, "perplexity": perplexity},
     )
 
 
