@@ -23,7 +23,8 @@ from simbert_hf.grouping import (
     group_records,
     no_groups,
 )
-from simbert_hf.readers import USABLE, Form, ReadOptions, Record, fold, read_records, read_rows
+from simbert_hf.readers import Form, ReadOptions, fold, read_rows
+from simbert_hf.records import USABLE, Record, read_records
 from simbert_hf.sampling import FixedPairs, Pair, PairDataset
 from simbert_hf.scored import ScoredPair, load_scored_pairs
 from simbert_hf.streams import PairStream

@@ -22,7 +22,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from simbert_hf.arrays import Hashes, Ints
-from simbert_hf.readers import BLANK, NEGATIVE, ONE_MEMBER, USABLE, fold
+from simbert_hf.readers import fold
+from simbert_hf.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
 from simbert_hf.textfiles import DataError, fault
 
 CHUNK = 10_000  # rows that are handled at once

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names, is_positive
+from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names
+from simbert_hf.records import is_positive
 from simbert_hf.textfiles import (
     OBJECTS,
     PACKED,

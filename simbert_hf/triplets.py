@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.readers import PAIR_COLUMNS, cell_of, named_cells, text_of
+from simbert_hf.readers import PAIR_COLUMNS, named_cells
+from simbert_hf.records import cell_of, text_of
 from simbert_hf.textfiles import (
     OBJECTS,
     Row,

@@ -298,6 +298,8 @@ def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
     numbered, _ = load(paths[2:])
     assert numbered["group"][:] == [0, 1]  # numbers begin anew in each file
     assert f"group 'refund' is in {paths[0]} too" in message(load, paths[:2])
+    stream, _ = load(paths[:2], streaming=True)  # which keeps no names, as they may be too many
+    assert len(list(stream)) == 2
 
 
 def test_a_relative_name_is_no_other_folders_in_the_cache(load, tmp_path, monkeypatch):

@@ -11,15 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from simbert_hf.readers import (
-    NEGATIVE,
-    ONE_MEMBER,
-    USABLE,
-    ReadOptions,
-    fold,
-    read_records,
-    read_rows,
-)
+from simbert_hf.readers import ReadOptions, fold, read_rows
+from simbert_hf.records import NEGATIVE, ONE_MEMBER, USABLE, read_records
 from simbert_hf.scored import load_labelled_pairs, load_scored_pairs
 from simbert_hf.textfiles import DataError, load_sentences, suffix_of
 from simbert_hf.triplets import load_triplets

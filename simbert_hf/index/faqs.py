@@ -11,7 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.readers import named_cells, text_of
+from simbert_hf.readers import named_cells
+from simbert_hf.records import text_of
 from simbert_hf.textfiles import (
     OBJECTS,
     TABLES,
