@@ -74,7 +74,9 @@ RELEASES = {
             Stage("minilm_tatoeba", 1043, ("MiniLM",), (TATOEBA,)),
             Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
             Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
-            Stage("english_related", 700, ALL, (TATOEBA, QUESTIONS), OPEN_EN, related=True),
+            Stage(
+                "english_related", 1500, (*ALL, "me5"), (TATOEBA, QUESTIONS), OPEN_EN, related=True
+            ),
         ),
         "stsb-en-dev.csv",
         (

@@ -165,7 +165,8 @@ class ObjectiveArguments:
         default_factory=list,
         metadata={
             "help": "Sentence-transformers models whose mean cosines between the batch's sentences "
-            "are copied; the start itself keeps an encoder's general quality on narrow data."
+            "are copied, one named twice counting twice; the start itself keeps an encoder's "
+            "general quality on narrow data."
         },
     )
     distillation_weight: float = field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import torch
@@ -22,7 +23,7 @@ class Teacher:
     Models differ in how alike they find strangers (for E5 a cosine of 0.8, for MiniLM 0.05). So
     that no one outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m), m being the
     model's mean over ``strangers``: equal sentences keep 1, strangers are 0 on average. A single
-    model's cosines stay as they are.
+    model's cosines stay as they are, and one that is given twice counts twice.
 
     Args:
         models: Each embeds texts as vectors (B, D) of any length.
@@ -35,33 +36,39 @@ class Teacher:
     Example:
         >>> one, other = torch.eye(3), torch.tensor([[1.0, 0], [0.6, 0.8], [0.6, -0.8]])
         >>> teacher = Teacher([lambda texts: one, lambda texts: other], ["a", "b", "c"])
-        >>> round(teacher.models[1][1], 4), teacher(["a", "b", "c"])[0]  # of .6, .6 and -.28
-        (0.3067, tensor([1.0000, 0.2115, 0.2115]))
+        >>> [round(mean, 4) for mean in teacher.means.values()]  # the other's of .6, .6 and -.28
+        [0.0, 0.3067]
+        >>> teacher(["a", "b", "c"])[0]
+        tensor([1.0000, 0.2115, 0.2115])
     """
 
     def __init__(self, models: Sequence[Encode], strangers: Sequence[str] = ()) -> None:
         if len(models) > 1 and len(strangers) < 2:
             raise ValueError("Several teachers need sentences to put their cosines on one scale.")
-        self.models = [
-            (model, mean_among(model(strangers)) if len(models) > 1 else 0.0) for model in models
-        ]
+        self.counts = Counter(models)
+        self.means = {
+            model: mean_among(model(strangers)) if len(models) > 1 else 0.0 for model in self.counts
+        }
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return the similarity of each two of B texts. Shape: (B, B)."""
         scaled = []
-        for model, mean in self.models:
+        for model, mean in self.means.items():
             vectors = model(texts)
-            scaled.append(1 - (1 - cosines(vectors, vectors)) / (1 - mean))
-        return torch.stack(scaled).mean(0)
+            similarities = 1 - (1 - cosines(vectors, vectors)) / (1 - mean)
+            scaled.append(self.counts[model] * similarities)
+        return torch.stack(scaled).sum(0) / self.counts.total()
 
     @classmethod
     def load(
         cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
     ) -> Teacher:
         """Load encoders, by directory or Hub id, onto a device."""
-        models = [load_sentence_transformer(name, str(device)) for name in names]
-        return cls([encoder(model, bf16) for model in models], strangers)
+        models = {
+            name: encoder(load_sentence_transformer(name, str(device)), bf16) for name in set(names)
+        }
+        return cls([models[name] for name in names], strangers)
 
 
 def encoder(model: SentenceTransformer, bf16: bool) -> Encode:

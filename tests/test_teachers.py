@@ -45,6 +45,20 @@ def test_several_teachers_are_averaged_where_strangers_are_0_and_equals_1() -> N
     assert np.allclose(found.diagonal(), 1)
 
 
+def test_a_teacher_given_twice_counts_twice_and_is_asked_once() -> None:
+    one, other, asked = embedder(0, shift=0.1), embedder(1, shift=3.0), []
+
+    def counted(texts):
+        asked.append(len(texts))
+        return other(texts)
+
+    teacher = Teacher([one, counted, counted], TEXTS)
+    asked.clear()
+    wanted = Teacher([one, other, embedder(1, shift=3.0)], TEXTS)(TEXTS)
+    assert torch.allclose(teacher(TEXTS), wanted)
+    assert asked == [len(TEXTS)]
+
+
 def test_several_teachers_need_strangers() -> None:
     with pytest.raises(ValueError, match="need sentences"):
         Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])
