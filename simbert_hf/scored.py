@@ -120,6 +120,13 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
     ]
 
 
+def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
+    """Raise a DataError unless there are pairs of both labels."""
+    if len({pair.same for pair in pairs}) < 2:
+        problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
+        raise fault(path, None, problem, "Give it pairs of both kinds")
+
+
 def check_scores(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
     """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
     if len(pairs) < 2:

@@ -319,8 +319,9 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
     checkpoint = checkpoint_of(args)
-    if checkpoint is None:
-        start_anew(args, out)
+    if checkpoint is None and args.should_save:  # what a former run measured
+        for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
+            (out / name).unlink(missing_ok=True)
     if args.process_index:  # else all would drop the same units
         torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -345,10 +346,17 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
     """Name the checkpoint that a run is to go on from; None for a new run.
 
     Raises:
-        ValueError: If the one that is named cannot be gone on from.
+        ValueError: If the one that is named cannot be gone on from, or a new run would mix its own
+            with a former one's.
     """
+    out = Path(str(args.output_dir))
     wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
     if wanted.lower() in ("none", "false"):
+        if former := checkpoints_in(out):
+            raise ValueError(
+                f"{former[max(former)]} is a former run's: give --resume_from_checkpoint true to "
+                "go on with it, another --output_dir, or remove it."
+            )
         return None
     if wanted.lower() != "true":
         if not is_whole(Path(wanted)):
@@ -358,26 +366,9 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
                 "newest."
             )
         return wanted
-    checkpoint = newest_checkpoint(Path(str(args.output_dir)))
+    checkpoint = newest_checkpoint(out)
     logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
     return checkpoint
-
-
-def start_anew(args: SimilarityTrainingArguments, out: Path) -> None:
-    """Sweep away what a former run measured; refuse to mix its checkpoints with the new one's.
-
-    Raises:
-        ValueError: If there are any.
-    """
-    resumes = str(args.resume_from_checkpoint).lower() == "true"  # but none is whole
-    if (former := checkpoints_in(out)) and not resumes:
-        raise ValueError(
-            f"{former[max(former)]} is a former run's: give --resume_from_checkpoint true to go on "
-            "with it, another --output_dir, or remove it."
-        )
-    if args.should_save:
-        for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
-            (out / name).unlink(missing_ok=True)
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

@@ -217,8 +217,8 @@ def test_labelled_files_in_their_own_column_orders(tmp_path) -> None:
         ("", "is empty"),
         ("a\tb\t1\nc\td\t3\n", r"pairs\.tsv:2: the label '3' is neither 0 nor 1\. Write 1 for a"),
         ("1\ta\tb\n\tc\td\n0\te\tf\n", r"pairs\.tsv:2: the label '' is neither 0 nor 1"),
-        ("a\tb\t1\nc\td\t1\n", "all pairs are labelled 1. A judge needs paraphrases and pairs"),
-        ("a\tb\t0\n", "all pairs are labelled 0"),
+        ("a\tb\t1\nc\td\t1\n", "labels all of its 2 rows 1. Give it pairs of both kinds"),
+        ("a\tb\t0\n", "labels all of its 1 rows 0"),
     ],
 )
 def test_pairs_that_train_no_judge(tmp_path, text: str, message: str) -> None:

@@ -232,11 +232,10 @@ def test_every_process_writes_and_the_first_shows(
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(None, None), (False, None), ("False", None), (True, "checkpoint-7"), ("true", "checkpoint-7"),
-     ("there/checkpoint-3", "there/checkpoint-3")],
-)  # fmt: skip
+    [(True, "checkpoint-7"), ("true", "checkpoint-7"), ("there/checkpoint-3",) * 2],
+)
 def test_what_is_resumed(
-    tmp_path: Path, given: object, expected: str | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, given: object, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flags give strings, Python gives a bool too."""
     names = ("checkpoint-7", "checkpoint-5", "checkpoint-best", "checkpoint-8-keep")
@@ -249,6 +248,17 @@ def test_what_is_resumed(
         output_dir=".", report_to="none", resume_from_checkpoint=given
     )
     assert checkpoint_of(args) == expected
+
+
+@pytest.mark.parametrize("given", [None, False, "False"])
+def test_a_new_run_goes_where_no_other_was(tmp_path: Path, given: object) -> None:
+    args = SimilarityTrainingArguments(
+        str(tmp_path), report_to="none", resume_from_checkpoint=given
+    )
+    assert checkpoint_of(args) is None
+    (tmp_path / "checkpoint-7").mkdir()
+    with pytest.raises(ValueError, match="checkpoint-7 is a former run's"):
+        checkpoint_of(args)
 
 
 @pytest.mark.parametrize("given", ["nowhere", "saved"])

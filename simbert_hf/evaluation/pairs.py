@@ -23,7 +23,7 @@ from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
 from simbert_hf.evaluation.sts import cosine
 from simbert_hf.readers import fold
-from simbert_hf.scored import LabelledPair, load_labelled_pairs
+from simbert_hf.scored import LabelledPair, check_labels, load_labelled_pairs
 from simbert_hf.textfiles import fault
 
 logger = logging.getLogger(__name__)
@@ -96,11 +96,13 @@ def load_pair_task(
         DataError: If a file cannot be read, or all of its labels are alike.
     """
     name = name or test_file.name.split(".")[0]
-    test = _load_both(test_file, columns)
+    test = load_labelled_pairs(test_file, columns)
+    check_labels(test_file, test)
     if dev_file is None:
         return PairTask(name, test_file, test)
     seen = {frozenset(map(fold, pair[:2])) for pair in test}
-    loaded = _load_both(dev_file, columns)
+    loaded = load_labelled_pairs(dev_file, columns)
+    check_labels(dev_file, loaded)
     dev = [pair for pair in loaded if frozenset(map(fold, pair[:2])) not in seen]
     if len({pair.same for pair in dev}) < 2:
         problem = f"holds no two kinds of pairs that are not in {test_file}"
@@ -108,14 +110,6 @@ def load_pair_task(
     if len(dev) < len(loaded):
         logger.info("%s: %d pairs are in %s too", dev_file, len(loaded) - len(dev), test_file)
     return PairTask(name, test_file, test, dev_file, dev)
-
-
-def _load_both(path: Path, columns: Sequence[str]) -> list[LabelledPair]:
-    pairs = load_labelled_pairs(path, columns)
-    if len({pair.same for pair in pairs}) < 2:
-        problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
-        raise fault(path, None, problem, "Give it pairs of both kinds")
-    return pairs
 
 
 def _sides(pairs: Sequence[LabelledPair], embed: Embed) -> tuple[Vectors, Vectors]:

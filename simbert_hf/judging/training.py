@@ -36,7 +36,7 @@ from simbert_hf.judging.judge import (
 )
 from simbert_hf.rows import count_tokens
 from simbert_hf.sampling import FixedPairs, Pair
-from simbert_hf.scored import LabelledPair, load_labelled_pairs
+from simbert_hf.scored import LabelledPair, check_labels, load_labelled_pairs
 from simbert_hf.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
@@ -123,9 +123,7 @@ def load_labelled_file(path: str | Path, columns: Sequence[str] = ()) -> Labelle
         [True, False]
     """
     pairs = load_labelled_pairs(path, columns)
-    if len({pair.same for pair in pairs}) < 2:
-        problem = f"all pairs are labelled {int(pairs[0].same)}"
-        raise fault(path, None, problem, "A judge needs paraphrases and pairs that are none")
+    check_labels(path, pairs)
     return LabelledFile(Path(path).name, sha256(Path(path).read_bytes()).hexdigest(), pairs)
 
 
