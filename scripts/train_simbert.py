@@ -23,6 +23,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
+from simbert_hf.simcse import check_dropout
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
 
@@ -42,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     if data_args.sample_sentences and not model.has_lm_head:
         raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
     unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]
+    if unpaired and objective_args.simcse_weight:
+        check_dropout(model)
     objective = SimBertObjective(
         scale=objective_args.scale,
         seq2seq_weight=objective_args.seq2seq_weight,

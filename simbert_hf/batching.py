@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from accelerate.data_loader import prepare_data_loader  # type: ignore[import-un
 from torch.utils.data import DataLoader, Sampler
 
 from simbert_hf.arrays import Ints
+from simbert_hf.sampling import EpochDataset
 from simbert_hf.textfiles import DataError
 
 Measure = Callable[[Sequence[Any]], Ints]
@@ -24,22 +26,6 @@ class Collator(Protocol):
 
     def lengths(self, examples: Sequence[Any], /) -> Ints:
         """Count the tokens of the longest row that each of N examples makes: (N,)."""
-
-
-class Examples(Protocol):
-    """What batches of like length can be drawn from: a data set that knows its epoch."""
-
-    @property
-    def epoch(self) -> int:
-        """The epoch whose examples are drawn."""
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw the examples of this epoch from now on, in every worker process."""
-
-    def __len__(self) -> int: ...
-
-    def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Return several examples."""
 
 
 class LengthGroupedBatchSampler(Sampler[list[int]]):
@@ -62,9 +48,9 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         process: Number of this process, from 0.
         processes: How many there are.
         even_tokens: Cut windows into batches of equal numbers of tokens (padding included) in place
-            of examples; ``batch_size`` is their average, so that an epoch has as many steps. The
-            processes' batches of a step have equally many examples, for which each counts the
-            tokens of all.
+            of examples; ``batch_size`` is their average, so that an epoch has as many steps, and
+            two (if it is not 1) their least. The processes' batches of a step have equally many
+            examples, for which each counts the tokens of all.
 
     Raises:
         DataError: If the examples do not fill one batch of each process.
@@ -80,12 +66,12 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         >>> pairs = PairDataset(groups)
         >>> sampler = LengthGroupedBatchSampler(pairs, 2, characters, even_tokens=True)
         >>> sorted(sorted(batch) for batch in sampler)
-        [[0, 2, 3], [1]]
+        [[0, 2], [1, 3]]
     """
 
     def __init__(
         self,
-        dataset: Examples,
+        dataset: EpochDataset[Any],
         batch_size: int,
         lengths: Measure,
         seed: int = 0,
@@ -154,7 +140,8 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         """Cut the rows of all processes into steps, and take this process's part of each."""
         rows, lengths = self._sorted(rows)
         steps = len(rows) // (self.processes * self.batch_size)
-        cut = np.split(rows, even_cuts(lengths, steps, self.processes))
+        least = min(self.batch_size, 2)
+        cut = np.split(rows, even_cuts(lengths, steps, self.processes, least))
         return [cut[i][self.process :: self.processes].tolist() for i in rng.permutation(steps)]
 
     def _sorted(self, rows: Ints) -> tuple[Ints, Ints]:
@@ -164,13 +151,14 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         return rows[order], lengths[order]
 
 
-def even_cuts(lengths: Ints, parts: int, multiple: int = 1) -> Ints:
+def even_cuts(lengths: Ints, parts: int, multiple: int = 1, least: int = 1) -> Ints:
     """Cut sorted rows into parts whose padded sizes (rows times the longest) are about even.
 
     Args:
-        lengths: Of the rows, ascending. Shape: (N,), N at least ``parts * multiple``.
+        lengths: Of the rows, ascending. Shape: (N,), N at least ``parts * multiple * least``.
         parts: How many.
         multiple: What the number of rows in each part divides by.
+        least: How many times that number a part has at least.
 
     Returns:
         Where all parts but the first begin. Shape: (parts - 1,).
@@ -181,18 +169,19 @@ def even_cuts(lengths: Ints, parts: int, multiple: int = 1) -> Ints:
     """
     known = lengths.clip(min=1).tolist()
     low, high = 0, len(known) * known[-1]
+    cut = partial(_cut, known, parts, multiple, least)
     while high - low > 1:  # the least size that every part can keep to
         size = (low + high) // 2
-        low, high = (low, size) if _cut(known, parts, multiple, size)[0] == 0 else (size, high)
-    return np.array(_cut(known, parts, multiple, high)[1:])
+        low, high = (low, size) if cut(size)[0] == 0 else (size, high)
+    return np.array(cut(high)[1:])
 
 
-def _cut(lengths: list[int], parts: int, multiple: int, size: int) -> list[int]:
+def _cut(lengths: list[int], parts: int, multiple: int, least: int, size: int) -> list[int]:
     """Fill parts up to a padded size, the longest rows first; tell where they begin."""
     end, begins = len(lengths), []
     for left in range(parts - 1, -1, -1):
-        rows = max(size // lengths[end - 1] // multiple, 1) * multiple
-        end -= min(rows, end - left * multiple)
+        rows = max(size // lengths[end - 1] // multiple, least) * multiple
+        end -= min(rows, end - left * least * multiple)
         begins.append(end)
     return begins[::-1]
 

@@ -42,7 +42,8 @@ def cut_at_punctuation(text: str, max_chars: int | None) -> str:
     for separators in SEPARATORS:
         if len(text) <= max_chars:
             break
-        ends = [i + 1 for i, char in enumerate(text) if char in separators]
+        first = next((i for i, char in enumerate(text) if char.isalnum()), len(text))
+        ends = [i + 1 for i, char in enumerate(text) if i > first and char in separators]
         fitting = [end for end in ends if end <= max_chars]
         text = text[: (fitting[-1] if fitting else ends[0] if ends else None)].strip()
     return text
@@ -179,7 +180,7 @@ class Augmentation:
         if not letters or not found:
             return word
         new = rng.choice(found)
-        new = new.capitalize() if letters[0][0].isupper() else new
+        new = new[:1].upper() + new[1:] if letters[0][0].isupper() else new
         return word[: letters.start()] + new + word[letters.end() :]
 
 

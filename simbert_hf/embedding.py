@@ -37,6 +37,17 @@ HUB_ARGUMENTS = (
 )
 
 
+def hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what says where a checkpoint lies out of arguments of a ``from_pretrained``.
+
+    Raises:
+        ValueError: If there is a whole ``config`` among them.
+    """
+    if "config" in options:
+        raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+    return {name: options[name] for name in HUB_ARGUMENTS if name in options}
+
+
 class Embedder(PreTrainedModel):
     """A model whose forward pass gives ``sentence_embedding``.
 
@@ -350,7 +361,15 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
 
 
 def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Log a warning if sentence-transformers does not take the mean of a checkpoint's states."""
+    """Log a warning if sentence-transformers does more than take the mean of the last states."""
+    modules = optional_json(name_or_path, "modules.json", hub) or []
+    kinds = {module["type"].rsplit(".", 1)[-1] for module in modules}
+    if others := sorted(kinds - {"Transformer", "Pooling", "Normalize"}):
+        logger.warning(
+            "%s: sentence-transformers' vectors pass %s too, which is not read here; they differ.",
+            name_or_path,
+            ", ".join(others),
+        )
     found = optional_json(name_or_path, "1_Pooling/config.json", hub) or {}
     mode = found.get("pooling_mode", "mean")
     if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
@@ -373,9 +392,10 @@ def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch dropout off inside the block."""
-    training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module in training:
+            module.training = True

@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import (
-    HUB_ARGUMENTS,
     Embedder,
     check_whitening,
+    hub_options,
     warn_of_other_pooling,
 )
 from simbert_hf.gru import CharGruConfig
@@ -25,7 +25,7 @@ from simbert_hf.rows import TemplateRows
 POOLINGS = ("mean", "cls", "first_last_mean")
 # What configs call BERT's two dropouts; XLNet's one is both.
 DROPOUTS = {
-    "hidden_dropout_prob": ("hidden_dropout_prob", "hidden_dropout", "dropout"),
+    "hidden_dropout_prob": ("hidden_dropout_prob", "hidden_dropout", "dropout", "mlp_dropout"),
     "attention_probs_dropout_prob": ("attention_probs_dropout_prob", "attention_dropout"),
 }
 
@@ -41,7 +41,8 @@ class SentenceEncoder(Embedder):
         config: Of the architecture, with ``sentence_pooling``: mean, cls or first_last_mean.
 
     Raises:
-        ValueError: If the pooling is another one, or the architecture has a decoder too.
+        ValueError: If the pooling is another one, or the architecture has a decoder too, or reads
+            no mask.
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # the encoder inside judges
@@ -60,7 +61,11 @@ class SentenceEncoder(Embedder):
         # Weights are named as in the architecture's own task models, which AutoModel reads.
         self.base_model_prefix = encoder.base_model_prefix
         setattr(self, encoder.base_model_prefix, encoder)
-        self.takes_segments = "token_type_ids" in inspect.signature(encoder.forward).parameters
+        self.supports_gradient_checkpointing = encoder.supports_gradient_checkpointing
+        taken = inspect.signature(encoder.forward).parameters
+        if "attention_mask" not in taken:
+            raise ValueError(f"A {config.model_type!r} reads no mask: it would read the padding.")
+        self.takes_segments = "token_type_ids" in taken
         self.pooling = Pooling(config.hidden_size, self.pooling_mode)
         self.add_vector_modules()
         self.post_init()
@@ -79,23 +84,26 @@ class SentenceEncoder(Embedder):
 
         Raises:
             ValueError: If the checkpoint lacks encoder weights, has no such dropout, or is a
-                ``CharGru``.
+                ``CharGru``, or a whole ``config`` is given.
             OSError: If there is no such checkpoint.
         """
-        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        hub = hub_options(kwargs)
         found = read_config(name_or_path, hub)
         if found.get("model_type") == CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
-        config = AutoConfig.from_pretrained(name_or_path, **hub)
+        dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
+        config, kwargs = AutoConfig.from_pretrained(
+            name_or_path, return_unused_kwargs=True, **kwargs
+        )
         own: str = getattr(config, "sentence_pooling", "mean")
         if pooling is not None:
             check_whitening(name_or_path, found, pooling)
         elif "sentence_pooling" not in found:
             warn_of_other_pooling(name_or_path, hub)
         config.sentence_pooling = check_pooling(pooling or own)
-        for option in DROPOUTS.keys() & kwargs.keys():
-            set_dropout(config, option, kwargs.pop(option))
-        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **kwargs)
+        for option, value in dropouts.items():
+            set_dropout(config, option, value)
+        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **kwargs, **hub)
         model.load_tokenizer(name_or_path, hub)
         tokenizer = model.loaded_tokenizer()
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from types import MethodType
 from typing import Any
 
 import torch
@@ -39,22 +40,22 @@ def use_gradcache(model: Any, size: int) -> None:
         >>> torch.allclose(model(input_ids=ids).sentence_embedding, whole, atol=1e-6)
         True
     """
-    forward = model.forward
+    forward = model.forward.__func__  # so that a copy of the model runs its own weights
     trim = getattr(model.config, "mask_padding", True)  # a GRU may read its padding
 
-    def outputs(part: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        found = forward(**part)  # whose hidden states are not to be kept
+    def outputs(self: Any, part: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        found = forward(self, **part)  # whose hidden states are not to be kept
         return found.sentence_embedding, found.lm_losses or {}
 
     @functools.wraps(forward)
-    def in_micro_batches(*args: Any, **inputs: Any) -> SimBertOutput:
+    def in_micro_batches(self: Any, *args: Any, **inputs: Any) -> SimBertOutput:
         if args or not torch.is_grad_enabled() or len(inputs["input_ids"]) <= size:
-            found: SimBertOutput = forward(*args, **inputs)
+            found: SimBertOutput = forward(self, *args, **inputs)
             return found
         # A checkpoint keeps inputs, random state and autocast, and drops what is between; autograd
         # goes through the newest nodes first, and so ends one micro-batch before it begins another.
         parts = [
-            checkpoint(outputs, part, use_reentrant=False)
+            checkpoint(outputs, self, part, use_reentrant=False)
             for part in micro_batches(inputs, size, trim)
         ]
         losses = {
@@ -63,7 +64,7 @@ def use_gradcache(model: Any, size: int) -> None:
         }
         return SimBertOutput(torch.cat([vectors for vectors, _ in parts]), lm_losses=losses or None)
 
-    model.forward = in_micro_batches
+    model.forward = MethodType(in_micro_batches, model)
 
 
 def micro_batches(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 from simbert_hf.bridge import as_sentence_transformer
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.embedding import Embedder, hub_options
 from simbert_hf.modeling import SimBertOutput, read_config
 from simbert_hf.rows import RowBuilder
 
@@ -71,18 +71,6 @@ class CharRows(RowBuilder):
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """The ids of each text, at most ``max_length``; there are no special tokens."""
         return self._ids(texts, max_length, self.n_special)
-
-    def pad(
-        self, sources: Sequence[list[int]], targets: Sequence[list[int]] | None = None
-    ) -> dict[str, Tensor]:
-        """Pad as :class:`RowBuilder` does, but to ``width`` at least."""
-        batch = super().pad(sources, targets)
-        missing = max(0, self.width - batch["input_ids"].shape[1])
-        fill = {"input_ids": self.pad_id}
-        return {
-            name: nn.functional.pad(rows, (0, missing), value=fill.get(name, 0))
-            for name, rows in batch.items()
-        }
 
 
 class CharGruConfig(PretrainedConfig):
@@ -158,7 +146,7 @@ class CharGru(Embedder):
             ValueError: If it is no ``CharGru``, or lacks weights.
             OSError: If there is no such checkpoint.
         """
-        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        hub = hub_options(kwargs)
         kind = read_config(name_or_path, hub).get("model_type")
         if kind != CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, no char_gru.")
@@ -188,11 +176,6 @@ class CharGru(Embedder):
     def positions(self) -> int:
         """Characters of a sentence that are read."""
         return self.config.max_length
-
-    @property
-    def max_length(self) -> int:
-        """The same."""
-        return self.positions
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any

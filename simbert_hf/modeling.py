@@ -18,7 +18,7 @@ from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.checkpoint import finish_checkpoint
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder, check_whitening, warn_of_other_pooling
+from simbert_hf.embedding import Embedder, check_whitening, hub_options, warn_of_other_pooling
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -87,6 +87,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         check_pooling(config.sentence_pooling)
         self._add_layers(config)
         self.has_lm_head = True
+        if not config.tie_word_embeddings:
+            self._keys_to_ignore_on_save = []  # its decoder's weights are its own
         self.add_vector_modules()
         self.post_init()
         self._freeze_unused_pooler()
@@ -113,12 +115,13 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 ``hidden_dropout_prob``, ...
 
         Raises:
-            ValueError: If the checkpoint is of another architecture, or lacks encoder weights.
+            ValueError: If the checkpoint is of another architecture, or lacks encoder weights, or
+                a whole ``config`` is given.
             OSError: If there is no such checkpoint.
         """
         from simbert_hf.architectures import ARCHITECTURES  # which are subclasses of this
 
-        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        hub = hub_options(kwargs)
         found = read_config(name_or_path, hub)
         model_type = found.get("model_type", "nameless")
         if model_type not in ARCHITECTURES:
@@ -302,6 +305,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self, hidden: Tensor, targets: Mapping[str, tuple[Tensor, Tensor]]
     ) -> dict[str, Tensor]:
         decoder: Any = self.get_output_embeddings()
+        self.has_lm_head = self.has_lm_head or torch.is_grad_enabled()  # it is trained
         losses = {}
         for name, (positions, labels) in targets.items():
             read = self.lm_transform(hidden.index_select(0, positions))

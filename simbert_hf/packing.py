@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Self
 
 import torch
@@ -50,23 +51,25 @@ def use_packing(model: Any, attention: str) -> None:
         True
     """
     kind = _checked(model, attention)
-    run_layers = model.run_layers
+    run_layers = model.run_layers.__func__  # so that a copy of the model runs its own weights
 
     @functools.wraps(run_layers)
-    def run_packed(input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any) -> Any:
+    def run_packed(
+        self: SimBert, input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any
+    ) -> Any:
         caching = kwargs.get("past_key_values") is not None
         if real.dim() != 2 or caching or not torch.is_grad_enabled():
-            return run_layers(input_ids, real, segments, **kwargs)
+            return run_layers(self, input_ids, real, segments, **kwargs)
         positions = kwargs.pop("position_ids", None)
         if positions is None:
             positions = torch.arange(real.shape[1], device=real.device).expand_as(real)
         places = real.flatten().nonzero().squeeze(1)  # (T,)
         filler = -len(places) % kind.multiple
-        types = model.token_types(segments)
+        types = self.token_types(segments)
         inputs = {"input_ids": input_ids, "token_type_ids": types, "position_ids": positions}
         for name, values in inputs.items():
             kwargs[name] = pad(values.flatten()[places], (0, filler))[None]
-        outputs = model.base_model(packed=kind.of(segments, real, places), **kwargs)
+        outputs = self.base_model(packed=kind.of(segments, real, places), **kwargs)
         hidden = [
             put(states[0, : len(places)], places, real.numel()).unflatten(0, real.shape)
             for states in outputs.hidden_states or (outputs.last_hidden_state,)
@@ -74,7 +77,7 @@ def use_packing(model: Any, attention: str) -> None:
         return BaseModelOutput(hidden[-1], tuple(hidden))
 
     model.set_attn_implementation(NAME)
-    model.run_layers = run_packed
+    model.run_layers = MethodType(run_packed, model)
 
 
 def _checked(model: Any, attention: str) -> type[PackedRows]:

@@ -89,9 +89,11 @@ class RowBuilder:
 
     Attributes:
         n_special: Special tokens of a source.
+        width: Rows are padded to this length at least.
     """
 
     n_special = 2
+    width = 0
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
@@ -148,11 +150,11 @@ class RowBuilder:
             ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, each of shape (B, L).
         """
         ends: Sequence[list[int]] = targets if targets is not None else [[]] * len(sources)
-        length = max(len(a) + len(b) for a, b in zip(sources, ends, strict=True))
+        lengths = [len(a) + len(b) for a, b in zip(sources, ends, strict=True)]
+        length = max(self.width, *lengths)
         batch = torch.full((3, len(sources), length), 0, dtype=torch.long)
         batch[0] = self.pad_id
-        for i, (a, b) in enumerate(zip(sources, ends, strict=True)):
-            total = len(a) + len(b)
+        for i, (a, b, total) in enumerate(zip(sources, ends, lengths, strict=True)):
             batch[0, i, :total] = torch.tensor(a + b, dtype=torch.long)
             batch[1, i, :total] = 1
             batch[2, i, len(a) : total] = 1

@@ -68,6 +68,8 @@ def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
 
 def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
     """Choose two different positions below each size, all ordered pairs alike: (N,), (N,)."""
+    if sizes.min(initial=2) < 2:
+        raise ValueError("A group of one sentence makes no pair: leave it out.")
     n = sizes.astype(np.uint64)
     first = bits[0] % n
     second = (first + np.uint64(1) + bits[1] % (n - np.uint64(1))) % n
@@ -111,6 +113,9 @@ class EpochDataset(Dataset[Example]):
     def set_epoch(self, epoch: int) -> None:
         """Draw the examples of this epoch from now on, in every worker process."""
         self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
 
     def __getitem__(self, index: int) -> Example:
         return self.__getitems__([index])[0]

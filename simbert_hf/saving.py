@@ -64,9 +64,10 @@ class SavingTrainer(Trainer):
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Keep silent of an untrained LM head, which checkpoints do not hold."""
-        head = getattr(self.model, "head_prefix", None)
-        missing = load_result.missing_keys
-        missing[:] = [name for name in missing if head is None or not name.startswith(head)]
+        model: Any = self.model
+        if not getattr(model, "has_lm_head", True):
+            head, missing = model.head_prefix, load_result.missing_keys
+            missing[:] = [name for name in missing if not name.startswith(head)]
         super()._issue_warnings_after_load(load_result)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:

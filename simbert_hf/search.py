@@ -145,7 +145,7 @@ class Noise:
         if seed is None:
             self.generator.seed()
         else:
-            self.generator.manual_seed(seed)
+            self.generator.manual_seed(int(seed))
 
     def __call__(self, places: Tensor, *width: int) -> Tensor:
         """Draw for the rows at places 0 .. n - 1 of their sources; shape: (len(places), *width)."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
 
+import torch
+
 from simbert_hf.arguments import (
     DataArguments,
     SimilarityTrainingArguments,
@@ -154,7 +156,8 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
         Name prefix of an LM head that starts untrained; None without one.
 
     Raises:
-        ValueError: If an MLM loss is wanted, and the model has no place for an LM head.
+        ValueError: If an MLM loss is wanted, and the model has no place for an LM head, or if it
+            has no dropout that makes views.
     """
     fresh_head = None
     if not args.mlm_weight:
@@ -168,7 +171,26 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
         model.pooler.requires_grad_(False)
     if args.training_head:
         model.add_training_head()
+    if args.examples == "sentences" and args.similarity_weight and not args.augmentation:
+        check_dropout(model)
     return fresh_head
+
+
+@torch.no_grad()
+def check_dropout(model: Embedder) -> None:
+    """Refuse a model whose two views of a sentence are one; it is in training mode afterwards.
+
+    Raises:
+        ValueError: If no dropout changes its vectors.
+    """
+    rows = model.rows.pad(model.rows.sources(["a", "a"], 8))
+    with torch.random.fork_rng():
+        one, other = model.train()(**rows).sentence_embedding
+    if torch.allclose(one, other, atol=1e-5):
+        raise ValueError(
+            "Unsupervised SimCSE makes two views of a sentence by dropout, and this model has "
+            "none: give --hidden_dropout 0.1, or --augmentation."
+        )
 
 
 def load_simcse_data(

@@ -18,18 +18,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
-from simbert_hf.batching import (
-    Collator,
-    Examples,
-    LengthGroupedBatchSampler,
-    own_loader,
-)
+from simbert_hf.batching import Collator, LengthGroupedBatchSampler, own_loader
 from simbert_hf.compiling import compile_layers
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.packing import use_packing
+from simbert_hf.sampling import EpochDataset
 from simbert_hf.saving import CheckpointPart, SavingTrainer
 from simbert_hf.sharding import check_sharding, layers_as_units
 from simbert_hf.streams import PairStream, stream_loader
@@ -66,7 +62,7 @@ class SimilarityTrainer(SavingTrainer):
     """
 
     args: SimilarityTrainingArguments
-    train_dataset: Examples | PairStream
+    train_dataset: EpochDataset[Any] | PairStream
     data_collator: Collator
     objective: Callable[[nn.Module, dict[str, Tensor]], Any]
 
@@ -143,8 +139,7 @@ class SimilarityTrainer(SavingTrainer):
             processes=args.world_size,
             even_tokens=args.even_tokens,
         )
-        examples: Any = dataset  # torch has a class for it, not a protocol
-        loader = DataLoader(examples, batch_sampler=sampler, collate_fn=collate, **options)
+        loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **options)
         return own_loader(loader, self.accelerator.device)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -278,7 +273,8 @@ class SimilarityTrainer(SavingTrainer):
     def _check_batch(self) -> None:
         """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
         has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
-        size = self.args.per_device_train_batch_size * self.args.world_size
+        processes = self.args.world_size if getattr(self.objective, "gather", True) else 1
+        size = self.args.per_device_train_batch_size * processes
         if size == 1 and getattr(self.objective, "contrasts", False) and not has_negatives:
             raise ValueError(
                 "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "

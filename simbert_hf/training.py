@@ -30,7 +30,7 @@ from simbert_hf.data import (
     split_groups,
     usual_share,
 )
-from simbert_hf.embedding import HUB_ARGUMENTS, Embedder
+from simbert_hf.embedding import Embedder, hub_options
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
 from simbert_hf.parsing import Presets
@@ -81,7 +81,7 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
 
     Arguments and errors as of their ``from_pretrained``.
     """
-    hub = {name: options[name] for name in HUB_ARGUMENTS if name in options}
+    hub = hub_options(options)
     if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
         return SimBert.from_pretrained(name_or_path, **options)
     return SentenceEncoder.from_pretrained(name_or_path, **options)

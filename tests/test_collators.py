@@ -31,6 +31,8 @@ PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "s
         ("no stop, but a comma and more", 12, "no stop,"),
         ("words with no mark at all here", 12, "words with"),
         ("你好吗？我很好，谢谢你的关心。", 8, "你好吗？"),
+        ("。。。你好吗？我很好。", 8, "。。。你好吗？"),
+        ("... unbreakableword", 10, "... unbreakableword"),
         ("unbreakablewordwithoutanyblank", 10, "unbreakablewordwithoutanyblank"),
         ("A very long first sentence, with a comma. Second.", 30, "A very long first sentence,"),
     ],
@@ -143,13 +145,11 @@ def test_bad_augmentations_are_refused(kind: str, rate: float) -> None:
 
 
 def test_replacing_keeps_marks_capitals_and_words_without_synonyms() -> None:
-    synonyms = {"weather": ["climate"], "nice": ["pleasant", "lovely"]}
+    synonyms = {"weather": ["climate"], "nice": ["pleasant", "NYC"]}
     replace = Augmentation("replace", 0.999999, synonyms)
-    found = {replace("Weather, (nice) weather!  Is it?", random.Random(seed)) for seed in range(20)}
-    assert found == {
-        "Climate, (pleasant) climate!  Is it?",
-        "Climate, (lovely) climate!  Is it?",
-    }
+    found = {replace("Weather, (nice) weather!  Nice?", random.Random(seed)) for seed in range(20)}
+    nice = ("pleasant", "Pleasant"), ("NYC", "NYC")  # no other letter changes
+    assert found == {f"Climate, ({a[0]}) climate!  {b[1]}?" for a in nice for b in nice}
     half = Augmentation("replace", 0.5, synonyms)
     texts = [half("weather " * 10, random.Random(seed)) for seed in range(200)]
     assert sum(text.count("climate") for text in texts) / 2000 == pytest.approx(0.5, abs=0.04)

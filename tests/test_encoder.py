@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoModel,
     DistilBertConfig,
+    FNetConfig,
     PreTrainedTokenizerBase,
     RobertaConfig,
     T5Config,
@@ -170,6 +171,29 @@ def test_what_it_cannot_do_is_refused(start: Path, tmp_path: Path) -> None:
                        getattr(config, "attention_probs_dropout_prob", None))  # fmt: skip
         with pytest.raises(ValueError, match="--max_length 41 is out of range"):
             main([*flags, "--max_length=41"])
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated")
+def test_its_layers_are_computed_again_where_the_architecture_can(start: Path) -> None:
+    model = SentenceEncoder.from_pretrained(start)
+    if start.name == "xlnet":
+        with pytest.raises(ValueError, match="does not support"):
+            model.gradient_checkpointing_enable()
+        return
+    ids, mask = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
+    gradients = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model.zero_grad()
+        model.train()(ids, mask).sentence_embedding.square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        model.gradient_checkpointing_enable()
+    assert all(map(torch.allclose, *gradients))
+
+
+def test_one_that_reads_no_mask_is_refused() -> None:
+    with pytest.raises(ValueError, match="'fnet' reads no mask"):
+        SentenceEncoder(FNetConfig(hidden_size=8, num_hidden_layers=1, sentence_pooling="mean"))
 
 
 def test_a_decoder_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from copy import deepcopy
 
 import pytest
 import torch
@@ -166,6 +167,10 @@ def test_encoding_and_evaluation_are_left_alone() -> None:
     model, cached = tiny_simbert(), tiny_simbert()
     use_gradcache(cached, 2)
     assert (cached.encode(WORDS) == model.encode(WORDS)).all()
+    copied = deepcopy(cached)
+    for parameter in copied.parameters():
+        parameter.data.zero_()
+    assert not copied(input_ids=torch.ones(4, 3, dtype=torch.long)).sentence_embedding.any()
     ids = torch.arange(12).view(4, 3)
     with torch.no_grad():
         assert cached(input_ids=ids).last_hidden_state is not None

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 from transformers import (
     AutoModel,
     AutoModelForMaskedLM,
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from simbert_hf import SimBert
+from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.packing import use_packing
 from simbert_hf.pooling import POOLINGS
@@ -167,6 +169,39 @@ def test_without_lm_head_it_embeds_and_refuses_to_write(
     assert np.abs(again.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-6
 
 
+def test_a_head_that_was_trained_is_saved(tmp_path: Path) -> None:
+    BertModel(tiny_simbert().config, add_pooling_layer=False).save_pretrained(tmp_path / "start")
+    wordpiece_tokenizer().save_pretrained(tmp_path / "start")
+    model = SimBert.from_pretrained(tmp_path / "start")
+    ids, targets = torch.ones(1, 3, dtype=torch.long), {"mlm": (torch.tensor([1]),) * 2}
+    with torch.no_grad():
+        model(input_ids=ids, lm_targets=targets)
+    assert not model.has_lm_head
+    model(input_ids=ids, lm_targets=targets)
+    model.save_pretrained(tmp_path / "out")
+    assert SimBert.from_pretrained(tmp_path / "out").has_lm_head
+
+
+def test_a_decoder_of_its_own_is_saved(tmp_path: Path) -> None:
+    model = tiny_simbert(tie_word_embeddings=False)
+    model.save_pretrained(tmp_path)
+    again, plain = SimBert.from_pretrained(tmp_path), BertForMaskedLM.from_pretrained(tmp_path)
+    for found in (again.cls, plain.cls):
+        assert torch.equal(found.predictions.decoder.weight, model.cls.predictions.decoder.weight)
+    assert not torch.equal(
+        again.cls.predictions.decoder.weight, again.get_input_embeddings().weight
+    )
+
+
+@pytest.mark.parametrize("kind", [SimBert, SentenceEncoder])
+def test_a_whole_config_is_refused(tmp_path: Path, kind: type) -> None:
+    model = tiny_simbert()
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="config= is not taken"):
+        kind.from_pretrained(tmp_path, config=model.config)
+    assert kind.from_pretrained(tmp_path, layer_norm_eps=0.5).config.layer_norm_eps == 0.5
+
+
 def test_fresh_head_and_pooler_start_at_the_identity(tmp_path: Path) -> None:
     config = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
     BertModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
@@ -256,6 +291,19 @@ def test_another_pooling_of_sentence_transformers_is_said_so(
     assert not caplog.messages
     SimBert.from_pretrained(tmp_path)
     assert "pass pooling='cls'" in caplog.text
+
+
+def test_modules_that_are_not_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in LaBSE."""
+    config = BertConfig(vocab_size=60, hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
+    BertModel(config).save_pretrained(tmp_path / "start")
+    wordpiece_tokenizer().save_pretrained(tmp_path / "start")
+    body = Transformer(str(tmp_path / "start"))
+    SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 16)]).save(str(tmp_path))
+    SimBert.from_pretrained(tmp_path)
+    assert "sentence-transformers' vectors pass Dense too" in caplog.text
 
 
 def test_missing_checkpoint_is_named(tmp_path: Path) -> None:

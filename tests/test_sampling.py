@@ -204,22 +204,24 @@ def test_the_batches_of_a_step_are_of_like_length(processes):
     assert shared < alone + 0.02
 
 
-@pytest.mark.parametrize("multiple", [1, 2, 4])
-def test_cuts_keep_to_the_least_size(multiple):
+@pytest.mark.parametrize(("multiple", "least"), [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1)])
+def test_cuts_keep_to_the_least_size(multiple, least):
     """Against all ways to cut."""
     rng = np.random.default_rng(multiple)
     for _ in range(20):
         lengths = np.sort(rng.integers(1, 12, size=4 * multiple * rng.integers(1, 4)))
         places = range(multiple, len(lengths), multiple)
-        for parts in range(1, min(4, len(lengths) // multiple) + 1):
+        for parts in range(1, min(4, len(lengths) // multiple // least) + 1):
+            ways = (np.split(lengths, cuts) for cuts in combinations(places, parts - 1))
             best = min(
-                max(len(part) * part.max() for part in np.split(lengths, cuts))
-                for cuts in combinations(places, parts - 1)
+                max(len(part) * part.max() for part in way)
+                for way in ways
+                if min(map(len, way)) >= least * multiple
             )
-            cuts = even_cuts(lengths, parts, multiple)
-            found = np.split(lengths, cuts)
+            found = np.split(lengths, even_cuts(lengths, parts, multiple, least))
             assert len(found) == parts
-            assert all(len(part) % multiple == 0 and len(part) for part in found)
+            assert all(len(part) % multiple == 0 for part in found)
+            assert min(map(len, found)) >= least * multiple
             assert max(len(part) * part.max() for part in found) == best
 
 

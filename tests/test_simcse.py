@@ -219,6 +219,25 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+def test_two_equal_views_are_refused(start: Path, sentences: Path, tmp_path: Path) -> None:
+    still = ["--hidden_dropout=0", "--attention_dropout=0"]
+    given = flags(start, sentences, tmp_path / "out", "--eval_strategy=no", *still)
+    with pytest.raises(ValueError, match="two views of a sentence by dropout, and this model has"):
+        main(given)
+    pairs = tmp_path / "pairs.tsv"
+    rows = (f"{i}\t{text} {end}\n" for i, text in enumerate(TEXTS[:20]) for end in "ab")
+    pairs.write_text("".join(rows))
+    joint = [
+        "--max_length=32",
+        f"--sentences_file={sentences}",
+        f"--train_file={pairs}",
+        "--simcse_weight=0.5",
+    ]
+    with pytest.raises(ValueError, match="two views of a sentence by dropout, and this model has"):
+        train_simbert([*given, *joint])
+    main([*given, "--augmentation=delete", "--max_steps=1"])
+
+
 def test_the_papers_presets() -> None:
     model, data, simcse, args = parse_arguments(TYPES, ["--preset", "paper-unsup"], SIMCSE_PRESETS)
     assert (model.pooling, simcse.training_head, simcse.examples) == ("cls", True, "sentences")
