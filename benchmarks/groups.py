@@ -26,7 +26,7 @@ import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from benchmarks.group_data import DATASETS, prepare
-from benchmarks.reports import save_report
+from benchmarks.reports import same_settings, save_report
 from scripts import train_margin_softmax, train_simbert, train_triplet
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups
@@ -257,14 +257,21 @@ def main() -> None:
     args = parse()
     (args.output / "cells").mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=args.output / LOG, format="%(message)s")
+    names = ("bert", "bert_zh", "gru_learning_rate", "bert_learning_rate", "bf16")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    same_settings(args.output, **given)
     wanted = list(cells(args))
     if args.show:
         wanted = [cell for cell in wanted if (args.output / "cells" / f"{cell.name}.json").exists()]
     found = {cell: measure(cell, args) for cell in wanted}
     for dataset, encoder in dict.fromkeys((cell.dataset, cell.encoder) for cell in found):
         print(f"\n{dataset}, {encoder}\n\n{table(found, dataset, encoder)}")
-    results = [vars(cell) | values for cell, values in found.items()]
-    save_report(args.output / "groups.json", results)
+    place = args.output / "groups.json"
+    earlier = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
+    shared = {field.name for field in fields(Cell)}
+    known = {Cell(**{name: row[name] for name in shared}): row for row in earlier}
+    known |= {cell: vars(cell) | values for cell, values in found.items()}
+    save_report(place, list(known.values()))
 
 
 if __name__ == "__main__":

@@ -11,13 +11,14 @@ done again.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.reports import save_report
+from benchmarks.reports import same_settings, save_report
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
@@ -40,9 +41,13 @@ def main() -> None:
     parser.add_argument("--lowest", default="0.8", help="Cosine of a pair, at least.")
     parser.add_argument("--output", type=Path, default=Path("outputs/mining_loop"))
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
+    same_settings(
+        args.output, **{"--start": args.start, "--lowest": args.lowest}, sentences=args.sentences
+    )
+    place = args.output / "mining_loop.json"
     mined, trained = args.output / "mined.jsonl", args.output / f"trained-{args.steps}"
-    seconds = None
+    known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    seconds = known.get("seconds of mining")
     if not mined.exists():
         started = time.perf_counter()
         flags = [f"--model_name_or_path={args.start}", f"--output_file={mined}"]
@@ -71,7 +76,7 @@ def main() -> None:
     print(layout(["task", "model", *FIGURES], rows))
     groups = sum(1 for _ in mined.open(encoding="utf-8"))
     report = {"seconds of mining": seconds, "groups": groups, "steps": args.steps, "results": kept}
-    save_report(args.output / "mining_loop.json", report)
+    save_report(place, report)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """A naive, faithful port of SimBERT to transformers: the baseline of the speed benchmarks.
 
 This is what a competent person writes first, and nothing in it is made slow on purpose: a stock
-BERT with SDPA attention, every row padded to 64 tokens, logits of the whole vocabulary at all
-positions, a plain PyTorch loop, AdamW. Generation comes in two forms: a sampler that recomputes the
-whole sequence at every step, as the original does, and one on the `generate()` of transformers with
-a key-value cache.
+BERT with SDPA attention, rows padded to 64 tokens or to a batch's longest, logits of the whole
+vocabulary at all positions, a plain PyTorch loop, AdamW. Generation comes in two forms: a sampler
+that recomputes the whole sequence at every step, as the original does, and one on the `generate()`
+of transformers with a key-value cache.
 
 It does not use the package, so a benchmark compares two independent programs.
 """
@@ -121,10 +121,13 @@ def prefix_mask(segments: Tensor, attention_mask: Tensor, dtype: torch.dtype) ->
 # --- training ----------------------------------------------------------------------------------
 
 
-def collate_fixed(
-    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]], max_length: int = 64
+def collate(
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Sequence[tuple[str, str]],
+    max_length: int = 64,
+    padding: str = "max_length",
 ) -> Batch:
-    """Tokenize N pairs in both orders into 2N adjacent rows of exactly `max_length` tokens."""
+    """Tokenize N pairs in both orders into 2N adjacent rows, padded as the tokenizer names it."""
     firsts = [text for a, b in pairs for text in (a, b)]
     seconds = [text for a, b in pairs for text in (b, a)]
     return dict(
@@ -132,7 +135,7 @@ def collate_fixed(
             firsts,
             seconds,
             truncation="longest_first",
-            padding="max_length",
+            padding=padding,
             max_length=max_length,
             return_token_type_ids=True,
             return_attention_mask=True,

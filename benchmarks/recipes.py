@@ -31,7 +31,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.group_data import find, find_all
-from benchmarks.reports import save_report
+from benchmarks.reports import same_settings, save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation.plots import MARKERS
@@ -217,12 +217,19 @@ def main() -> None:
     parser.add_argument("--adapted", metavar="NAME", help="The start that goes on by MLM alone.")
     parser.add_argument("--scratch_steps", type=int, default=3000)
     parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
-    parser.add_argument("--recipes", nargs="+", default=["cosent", "pairs", "unsup"])
+    add = parser.add_argument
+    add("--recipes", nargs="+", choices=RECIPES, default=["cosent", "pairs", "unsup"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=120, help="Of 64 sentences or pairs each.")
     parser.add_argument("--output", type=Path, default=Path("outputs/recipes"))
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
+    patterns = [STS["dev"][args.language], SENTENCES[args.language]]
+    patterns += [RECIPES[recipe].data[args.language] for recipe in args.recipes]
+    for pattern in (*patterns, *TESTS[args.language].values()):
+        find_all(args.data, pattern)  # those that are missing are better known before
+    named = {f"start {name}": path for name, path in (item.split("=", 1) for item in args.start)}
+    mlm = {"--scratch_steps": args.scratch_steps} if args.scratch or args.adapted else {}
+    same_settings(args.output, **named, **mlm)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for start, recipe, name, path in runs(args):
         found.setdefault((start, recipe), []).append(measure(name, path, args))

@@ -9,6 +9,23 @@ from typing import Any
 from simbert_hf.atomic import write_text
 
 
+def same_settings(folder: Path, **settings: Any) -> None:
+    """Keep settings that the names of a folder's files do not tell, for the runs to come.
+
+    Raises:
+        SystemExit: If what lies there was made with others.
+    """
+    place = folder / "settings.json"
+    known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    for name, value in settings.items():
+        if known.get(name, value) != value:
+            raise SystemExit(
+                f"{folder} holds what was made with {name} {known[name]}, not {value}: give "
+                "another --output."
+            )
+    save_report(place, known | settings)
+
+
 def save_report(place: Path, report: Any) -> None:
     """Write figures as JSON, whole or not at all; make the folder where there is none."""
     place.parent.mkdir(parents=True, exist_ok=True)

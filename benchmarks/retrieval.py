@@ -294,7 +294,7 @@ def main() -> None:
         (args.sizes, "timings", timings, print_timings),
     ):
         if wanted:
-            report[key] = measure(args)
+            report[key] = report.get(key, {}) | measure(args)
             show(report[key])
             save_report(path, report)
 

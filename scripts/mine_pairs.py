@@ -23,6 +23,7 @@ import numpy as np
 
 from simbert_hf.atomic import write_text
 from simbert_hf.data import load_sentences
+from simbert_hf.extras import require
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.pair_mining import PairSettings, different, mine_groups
 from simbert_hf.script import run_script
@@ -68,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     names = ("neighbours", "lowest", "highest", "largest", "words")
     settings = PairSettings(**{name: getattr(args, name) for name in names})
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("simbert_hf").setLevel(logging.INFO)
+    require("faiss", "index")
+    if args.words:
+        require("bm25s", "index")
     raw = [text for file in args.sentences_file for text in load_sentences(file)]
     sentences = different(raw)
     print(f"{len(raw):,} sentences, {len(sentences):,} different ones")

@@ -60,6 +60,13 @@ class Release:
     measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name, file
     judged: tuple[str, ...]
 
+    def files(self, stages: int | None) -> list[str]:
+        """Name what the first stages and all measurements read."""
+        needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
+        for stage in self.stages[:stages]:
+            needed += [*stage.train, *stage.sentences]
+        return needed
+
 
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
@@ -230,6 +237,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.allow_kin and not args.judge:
         parser.error("--allow_kin is a judge's; give --judge")
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
+    for pattern in release.files(args.stages):  # missing ones are better known before
+        find(args.data, pattern)
     wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")

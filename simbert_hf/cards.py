@@ -118,6 +118,7 @@ def make_card(args: CardArguments) -> ModelCard:
     name = args.row or model_name(args.repo_id or folder)
     content = describe_model(folder) | describe_run(folder)
     results: list[EvalResult] = []
+    judge = None
     samples: list[dict[str, Any]] = []
     if args.evaluation:
         report = read_report("evaluation", args.evaluation)
@@ -127,15 +128,17 @@ def make_card(args: CardArguments) -> ModelCard:
         report = read_report("paraphrases", args.paraphrases)
         content["paraphrases"] = paraphrase_table(report)
         content["samples"] = judged_samples(report, name)
+        judge = report["judge"]
         samples = report["samples"]
     if args.peers:
         report = read_report("peers", args.peers)
-        content["peers"] = paraphrase_table(report)
+        content["peers"] = paraphrase_table(report, judge)
         content["peer_steps"] = report["settings"]["steps"]
+        judge = judge or report["judge"]
     if args.paraphrases or args.peers:
-        from simbert_hf.judging.report import LEGEND  # needs the extra `eval`
+        from simbert_hf.judging.report import legend  # needs the extra `eval`
 
-        content["legend"] = LEGEND.strip()
+        content["legend"] = legend(judge).strip()
     page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
     data = ModelCardData(
         language=args.language or None,
@@ -411,12 +414,15 @@ def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
     }
 
 
-def paraphrase_table(report: Mapping[str, Any]) -> str:
-    """Lay out the figures of ``paraphrases.json``, controls included."""
+def paraphrase_table(report: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> str:
+    """Lay out the figures of ``paraphrases.json``, controls included; a known judge's not again."""
     from simbert_hf.judging.report import judged_by, markdown_table  # needs the extra `eval`
 
     table = markdown_table(report["rows"], report["settings"]["k"])
-    lines = judged_by(report["judge"], report["rows"], report.get("relatives", {}))
+    judge = report["judge"]
+    if judge and judge == known:
+        judge = {**judge, "figures": {}}
+    lines = judged_by(judge, report["rows"], report.get("relatives", {}))
     return "\n".join([table, "", f"Sources: {report['sources']}.", "", *lines])
 
 

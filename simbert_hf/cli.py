@@ -152,7 +152,7 @@ def synonyms(args: argparse.Namespace) -> None:
             if args.json:
                 show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
             else:
-                show([text, *(f"  {one.similarity:.3f}  {one.text}" for one in found)])
+                show([text, *(f"  {one.score:.3f}  {one.text}" for one in found)])
 
 
 def _add_encode(commands: Any) -> None:

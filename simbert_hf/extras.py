@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 
 def install(extras: str) -> str:
     """Say how to install what some extras bring.
@@ -11,3 +13,13 @@ def install(extras: str) -> str:
         "pip install '.[app,index]' in a clone of simbert_hf"
     """
     return f"pip install '.[{extras}]' in a clone of simbert_hf"
+
+
+def require(module: str, extra: str) -> None:
+    """Raise a ValueError, before any work, unless a module is installed that an extra brings.
+
+    Example:
+        >>> require("json", "index")
+    """
+    if not find_spec(module):
+        raise ValueError(f"{module} is not installed: {install(extra)}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import datasets
@@ -15,7 +14,7 @@ from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import DataError
-from simbert_hf.extras import install
+from simbert_hf.extras import require
 from simbert_hf.triplets import Triplet
 from simbert_hf.words import nearest_by_words
 
@@ -91,8 +90,8 @@ def mine_triplets(
         ValueError: If faiss is wanted and not installed.
     """
     settings = settings or MiningSettings()
-    if use_faiss and not find_spec("faiss"):
-        raise ValueError(f"faiss is not installed: {install('index')}, or drop --use_faiss.")
+    if use_faiss:
+        require("faiss", "index")
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
     # Of its candidates the library leaves out an anchor's positives, so it is one of its own.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from simbert_hf.extras import install
+from simbert_hf.extras import require
 
 BLOCK = 1024  # sentences that search at a time
 COMMON = (
@@ -44,8 +43,7 @@ def nearest_by_words(
         >>> numbers.tolist()
         [[0, 1], [1, 0], [2, -1]]
     """
-    if not find_spec("bm25s"):
-        raise ValueError(f"bm25s is not installed: {install('index')}.")
+    require("bm25s", "index")
     import bm25s  # type: ignore[import-untyped]
 
     tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)

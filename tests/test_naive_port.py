@@ -10,7 +10,7 @@ from benchmarks.naive_port import (
     NaiveGenerativeBert,
     build_optimizer,
     build_port,
-    collate_fixed,
+    collate,
     compute_losses,
     cut_at,
     generate_cached,
@@ -60,7 +60,7 @@ def model() -> NaiveGenerativeBert:
 
 
 def test_collate_puts_both_orders_in_adjacent_rows_of_fixed_length(tokenizer) -> None:
-    batch = collate_fixed(tokenizer, PAIRS)
+    batch = collate(tokenizer, PAIRS)
     assert {name: tuple(value.shape) for name, value in batch.items()} == dict.fromkeys(
         ("input_ids", "token_type_ids", "attention_mask"), (6, 64)
     )
@@ -76,7 +76,7 @@ def test_collate_puts_both_orders_in_adjacent_rows_of_fixed_length(tokenizer) ->
 
 
 def test_collate_cuts_the_longer_side(tokenizer) -> None:
-    batch = collate_fixed(tokenizer, [("a b c d e f", "k l")], max_length=8)
+    batch = collate(tokenizer, [("a b c d e f", "k l")], max_length=8)
     assert tokenizer.batch_decode(batch["input_ids"]) == [
         "[CLS] a b c [SEP] k l [SEP]",
         "[CLS] k l [SEP] a b c [SEP]",
@@ -84,7 +84,7 @@ def test_collate_cuts_the_longer_side(tokenizer) -> None:
 
 
 def test_losses_and_gradients_equal_the_reference(model, tokenizer) -> None:
-    batch = collate_fixed(tokenizer, PAIRS)
+    batch = collate(tokenizer, PAIRS)
     weights = float64_weights(model.state_dict(), requires_grad=True)
     rows = []
     for ids, segments, mask in zip(
@@ -126,7 +126,7 @@ def test_training_lowers_the_loss(tokenizer) -> None:
     assert model.config._attn_implementation == "sdpa"
     assert model.config.attention_probs_dropout_prob == 0.0
     assert not hasattr(model, "generate")
-    batches = [collate_fixed(tokenizer, PAIRS, max_length=16)] * 30
+    batches = [collate(tokenizer, PAIRS, max_length=16)] * 30
     losses = train(model, build_optimizer(model, lr=1e-2), batches)
     assert losses[-1]["total"] < losses[0]["total"] - 1.0
     assert not losses[0]["total"].requires_grad

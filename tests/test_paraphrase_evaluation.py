@@ -313,7 +313,8 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
         {k: v for k, v in row.items() if k not in of_the_judge} for row in judged["rows"]
     ]
     assert found["judge"] is None
-    assert "Judged by nobody." in printed
+    assert "No judge was used." in printed
+    assert "Accepted of k" not in printed
     assert "| accepted of" not in printed
     assert "refused" not in (tmp_path / "out" / "paraphrases.md").read_text().split("## The")[1]
     with pytest.raises(SystemExit):

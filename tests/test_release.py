@@ -103,6 +103,17 @@ def test_flags_that_say_nothing(
     assert message in capsys.readouterr().err
 
 
+def test_missing_files_are_named_before_training(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "sts.csv").unlink()
+    commands.clear()
+    given = [f"--data={tmp_path / 'data'}", "--starts", f"a={tmp_path / 'start'}"]
+    with pytest.raises(SystemExit, match=r"There is no sts\.csv below"):
+        release.main(["tiny", *given, f"--output_dir={tmp_path / 'new'}"])
+    assert not commands
+
+
 def test_a_kindred_judge_is_refused_before_training(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:

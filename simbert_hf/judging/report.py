@@ -38,12 +38,14 @@ COLUMNS = {
     "kinship": ("kinship", ".2f"),
 }
 LEGEND = """\
+BLEU, iBLEU and chrF: of the best candidate, with the references. Self-BLEU, distinct-n: of all
+candidates. Perplexity: of the references.
+"""
+JUDGED = """\
 Accepted of k: share of the k best candidates that the judge accepts, a missing one counting as
 refused, with its 95 % bootstrap interval over the sources; and new: of the k best, those accepted
-that are neither a copy of the source nor a repetition. BLEU, iBLEU and chrF: of the best candidate,
-with the references. Self-BLEU, distinct-n: of all candidates. Perplexity: of the references.
-Kinship: mean cosine of the model's and the judge's word embeddings, above .5 if they share an
-ancestor; unknown of what others wrote.
+that are neither a copy of the source nor a repetition. Kinship: mean cosine of the model's and the
+judge's word embeddings, above .5 if they share an ancestor; unknown of what others wrote.
 """
 CONTROL_LIMIT = 0.1  # of the controls that should not pass
 
@@ -88,7 +90,12 @@ def caption(
     """
     lines = [f"Sources: {data.origin}.", ""]
     lines += judged_by(told(judge), rows, relatives)
-    return "\n".join([*lines, "", LEGEND])
+    return "\n".join([*lines, "", legend(told(judge))])
+
+
+def legend(judge: Mapping[str, Any] | None) -> str:
+    """Say what the columns of a table hold, a judge's too where there was one."""
+    return JUDGED + LEGEND if judge else LEGEND
 
 
 def told(judge: Judge | None) -> dict[str, Any] | None:
@@ -107,7 +114,7 @@ def judged_by(
         relatives: Kinship with the judge of starts and teachers of what is judged.
     """
     if judge is None:
-        return ["Judged by nobody."]
+        return ["No judge was used."]
     start = judge.get("start", {}).get("name", "an unknown start")
     accepts = judge["threshold"]
     lines = [f"Judge: a cross-encoder made from {start}; it accepts from {accepts} on.", ""]
