@@ -1,7 +1,8 @@
 """Train, measure and pack a released model: stages that a stopped command does not do again.
 
-python scripts/release.py english --data DIR --starts MiniLM=DIR_OR_ID L3=DIR_OR_ID me5=DIR_OR_ID \
-    [--judge outputs/judge] [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
+python scripts/release.py english --data DIR --starts all-MiniLM-L6-v2=DIR_OR_ID \
+    paraphrase-MiniLM-L3-v2=DIR_OR_ID me5-small-zh-en-30k=DIR_OR_ID [--judge outputs/judge] \
+    [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
 
 The sentences, pairs and test sets that the table below names lie anywhere below DIR. Flags behind
 -- go to every training stage. Checkpoints are resumed from, and what was measured is kept.
@@ -13,8 +14,8 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -51,18 +52,22 @@ class Stage:
 class Release:
     """How a model is made from a start, on which file it is watched, and what is measured.
 
-    Groups of the files in ``judged`` are held out of all stages; paraphrases are judged on them.
+    Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
+    on those of ``questions``. Peers, which are the starts, may want a prompt before each text.
     """
 
     start: str
     stages: tuple[Stage, ...]
     sts_dev: str
-    measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name, file
+    measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name (or ""), file
     judged: tuple[str, ...]
+    questions: str | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, stages: int | None) -> list[str]:
         """Name what the first stages and all measurements read."""
         needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
+        needed += [self.questions] if self.questions else []
         for stage in self.stages[:stages]:
             needed += [*stage.train, *stage.sentences]
         return needed
@@ -73,31 +78,35 @@ EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
 ZH_PAIRS = ("data_similarity.json", "train_pair_postive_1w.json", "zh_synonyms.jsonl")
-ALL = ("MiniLM", "L3", "me5")
+MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
+ALL = (MINILM, L3, ME5)
 RELEASES = {
     "english": Release(
-        "MiniLM",
+        MINILM,
         (
-            Stage("minilm_tatoeba", 1043, ("MiniLM",), (TATOEBA,)),
+            Stage("minilm_tatoeba", 1043, (MINILM,), (TATOEBA,)),
             Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
             Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
             Stage(
-                "english_related", 1300, (*ALL, "me5"), (TATOEBA, QUESTIONS), OPEN_EN, related=True
+                "english_related", 1300, (*ALL, ME5), (TATOEBA, QUESTIONS), OPEN_EN, related=True
             ),
         ),
         "stsb-en-dev.csv",
         (
             ("sts", "STS-B", "stsb-en-test.csv"),
-            *(("sts", f"STS{year}", f"20{year}-*.tsv") for year in (13, 14, 15, 16)),
+            ("sts", "", "sts12_16"),
             ("retrieval", "Banking77", "banking77/test.csv"),
+            ("retrieval", "CLINC150", "clinc150/test.csv"),
         ),
         (TATOEBA, QUESTIONS),
+        "questions_en/test_questions.jsonl",
+        {ME5: "query: "},
     ),
     "chinese": Release(
-        "me5",
+        ME5,
         (
-            Stage("chinese", 6000, ("me5",), ZH_PAIRS),
-            Stage("chinese_polish", 1000, ("me5",), ZH_PAIRS, OPEN_ZH_EN),
+            Stage("chinese", 6000, (ME5,), ZH_PAIRS),
+            Stage("chinese_polish", 1000, (ME5,), ZH_PAIRS, OPEN_ZH_EN),
         ),
         "stsb-zh-dev.csv",
         (
@@ -118,6 +127,17 @@ def find(data: Path, pattern: str) -> list[str]:
     if not found:
         sys.exit(f"There is no {pattern} below {data}.")
     return found
+
+
+def in_scope(file: str, folder: Path) -> str:
+    """Name a copy of a file of intents without the queries out of scope, if it has any."""
+    lines = Path(file).read_text(encoding="utf-8").splitlines() if file.endswith(".csv") else []
+    kept = [line for line in lines if not line.endswith(",oos")]
+    if len(kept) == len(lines):
+        return file
+    copy = folder / f"in-scope-{Path(file).name}"
+    write_text(copy, "\n".join(kept))
+    return str(copy)
 
 
 def run(script: str, *flags: str) -> None:
@@ -188,20 +208,20 @@ def measure(
     out = args.output_dir / f"{model.name}-evaluation"
     if not (out / "table.md").exists():  # written last
         flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
-        for flag in ("sts", "retrieval"):
-            files = [
-                (n, f)
-                for kind, n, p in release.measured
-                if kind == flag
-                for f in find(args.data, p)
-            ]
-            flags += [f"--{flag}", *(f"{name}={file}" for name, file in files)] if files else []
+        flags += ["--prompts", "", *(release.prompts.get(name, "") for name in starts)]
+        for flag in dict.fromkeys(kind for kind, _, _ in release.measured):
+            flags.append(f"--{flag}")
+            for kind, name, pattern in release.measured:
+                if kind == flag:
+                    file = in_scope(find(args.data, pattern)[0], args.output_dir)
+                    flags.append(f"{name}={file}" if name else file)
         run("evaluate.py", *flags, f"--output_dir={out}")
     paraphrases = out / f"judged-by-{args.judge.name}" if args.judge else out
     if not (paraphrases / "paraphrases.json").exists():
         judge = [f"--judge={args.judge}", "--relatives", *starts.values()] if args.judge else []
         judge += ["--allow_kin"] if args.allow_kin else []
-        run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={held_out}",
+        groups = find(args.data, release.questions)[0] if release.questions else held_out
+        run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={groups}",
             "--all_groups", "--limit=200", f"--output_dir={paraphrases}")  # fmt: skip
 
 

@@ -7,8 +7,16 @@ import pytest
 
 from scripts import release
 from simbert_hf import SimBert
-from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
+from simbert_hf.arguments import (
+    PRESETS,
+    DataArguments,
+    ModelArguments,
+    ObjectiveArguments,
+    SimilarityTrainingArguments,
+)
 from simbert_hf.data import load_groups
+from simbert_hf.evaluation.suite import EvaluationArguments
+from simbert_hf.parsing import parse_arguments
 from simbert_hf.training import hold_out
 from tests.tiny import tiny_judge, tiny_simbert
 
@@ -45,8 +53,11 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             related=True,
         ),
     )
-    tests = (("sts", "STS", "sts.csv"),)
-    tiny = release.Release("a", stages, "dev.csv", tests, ("some.jsonl", "more.jsonl"))
+    (data / "more_sts").mkdir()
+    (data / "intents.csv").write_text("text,intent\na,b\nc,oos\n")
+    tests = (("sts", "STS", "sts.csv"), ("sts", "", "more_sts"), ("retrieval", "R", "intents.csv"))
+    judged = ("some.jsonl", "more.jsonl")
+    tiny = release.Release("a", stages, "dev.csv", tests, judged, prompts={"a": "say: "})
     monkeypatch.setitem(release.RELEASES, "tiny", tiny)
     monkeypatch.setattr(release, "HELD_OUT", 12)
     called: list[tuple[str, list[str]]] = []
@@ -77,6 +88,21 @@ def test_every_stage_holds_out_what_is_judged(
         assert not set.intersection(*sentences)
         assert any(text.startswith("some") for text in sentences[0])
     assert "--all_groups" in judged
+
+
+def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> None:
+    given = dict(commands)
+    recipe, *flags = given["train_simbert.py"]
+    types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
+    told = parse_arguments(types, [recipe, *flags, "--report_to=none"], PRESETS)
+    assert told[3].max_steps == 2
+    Path(str(told[3].output_dir)).mkdir()  # as training would have
+    (measured,) = parse_arguments((EvaluationArguments,), given["evaluate.py"])
+    assert measured.prompts == ["", "say: "]
+    assert [Path(task.split("=")[-1]).name for task in measured.sts] == ["sts.csv", "more_sts"]
+    (intents,) = (Path(task.split("=")[1]) for task in measured.retrieval)
+    assert intents.read_text() == "text,intent\na,b"
+    assert "--groups=" in " ".join(given["evaluate_paraphrases.py"])
 
 
 def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
