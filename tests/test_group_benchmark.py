@@ -1,6 +1,7 @@
 """The benchmark of groups: its FAQ's figures, its splits, and what is not measured again."""
 
 import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -97,3 +98,27 @@ def test_what_was_measured_is_not_measured_again(
     assert [cell.strip() for cell in row.strip("|").split("|")] == [
         "am", "2", "75.0 ± 7.1", "100.0 ± 0.0", "0.0 ± 0.0", "20.0 ± 0.0"
     ]  # fmt: skip
+
+
+def test_a_folder_keeps_what_several_commands_measured_with_the_same_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    steps = {"top1": 0.0, "top5": 0.5, "top10": 0.5, "mean_cosine": 0.1, "effective_rank": 3.0}
+    monkeypatch.setattr(
+        benchmark, "train_and_measure", lambda cell, args: steps | {"top1": cell.steps / 1000}
+    )
+    given = ["groups", f"--data={tmp_path}", f"--output={tmp_path / 'out'}", "--datasets", "qqp",
+             "--encoders", "gru", "--losses", "am", "--seeds", "0"]  # fmt: skip
+    for more in ("--gru_steps=300", "--gru_steps=400"):
+        monkeypatch.setattr(sys, "argv", [*given, more])
+        benchmark.main()
+    rows = json.loads((tmp_path / "out" / "groups.json").read_text())
+    assert [(row["loss"], row["top1"]) for row in rows] == [
+        (benchmark.START, 0.0),
+        ("am", 0.3),
+        ("am", 0.4),
+    ]
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", [*given, "--gru_learning_rate=0.1"])
+    with pytest.raises(SystemExit, match=r"made with gru_learning_rate 0\.003, not 0\.1"):
+        benchmark.main()
