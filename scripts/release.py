@@ -30,14 +30,14 @@ from simbert_hf.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
-DRAWN = 100_000  # sentences among which related ones are looked for
+DRAWN = 25_000  # sentences of each file among which related ones are looked for
 
 
 @dataclass(frozen=True)
 class Stage:
     """A training run: a recipe, its length, and the files and teachers that it is given.
 
-    With ``related``, two sentences of a draw go together where the model's start finds them alike.
+    With ``related``, two sentences drawn go together where the model's start finds them alike.
     """
 
     recipe: str
@@ -88,7 +88,12 @@ RELEASES = {
             Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
             Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
             Stage(
-                "english_related", 1300, (*ALL, ME5), (TATOEBA, QUESTIONS), OPEN_EN, related=True
+                "english_related",
+                1300,
+                (*ALL, ME5),
+                (TATOEBA, QUESTIONS),
+                (*OPEN_EN, QUESTIONS),
+                related=True,
             ),
         ),
         "stsb-en-dev.csv",
@@ -162,12 +167,23 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
     return path
 
 
-def mine(files: list[str], start: str, args: argparse.Namespace) -> str:
-    """Write related sentences of a draw of some files, two and two, once; name their file."""
+def texts_of(file: str | Path) -> set[str]:
+    """Read sentences, or those of groups."""
+    if ".jsonl" not in Path(file).name:
+        return set(load_sentences(file))
+    groups: Any = load_groups(file)[0]
+    return {text for texts in groups["texts"] for text in texts}
+
+
+def mine(files: list[str], held_out: Path, start: str, args: argparse.Namespace) -> str:
+    """Write related sentences of draws of some files, two and two, once; name their file."""
     drawn, related = (args.output_dir / f"{args.name}-{what}.txt" for what in ("drawn", "related"))
     if not related.exists():
-        texts = [text for file in files for text in load_sentences(file)]
-        write_text(drawn, "\n".join(Random(SEED).sample(texts, min(DRAWN, len(texts)))))
+        hidden, texts = texts_of(held_out), []
+        for file in files:
+            known = sorted(texts_of(file) - hidden)
+            texts += Random(SEED).sample(known, min(DRAWN, len(known)))
+        write_text(drawn, "\n".join(texts))
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
             "--lowest=0.3", "--highest=0.9", "--largest=2", "--no_words",
             f"--output_file={related}")  # fmt: skip
@@ -188,7 +204,7 @@ def train(
             if stage.sentences:
                 sentences = [find(args.data, pattern)[0] for pattern in stage.sentences]
                 if stage.related:
-                    sentences = [mine(sentences, starts[release.start], args)]
+                    sentences = [mine(sentences, held_out, starts[release.start], args)]
                 flags += ["--sentences_file", *sentences]
             flags += [
                 f"--max_steps={stage.steps}",

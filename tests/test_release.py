@@ -49,7 +49,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             2,
             ("a",),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
-            ("open.txt",),
+            ("open.txt", "more.jsonl"),
             related=True,
         ),
     )
@@ -108,8 +108,10 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
 def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
     (mined,) = (flags for script, flags in commands if script == "mine_pairs.py")
     drawn = Path(flag(mined, "sentences_file")).read_text().splitlines()
-    assert len(set(drawn)) == 7
-    assert all(text.startswith("Sentence") for text in drawn)
+    assert len(set(drawn)) == 14
+    assert sum(text.startswith("Sentence") for text in drawn) == 7
+    validated = flag(commands[0][1], "validation_file")
+    assert not set(drawn) & release.texts_of(validated)
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
 
