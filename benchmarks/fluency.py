@@ -4,7 +4,7 @@ Each held-out sentence is paraphrased once; the same candidates are then ranked 
 A ranking is judged by chrF (Popovic 2015) of its best candidates against the people's paraphrases
 of that sentence. The held-out groups are those that picked the training run's best checkpoint.
 
-python -m benchmarks.fluency --model outputs/minilm_tatoeba [--output benchmarks/results]
+python -m benchmarks.fluency --model outputs/minilm_tatoeba [--output outputs/benchmarks]
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=42, help="Seed of the training run's split.")
     parser.add_argument("--limit", type=int, help="Use this many of the held-out groups.")
     parser.add_argument("--n", type=int, default=50)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     _, held_out = split_groups(load_groups(DATA)[0], args.validation_groups, args.seed)
     rows = list(held_out)[: args.limit]

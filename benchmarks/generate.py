@@ -136,7 +136,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/generate.json"))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="the slow combinations too")
@@ -151,9 +151,8 @@ def main() -> None:
     strategies = compare_strategies(contest, 100, 8)
     where = environment(arguments.model, arguments.device)
     print(f"{where}\n\n{markdown(speed)}\n\n{markdown(strategies)}")
-    if arguments.output:
-        report = {"environment": where, "speed": speed, "strategies": strategies}
-        save_report(arguments.output, report)
+    report = {"environment": where, "speed": speed, "strategies": strategies}
+    save_report(arguments.output, report)
 
 
 if __name__ == "__main__":

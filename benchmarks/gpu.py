@@ -1,7 +1,7 @@
 """Everything that needs a GPU, in stages of minutes, each of which is run once.
 
     python -m benchmarks.gpu --model START [--trained DIR] [--lengths groups.json] \
-        [--output benchmarks/results/gpu.json]
+        [--output outputs/benchmarks/gpu.json]
 
 START is an encoder with its tokenizer (all-MiniLM-L6-v2), DIR a model that writes. Run it again to
 go on: finished stages stay in the output file, failed ones are tried anew. ``--list`` names the
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the program")
     parser.add_argument("--stages", nargs="+", help="these alone")
     parser.add_argument("--list", action="store_true", help="name the stages and stop")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/gpu.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/gpu.json"))
     args = parser.parse_args()
     stages = headline_stages(args) | peer_stages(args)
     if args.list:

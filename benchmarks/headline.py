@@ -183,15 +183,14 @@ def main() -> None:
     parser.add_argument("--attention_dropout", type=float, default=0.1)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/headline.json"))
     args = parser.parse_args()
     names = "rows steps bf16 compile packing attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     report |= environment(args.device)
     print(json.dumps(report, indent=2))
-    if args.output:
-        save_report(args.output, report)
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Step time and memory of margin softmax by the number of classes, full and sampled centres.
 
-python -m benchmarks.margin [--model DIR_OR_ID] [--output benchmarks/results]
+python -m benchmarks.margin [--model DIR_OR_ID] [--output outputs/benchmarks]
 
 Each figure is of a process of its own: the least of the rounds' medians, and the peak above that of
 ten classes. The encoder is the article's GRU, or a BERT with --model; rows are random.
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     parser.add_argument("--classes", type=int, help="Measure this variant only, with --drawn.")
     parser.add_argument("--drawn", type=int, default=0)
     args = parser.parse_args()

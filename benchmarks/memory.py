@@ -1,6 +1,6 @@
 """Peak memory of a training step by the rows of its batch: plain, and with GradCache.
 
-python -m benchmarks.memory --model DIR_OR_ID [--output benchmarks/results/memory.json]
+python -m benchmarks.memory --model DIR_OR_ID [--output outputs/benchmarks/memory.json]
 
 Real pairs, SimBERT's joint loss and AdamW, a step after a small one. Each figure is the peak of a
 process of its own: resident memory on a CPU (Python and its libraries with it), allocated memory on
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="Measure this variant only, with --micro.")
     parser.add_argument("--micro", type=int, default=0)
     parser.add_argument("--large", type=int, default=LARGE)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/memory.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/memory.json"))
     args = parser.parse_args()
     if args.rows:
         sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro)))

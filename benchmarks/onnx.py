@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timed", type=int, default=512, help="sentences that are timed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/onnx.json"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     encoders: dict[str, Encode] = {
@@ -86,9 +86,8 @@ def main() -> None:
         "onnxruntime": onnxruntime.__version__,
     }
     print(f"{where}\n\n{markdown(rows)}")
-    if args.output:
-        report = {"environment": where, "encoders": rows}
-        save_report(args.output, report)
+    report = {"environment": where, "encoders": rows}
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

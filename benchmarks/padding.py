@@ -1,7 +1,7 @@
 """What the order of the batches saves: padding, and time of a training step.
 
 python -m benchmarks.padding --model DIR_OR_ID [--groups pairs.jsonl] [--steps 6]
-    [--output benchmarks/results/padding.json]
+    [--output outputs/benchmarks/padding.json]
 
 Pairs of one epoch in batches at random; of like length within 50 batches, counted in characters
 and in tokens; and the last cut into batches of even tokens. The steps (SimBERT's loss, bfloat16,
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--groups", type=Path, default=DATA)
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/padding.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/padding.json"))
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     collator = PairCollator(SimBert.from_pretrained(args.model).rows)

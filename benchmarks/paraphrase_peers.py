@@ -33,7 +33,7 @@ import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
 from benchmarks.generate import environment
-from benchmarks.reports import save_report
+from benchmarks.reports import same_settings, save_report
 from benchmarks.train import DATA
 from benchmarks.transformers_peers import (
     CAUSAL,
@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--k", type=int, default=5, help="of which this many are judged")
     add("--output", type=Path, default=Path("outputs/peers"))
     args = parser.parse_args(argv)
-    args.output.mkdir(parents=True, exist_ok=True)
+    same_settings(args.output, **{"--start": args.start})
     groups: Any = load_groups(DATA)[0]
     rows = [
         json.dumps({"text": text, "synonyms": others})

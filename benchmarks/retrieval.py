@@ -272,7 +272,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="*", help="What to time; the size's own if not given.")
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     if args.train_from and not args.models:
         parser.error("--train_from adds to --models")

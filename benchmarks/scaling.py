@@ -1,6 +1,6 @@
 """How the cost of a training step grows: batch, length, vocabulary, classes, processes.
 
-python -m benchmarks.scaling [--toy] [--axes rows tokens ...] [--output benchmarks/results]
+python -m benchmarks.scaling [--toy] [--axes rows tokens ...] [--output outputs/benchmarks]
 
 One thing changes at a time, the others stay at 32 rows of 32 tokens and a vocabulary of 13,685, in
 MiniLM's shape (6 layers of 384). The values of all axes are measured in turn, for some rounds, and
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     sizes = {axis: (SMALL if args.toy else FULL)[axis] for axis in args.axes}
     if args.device != "cpu":

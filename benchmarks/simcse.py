@@ -8,7 +8,7 @@ leaves other work out altogether.
 
 python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
     [--batch 64] [--cached 0] [--steps 30] [--blocks 4] [--seeds 0] \
-    [--output benchmarks/results/simcse.json]
+    [--output outputs/benchmarks/simcse.json]
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=3e-5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/simcse.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/simcse.json"))
     return parser.parse_args()
 
 

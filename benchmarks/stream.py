@@ -1,7 +1,7 @@
 """Streaming millions of groups: memory while they pass, their rate, and a resume in the middle.
 
 python -m benchmarks.stream [--groups 5000000] [--shards 16] [--processes 4] \
-    [--output benchmarks/results/stream.json]
+    [--output outputs/benchmarks/stream.json]
 
 Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes (one after
 the other here) takes its batches of an epoch as in training; a new one goes on from the saved
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=5_000_000)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--processes", type=int, default=4, help="of which each takes its part")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/stream.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/stream.json"))
     args = parser.parse_args()
     datasets.disable_progress_bars()
     middle = args.groups // args.processes // BATCH // 2

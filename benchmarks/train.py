@@ -1,6 +1,6 @@
 """Training rows a second: this package beside the naive faithful port, same pairs, one run.
 
-python -m benchmarks.train --model DIR_OR_ID [--steps 8] [--output benchmarks/results/train.json]
+python -m benchmarks.train --model DIR_OR_ID [--steps 8] [--output outputs/benchmarks/train.json]
 
 The port takes random batches, padded to 64 tokens or to the longest row; the package its own order,
 like lengths together, of the same pairs.
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=64, help="Pairs a batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/train.json"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/train.json"))
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     groups = load_groups(DATA)[0].shuffle(seed=0).select(range(args.steps * args.pairs))

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--margin", type=float, default=0.2, help="Of the cosine distances.")
     parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     runs: dict[str, list[dict]] = {"start": [], **{name: [] for name in args.variants}}
     for seed in args.seeds:
