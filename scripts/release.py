@@ -242,8 +242,9 @@ def measure(
 
 
 def pack(model: Path, target: Path) -> None:
-    """Write a model in half precision; every loader reads it in float32."""
+    """Write a model in half precision; every loader reads it in float32, with BERT's dropout."""
     packed = SimBert.from_pretrained(model).to(torch.float16)
+    packed.config.hidden_dropout_prob = packed.config.attention_probs_dropout_prob = 0.1
     packed.save_pretrained(target)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{target}: {size / 1e6:.1f} MB")
