@@ -92,6 +92,7 @@ class SentenceEncoder(Embedder):
         if found.get("model_type") == CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
+        precision = {name: kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in kwargs}
         config, kwargs = AutoConfig.from_pretrained(
             name_or_path, return_unused_kwargs=True, **kwargs
         )
@@ -103,7 +104,8 @@ class SentenceEncoder(Embedder):
         config.sentence_pooling = check_pooling(pooling or own)
         for option, value in dropouts.items():
             set_dropout(config, option, value)
-        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **kwargs, **hub)
+        given = {**kwargs, **hub, **precision}
+        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **given)
         model.load_tokenizer(name_or_path, hub)
         tokenizer = model.loaded_tokenizer()
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)

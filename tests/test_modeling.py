@@ -241,11 +241,12 @@ def test_the_forward_pass_returns_what_others_do() -> None:
     assert [a.shape[-2:] for a in attentions] == [(3, 3)] * model.config.num_hidden_layers
 
 
+@pytest.mark.parametrize("kind", [SimBert, SentenceEncoder])
 @pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
-def test_the_precision_asked_for_is_given(tmp_path: Path, name: str) -> None:
+def test_the_precision_asked_for_is_given(tmp_path: Path, name: str, kind: type) -> None:
     tiny_simbert().save_pretrained(tmp_path)
-    assert SimBert.from_pretrained(tmp_path).dtype == torch.float32
-    assert SimBert.from_pretrained(tmp_path, **{name: torch.bfloat16}).dtype == torch.bfloat16
+    assert kind.from_pretrained(tmp_path).dtype == torch.float32
+    assert kind.from_pretrained(tmp_path, **{name: torch.bfloat16}).dtype == torch.bfloat16
 
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
