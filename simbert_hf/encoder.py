@@ -104,8 +104,8 @@ class SentenceEncoder(Embedder):
         config.sentence_pooling = check_pooling(pooling or own)
         for option, value in dropouts.items():
             set_dropout(config, option, value)
-        given = {**kwargs, **hub, **precision}
-        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **given)
+        kwargs |= hub | precision
+        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **kwargs)
         model.load_tokenizer(name_or_path, hub)
         tokenizer = model.loaded_tokenizer()
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)
