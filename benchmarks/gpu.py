@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reports import save_report
+from benchmarks.reports import load_report, save_report
 
 LIMIT = 540  # seconds a stage
 
@@ -115,7 +115,7 @@ def main() -> None:
     unknown = set(args.stages or ()) - set(stages)
     if unknown:
         sys.exit(f"Unknown stages {', '.join(sorted(unknown))}; --list names them.")
-    report = json.loads(args.output.read_text()) if args.output.exists() else {}
+    report = load_report(args.output, {})
     for name in args.stages or stages:
         known = report.get(name, {})
         if "result" in known and known["command"] == stages[name]:

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from benchmarks.group_data import DATASETS, prepare
-from benchmarks.reports import same_settings, save_report
+from benchmarks.reports import load_report, same_settings, save_report
 from scripts import train_margin_softmax, train_simbert, train_triplet
 from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups
@@ -267,7 +267,7 @@ def main() -> None:
     for dataset, encoder in dict.fromkeys((cell.dataset, cell.encoder) for cell in found):
         print(f"\n{dataset}, {encoder}\n\n{table(found, dataset, encoder)}")
     place = args.output / "groups.json"
-    earlier = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
+    earlier = load_report(place, [])
     shared = {field.name for field in fields(Cell)}
     known = {Cell(**{name: row[name] for name in shared}): row for row in earlier}
     known |= {cell: vars(cell) | values for cell, values in found.items()}

@@ -11,14 +11,13 @@ done again.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.reports import same_settings, save_report
+from benchmarks.reports import load_report, same_settings, save_report
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
@@ -46,8 +45,7 @@ def main() -> None:
     )
     place = args.output / "mining_loop.json"
     mined, trained = args.output / "mined.jsonl", args.output / f"trained-{args.steps}"
-    known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-    seconds = known.get("seconds of mining")
+    seconds = load_report(place, {}).get("seconds of mining")
     if not mined.exists():
         started = time.perf_counter()
         flags = [f"--model_name_or_path={args.start}", f"--output_file={mined}"]

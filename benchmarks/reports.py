@@ -16,7 +16,7 @@ def same_settings(folder: Path, **settings: Any) -> None:
         SystemExit: If what lies there was made with others.
     """
     place = folder / "settings.json"
-    known = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+    known = load_report(place, {})
     for name, value in settings.items():
         if known.get(name, value) != value:
             raise SystemExit(
@@ -24,6 +24,11 @@ def same_settings(folder: Path, **settings: Any) -> None:
                 "another --output."
             )
     save_report(place, known | settings)
+
+
+def load_report(place: Path, otherwise: Any) -> Any:
+    """Read figures that were kept; return something else where there are none."""
+    return json.loads(place.read_text(encoding="utf-8")) if place.exists() else otherwise
 
 
 def save_report(place: Path, report: Any) -> None:

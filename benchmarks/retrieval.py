@@ -14,7 +14,6 @@ random centres, 20 each, one query at a time on one thread.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import time
@@ -27,7 +26,7 @@ import faiss
 import numpy as np
 
 from benchmarks.group_data import OUT, banking77, clinc150, intents, write_groups
-from benchmarks.reports import save_report
+from benchmarks.reports import load_report, save_report
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
@@ -286,7 +285,7 @@ def main() -> None:
     args = parse()
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "retrieval.json"
-    report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    report = load_report(path, {})
     report |= {"machine": platform.machine(), "faiss": faiss.__version__}
     for wanted, key, measure, show in (
         (args.models, "quality", quality, print_quality),

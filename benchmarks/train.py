@@ -9,16 +9,14 @@ like lengths together, of the same pairs.
 from __future__ import annotations
 
 import argparse
-import platform
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoConfig, AutoTokenizer
 
+from benchmarks.headline import clock, environment
 from benchmarks.naive_port import build_optimizer, build_port, collate, train_step
 from benchmarks.reports import save_report
 from simbert_hf import SimBert
@@ -75,26 +73,21 @@ def variants(model: str, device: str, bf16: bool) -> dict[str, Callable[..., Non
 
 
 def seconds(
-    steps: dict[str, Callable[..., None]], batches: dict[str, list[list[Any]]], rounds: int
+    steps: dict[str, Callable[..., None]],
+    batches: dict[str, list[list[Any]]],
+    rounds: int,
+    device: str,
 ) -> dict[str, float]:
     """Run the variants in turn over all their batches; sum each batch's least seconds."""
     least: dict[tuple[str, int], float] = {}
     for _ in range(rounds):
         for i in range(len(batches["random"])):
             for name, step in steps.items():
-                synchronize()
-                started = time.perf_counter()
+                started = clock(device)
                 step(batches["grouped" if name == "simbert_hf" else "random"][i])
-                synchronize()
-                took = time.perf_counter() - started
+                took = clock(device) - started
                 least[name, i] = min(took, least.get((name, i), took))
     return {name: sum(v for (n, _), v in least.items() if n == name) for name in steps}
-
-
-def synchronize() -> None:
-    """Wait for a GPU's work."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def main() -> None:
@@ -120,7 +113,7 @@ def main() -> None:
     rows: dict[str, dict[str, float]] = {}
     for dtype in ("float32", "bfloat16"):
         steps = variants(args.model, device, dtype == "bfloat16")
-        found = seconds(steps, batches, args.rounds)
+        found = seconds(steps, batches, args.rounds, device)
         rows[dtype] = {name: 2 * len(data) / spent for name, spent in found.items()}
     ratios = {
         dtype: {port: speeds["simbert_hf"] / speeds[port] for port in PORTS}
@@ -133,11 +126,9 @@ def main() -> None:
         print(f"| {dtype} | {rows[dtype]['simbert_hf']:.0f} | {shown} |")
     report = {
         "rows_per_second": rows, "ratio": ratios,
-        "rows_per_step": 2 * args.pairs, "steps": args.steps, "device": device,
-        "machine": platform.machine(), "threads": torch.get_num_threads(),
-        "torch": torch.__version__, "transformers": transformers.__version__,
+        "rows_per_step": 2 * args.pairs, "steps": args.steps,
     }  # fmt: skip
-    save_report(args.output, report)
+    save_report(args.output, report | environment(device))
 
 
 if __name__ == "__main__":

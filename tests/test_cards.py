@@ -14,14 +14,8 @@ from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.arguments import TrainingArguments
-from simbert_hf.cards import (
-    CardArguments,
-    as_yaml,
-    judged_samples,
-    make_card,
-    record_run,
-    write_card,
-)
+from simbert_hf.card_tables import judged_samples
+from simbert_hf.cards import CardArguments, as_yaml, make_card, record_run, write_card
 from simbert_hf.data import DataError
 from simbert_hf.parsing import parse_arguments
 from tests.tiny import WORDS, tiny_simbert
