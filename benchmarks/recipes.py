@@ -1,7 +1,7 @@
 """SimCSE's recipes from several starts, over seeds: train, measure, one table.
 
 python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
-    [--scratch L3] [--adapted L3] [--seeds 0 1 2] [--output outputs/recipes]
+    [--scratch L3] [--adapted MiniLM] [--seeds 0 1 2] [--output outputs/recipes]
 
 The files that the tables below name lie anywhere below DIR: Wikipedia sentences, one a line; STS-B
 (for Chinese, its translation) as CSV without header; SemEval's STS13 to STS16 test files; LCQMC, BQ
@@ -10,7 +10,7 @@ and PAWS-X; Chinese pairs as {"text", "synonyms"} lines. The English pairs are t
 What has been trained or measured is not done again, so that a stopped command goes on where it was.
 `--scratch L3` adds a start that has seen no contrastive training: the shape and vocabulary of L3,
 weights drawn anew, MLM on the sentences; `scratch-cls` is the same with [CLS] as the vector.
-`--adapted L3` adds one whose contrastive training MLM has undone in part, in both forms.
+`--adapted MiniLM` adds one whose contrastive training MLM has undone in part, in both forms.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ COMMON = (
 )  # fmt: skip
 TUNING = ("--eval_strategy=steps", "--save_strategy=steps", "--learning_rate=3e-5")
 MLM = (
-    "--similarity_weight=0", "--mlm_weight=1", "--learning_rate=1e-3", "--eval_strategy=no",
-    "--save_strategy=no",
+    "--similarity_weight=0", "--mlm_weight=1", "--eval_strategy=no", "--save_strategy=no",
 )  # fmt: skip
 
 
@@ -121,12 +120,14 @@ def mlm_starts(args: argparse.Namespace, starts: dict[str, str], sentences: Path
     for name, like in (("scratch", args.scratch), ("adapted", args.adapted)):
         if like is None:
             continue
-        path = args.output / f"{name}-{args.language}-{args.scratch_steps}"
+        path = args.output / f"{name}-{args.language}-{args.mlm_steps}"
         start = starts[like]
         if name == "scratch":
             start = drawn_anew(start, path.with_name(f"{path.name}-random"))
-        given = f"--train_file={sentences}", f"--max_steps={args.scratch_steps}"
-        train(path, *MLM, f"--model_name_or_path={start}", *given)
+        train(
+            path, *MLM, f"--model_name_or_path={start}", f"--train_file={sentences}",
+            f"--max_steps={args.mlm_steps}", f"--learning_rate={args.mlm_rate}",
+        )  # fmt: skip
         found[name], found[f"{name}-cls"] = str(path), f"{path}-cls"
         SimBert.from_pretrained(path, pooling="cls").save_pretrained(found[f"{name}-cls"])
     return found
@@ -215,7 +216,8 @@ def main() -> None:
     parser.add_argument("--start", action="append", required=True, metavar="NAME=PATH")
     parser.add_argument("--scratch", metavar="NAME", help="The start whose shape is drawn anew.")
     parser.add_argument("--adapted", metavar="NAME", help="The start that goes on by MLM alone.")
-    parser.add_argument("--scratch_steps", type=int, default=3000)
+    parser.add_argument("--mlm_steps", type=int, default=3000)
+    parser.add_argument("--mlm_rate", type=float, default=1e-3, help="Learning rate of the MLM.")
     parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
     add = parser.add_argument
     add("--recipes", nargs="+", choices=RECIPES, default=["cosent", "pairs", "unsup"])
@@ -228,7 +230,8 @@ def main() -> None:
     for pattern in (*patterns, *TESTS[args.language].values()):
         find_all(args.data, pattern)  # those that are missing are better known before
     named = {f"start {name}": path for name, path in (item.split("=", 1) for item in args.start)}
-    mlm = {"--scratch_steps": args.scratch_steps} if args.scratch or args.adapted else {}
+    mlm = {name: vars(args)[name] for name in ("mlm_steps", "mlm_rate")}
+    mlm = mlm if args.scratch or args.adapted else {}
     same_settings(args.output, **named, **mlm)
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for start, recipe, name, path in runs(args):
