@@ -283,6 +283,10 @@ class SimilarityTrainingArguments(TrainingArguments):
     decay_all_parameters: bool = field(
         default=False, metadata={"help": "Decay biases and norms too."}
     )
+    logging_nan_inf_filter: bool = field(
+        default=False,
+        metadata={"help": "Show the last losses' mean for NaN; reads the loss at every step."},
+    )
     length_window: int = field(
         default=50,
         metadata={

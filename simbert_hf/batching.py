@@ -190,6 +190,6 @@ def own_loader(loader: DataLoader[Any], device: torch.device | None) -> DataLoad
     """Let accelerate bring batches to a device (None leaves them); it deals out none of them."""
     prepared: DataLoader[Any] = prepare_data_loader(
         loader, device, num_processes=1, process_index=0, put_on_device=device is not None,
-        dispatch_batches=False,
+        dispatch_batches=False, non_blocking=True,
     )  # fmt: skip
     return prepared

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
+
+logger = logging.getLogger(__name__)
 
 
 def compile_layers(
@@ -22,7 +25,7 @@ def compile_layers(
     Args:
         model: A module; its repeated layers stand in ``nn.ModuleList``.
         backend: As of ``torch.compile``.
-        mode: As of ``torch.compile``.
+        mode: As of ``torch.compile``. Those with CUDA graphs suit batches of one shape alone.
 
     Raises:
         ValueError: If the model has no such layers.
@@ -37,6 +40,12 @@ def compile_layers(
         raise ValueError(
             "--torch_compile compiles the repeated layers of a transformer; "
             f"{type(model).__name__} has none."
+        )
+    if mode in ("reduce-overhead", "max-autotune"):
+        logger.warning(
+            "--torch_compile_mode %s records a CUDA graph for each layer and shape of batch; "
+            "max-autotune-no-cudagraphs does not.",
+            mode,
         )
     for layer in (layer for stack in stacks for layer in stack):
         layer.compile(dynamic=True, backend=backend, mode=mode)

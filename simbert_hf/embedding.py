@@ -242,7 +242,7 @@ class Embedder(PreTrainedModel):
         limit = self.positions
         return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(
         self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
     ) -> np.ndarray:

@@ -187,7 +187,7 @@ def check_can_write(model: SimBert) -> None:
         )
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def write_by(
     make_decoder: Callable[[list[list[int]], int, Tensor], Decoder],
     model: Writer,

@@ -20,7 +20,8 @@ def use_gradcache(model: Any, size: int) -> None:
     Each micro-batch leaves its sentence vectors and the sums of its token losses, and forgets the
     rest. The objective needs no more; the backward pass takes the micro-batches one by one, each
     computed again with the same dropout masks, and lets the gradients of its vectors through. So
-    memory grows with the micro-batch, not with the batch, at the price of a second forward pass.
+    memory grows with the micro-batch, not with the batch, at the price of a second forward pass
+    (and of what a token loss does in it: its gradient is formed both times).
 
     Loss and gradients are those of the whole batch, for every objective that is a function of these
     outputs. DDP and FSDP wrap the model outside of this and see one forward pass a step.

@@ -301,7 +301,6 @@ def distillation_loss(
         tensor(0.)
     """
     ours = (cosines(vectors, vectors) - strangers_cosine) / (1 - strangers_cosine)
-    others = ~torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
-    wanted = teacher[others].to(ours.dtype)
-    weights = strangers + (1 - strangers) * wanted.clamp(0, 1)
-    return (weights * (ours[others] - wanted).square()).sum() / weights.sum()
+    wanted = teacher.to(ours.dtype)
+    weights = (strangers + (1 - strangers) * wanted.clamp(0, 1)).fill_diagonal_(0)
+    return (weights * (ours - wanted).square()).sum() / weights.sum()

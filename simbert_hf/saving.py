@@ -32,14 +32,9 @@ class Diverged(ValueError):
 class CheckpointPart(TrainerCallback):
     """A callback with a state of its own, which becomes a part of each checkpoint."""
 
-    @staticmethod
-    def resumed_from(args: Any, state: Any) -> Path | None:
-        """Name the checkpoint that a beginning run goes on from; None for a new run."""
-        if not state.global_step:
-            return None
-        given = Path(str(args.resume_from_checkpoint))
-        ours = Path(str(args.output_dir), f"checkpoint-{state.global_step}")
-        return given if given.is_dir() else ours
+    def load(self, directory: Path) -> None:
+        """Take this process's part from the checkpoint that a run goes on from."""
+        raise NotImplementedError
 
     def save(self, directory: Path) -> None:
         """Write this process's part into a checkpoint that is not in its place yet."""
@@ -61,6 +56,16 @@ class SavingTrainer(Trainer):
                 f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
                 f"of then. {error}"
             ) from error
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._load_parts(Path(checkpoint))
+
+    def _load_parts(self, folder: Path) -> None:
+        """Read what :meth:`_save_parts` wrote."""
+        for part in self._parts():
+            part.load(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Keep silent of an untrained LM head, which checkpoints do not hold."""
@@ -103,9 +108,12 @@ class SavingTrainer(Trainer):
     def _save_parts(self, folder: Path) -> None:
         """Write into a checkpoint what Trainer does not know of."""
         folder.mkdir(parents=True, exist_ok=True)  # of weights alone, other processes are slow
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, CheckpointPart):
-                callback.save(folder)
+        for part in self._parts():
+            part.save(folder)
+
+    def _parts(self) -> list[CheckpointPart]:
+        callbacks = self.callback_handler.callbacks
+        return [callback for callback in callbacks if isinstance(callback, CheckpointPart)]
 
     def _check_finite(self) -> None:
         """Refuse to save, or go on with, weights of a run that diverged.
@@ -114,8 +122,8 @@ class SavingTrainer(Trainer):
             Diverged: If one is infinite or NaN.
         """
         weights = own_shards(self.accelerator.unwrap_model(self.model))
-        bad = torch.tensor(not all(weight.isfinite().all() for weight in weights), dtype=torch.int)
-        if self.accelerator.reduce(bad.to(self.accelerator.device)):  # each may hold a part
+        finite = torch.stack([weight.isfinite().all() for weight in weights]).all()
+        if self.accelerator.reduce((~finite).int()):  # each may hold a part
             raise Diverged(
                 f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
                 "Checkpoints before are as they were; lower --learning_rate or the loss's weights."
@@ -151,10 +159,9 @@ class SavingTrainer(Trainer):
 
     def _put_in_place(self, made: Path, place: Path) -> None:
         self.accelerator.wait_for_everyone()  # each process writes its random state
-        for in_turn in (self.is_world_process_zero(), self.is_local_process_zero()):
-            if in_turn and made.exists():  # the second time only where machines share no disk
-                put_in_place(made, place)
-            self.accelerator.wait_for_everyone()
+        if self.is_world_process_zero():
+            put_in_place(made, place)
+        self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.

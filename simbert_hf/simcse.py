@@ -184,7 +184,7 @@ def check_dropout(model: Embedder) -> None:
         ValueError: If no dropout changes its vectors.
     """
     rows = model.rows.pad(model.rows.sources(["a", "a"], 8))
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         one, other = model.train()(**rows).sentence_embedding
     if torch.allclose(one, other, atol=1e-5):
         raise ValueError(

@@ -91,4 +91,6 @@ def _add_gradients(
     if of_weight.dtype == slopes.dtype:
         of_weight.addmm_(slopes.T, rows)
     else:  # half precision: what the chunks give is summed in float32
+        if slopes.dtype == torch.float16:  # in which a label of many tokens overflows
+            slopes, rows = slopes.float(), rows.float()
         of_weight += slopes.T @ rows

@@ -26,7 +26,7 @@ from simbert_hf.gradcache import use_gradcache
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.packing import use_packing
 from simbert_hf.sampling import EpochDataset
-from simbert_hf.saving import CheckpointPart, SavingTrainer
+from simbert_hf.saving import SavingTrainer
 from simbert_hf.sharding import check_sharding, layers_as_units
 from simbert_hf.streams import PairStream, stream_loader
 
@@ -89,7 +89,7 @@ class SimilarityTrainer(SavingTrainer):
         self._check_batch()
         if self.is_fsdp_enabled:
             check_sharding(self.accelerator.state.fsdp_plugin, self.model)
-            if any(isinstance(each, CheckpointPart) for each in self.callback_handler.callbacks):
+            if self._parts():
                 raise ValueError("FSDP does not train sampled centres or mine anew: drop it.")
         self._change_model()
         if isinstance(self.train_dataset, PairStream):
@@ -142,12 +142,6 @@ class SimilarityTrainer(SavingTrainer):
         loader = DataLoader(dataset, batch_sampler=sampler, collate_fn=collate, **options)
         return own_loader(loader, self.accelerator.device)
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        if isinstance(self.train_dataset, PairStream):
-            workers = self.args.dataloader_num_workers
-            self.train_dataset.load(Path(resume_from_checkpoint), workers)
-
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | int | None]:
@@ -159,7 +153,8 @@ class SimilarityTrainer(SavingTrainer):
         """
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         own = [sum(len(batch.get(f"{name}_labels", ())) for batch in batches) for name in TOKENS]
-        counts = torch.tensor(own, device=device) / max(len(batches), 1)
+        counts = torch.stack([torch.full((), count, device=device) for count in own])  # no waiting
+        counts = counts / max(len(batches), 1)
         counts = self.accelerator.reduce(counts, reduction="mean").clamp(min=1)
         for batch in batches:
             if isinstance(self.train_dataset, PairStream):
@@ -230,8 +225,16 @@ class SimilarityTrainer(SavingTrainer):
 
     # ------------------------------------------------------------------ evaluation
 
-    def evaluate(self, *_: Any, metric_key_prefix: str = "eval", **__: Any) -> dict[str, float]:
-        """Measure the model, log the figures, print paraphrases of the fixed sentences."""
+    def evaluate(
+        self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval", **__: Any
+    ) -> dict[str, float]:
+        """Measure the model, log the figures, print paraphrases of the fixed sentences.
+
+        Raises:
+            ValueError: If there is no evaluator, or data are given, which it would not look at.
+        """
+        if eval_dataset is not None:
+            raise ValueError("The evaluator holds its own data: make another for other data.")
         if self.evaluator is None:
             raise ValueError(
                 "There is nothing to evaluate on: hold out groups with --validation_groups, give "
@@ -294,6 +297,11 @@ class SimilarityTrainer(SavingTrainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         with self._clock_stopped():
             super()._save_checkpoint(model, trial)
+
+    def _load_parts(self, folder: Path) -> None:
+        super()._load_parts(folder)
+        if isinstance(self.train_dataset, PairStream):
+            self.train_dataset.load(folder, self.args.dataloader_num_workers)
 
     def _save_parts(self, folder: Path) -> None:
         super()._save_parts(folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 from datasets import Dataset
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -318,7 +319,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
-    checkpoint = checkpoint_of(args)
+    [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it
     if checkpoint is None and args.should_save:  # what a former run measured
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
             (out / name).unlink(missing_ok=True)

@@ -18,7 +18,6 @@ from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
 from simbert_hf.conversion.bundle import TensorBundle
 from simbert_hf.conversion.convert import find_weights, open_weights, read_settings
-from simbert_hf.conversion.crc32c import LANES, crc32c
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.training import load_encoder
@@ -167,17 +166,6 @@ def test_every_variable_is_read_as_it_was_saved() -> None:
         assert np.array_equal(bundle.read(name), value)
     with pytest.raises(ValueError, match=r"global_step in .* is of type 9; only"):
         bundle.read("global_step")
-
-
-@pytest.mark.parametrize("length", [0, 3, 4 * LANES - 1, 4 * LANES, 12 * LANES + 5, 28 * LANES])
-def test_checksums_equal_the_definition(length: int) -> None:
-    data = np.random.default_rng(0).bytes(length)
-    state = 0xFFFFFFFF
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
-    assert crc32c(data) == state ^ 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", ".meta"])

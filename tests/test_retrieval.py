@@ -8,6 +8,7 @@ import pickle
 import pkgutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import datasets
@@ -221,6 +222,36 @@ def test_a_search_sees_all_of_a_change_or_nothing(index, monkeypatch, change):
     assert found == [before] + [after] * (len(found) - 1)
     assert len(found) == (3 if change == "update" else 2)
     assert after != before
+
+
+def test_searches_do_not_wait_for_each_other(index, monkeypatch):
+    search, both = index.store.search, threading.Barrier(2, timeout=20)
+
+    def search_together(*arguments):
+        both.wait()
+        return search(*arguments)
+
+    monkeypatch.setattr(index.store, "search", search_together)
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(index.search, ["what time is it today"] * 2))
+    assert found[0] == found[1] != []
+
+
+def test_a_failed_update_can_be_repeated(index, monkeypatch):
+    def fail(_):
+        raise OSError("no network")
+
+    row = Faq("what time is it today", "Later.", id="c")
+    for step in ("remove", "add"):
+        with monkeypatch.context() as patch:
+            patch.setattr(index.store, step, fail)
+            with pytest.raises(OSError, match="no network"):
+                index.update([row])
+    index.update([row])
+    index.add([Faq("how are you", "Fine.", id="new")])
+    for question, answer in (("what time is it today", "Later."), ("how are you", "Fine.")):
+        assert index.search(question)[0].answer == answer
+    assert len(index) == len(index.store) - 1 == 6
 
 
 def test_an_index_can_be_copied(index):

@@ -1,9 +1,11 @@
 """Kills and full disks while saving: what was whole stays whole, and the run can go on."""
 
+import errno
 import json
 import logging
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
+from simbert_hf.atomic import write_text
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import newest_checkpoint
 from tests.tiny import WORDS, tiny_simbert
@@ -45,6 +48,21 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]
         ]  # fmt: skip
 
     return flags
+
+
+def test_a_file_system_that_syncs_no_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def fsync(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_text(tmp_path / "a", "b")
+    assert (tmp_path / "a").read_text() == "b"
 
 
 @pytest.fixture(scope="module")

@@ -96,7 +96,7 @@ FLAGS = (
 EQUAL = (  # plain SGD without dropout, so that weights change by their gradients
     "--max_steps=3 --optim=sgd --learning_rate=0.1 --head_learning_rate=0.1 --hidden_dropout=0 "
     "--attention_dropout=0 --validation_groups=4 --eval_strategy=steps --eval_steps=2 "
-    "--sample_sentences what"
+    "--eval_on_start=true --sample_sentences what"
 ).split()
 RESUMED = "--hidden_dropout=0.2 --validation_groups=0 --eval_strategy=no".split()
 RUNS = {

@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.conversion.crc32c import crc32c
+from simbert_hf.extras import install
+
+try:
+    from google_crc32c import value as crc32c
+except ImportError as error:
+    raise ImportError(
+        f"TensorFlow checkpoints need google-crc32c: {install('convert')}."
+    ) from error
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FOOTER = 48  # bytes: two block handles, padding, the magic number

@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -218,6 +219,19 @@ def _centred(values: Floats, counts: Counts) -> Floats:
     means = np.einsum("rn,rn->r", counts, values) / counts.sum(axis=1)
     result: Floats = values - means[:, None]
     return result
+
+
+def exact_interval(hits: int, count: int) -> tuple[float, float]:
+    """Give the exact 95 % interval of a share (Clopper & Pearson 1934).
+
+    Example:
+        >>> exact_interval(50, 50)
+        (0.928..., 1.0)
+    """
+    tail = (1 - LEVEL) / 2
+    low = betaincinv(hits, count - hits + 1, tail) if hits else 0.0
+    high = betaincinv(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
+    return float(low), float(high)
 
 
 def mean(values: NDArray[np.floating], counts: Counts) -> Floats:

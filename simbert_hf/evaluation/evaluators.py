@@ -48,7 +48,7 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
         pairs: (sentence, sentence, score).
 
     Returns:
-        Between -1 and 1.
+        Between -1 and 1; 0 where all cosines are equal, as of an encoder that collapsed.
     """
     return _spearman(_encode_pairs(model, pairs), pairs)
 
@@ -62,7 +62,8 @@ def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Ve
 def _spearman(vectors: Vectors, pairs: Sequence[tuple[str, str, float]]) -> float:
     first, second = np.split(vectors, 2)
     scores = [score for *_, score in pairs]
-    return float(spearmanr((first * second).sum(axis=1), scores).statistic)
+    cosines = (first * second).sum(axis=1)
+    return float(spearmanr(cosines, scores).statistic) if np.ptp(cosines) else 0.0
 
 
 @dataclass
@@ -164,7 +165,7 @@ class SimBertEvaluator:
 
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures; ``loss`` is the weighted sum of the objective's parts."""
-        with evaluating(model), torch.inference_mode():
+        with evaluating(model), torch.no_grad():
             figures = self._losses(model)
         vectors = model.encode(self._texts)
         figures |= topk_accuracy(vectors, self._groups) | self.meter(vectors)
@@ -180,9 +181,9 @@ class SimBertEvaluator:
     def _losses(self, model: SimBert) -> dict[str, float]:
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for start in range(0, len(self.pairs), self.batch_size):
-            stop = min(start + self.batch_size, len(self.pairs))
-            batch = self.collator(self.pairs.__getitems__(range(start, stop)))
+        count = -(-len(self.pairs) // self.batch_size)
+        for rows in np.array_split(np.arange(len(self.pairs)), count):  # of like sizes
+            batch = self.collator(self.pairs.__getitems__(rows.tolist()))
             parts = self.objective(model, {k: v.to(model.device) for k, v in batch.items()})
             for name, value in dataclasses.asdict(parts).items():
                 if value is not None and name != "total":

@@ -189,6 +189,7 @@ def evaluate(
         if mean is not None:
             models[name][AVERAGE] = mean
         after_each(results)
+        del model, embed  # before the next is loaded
     return results
 
 

@@ -15,10 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
 from sklearn.metrics import roc_auc_score
 
-from simbert_hf.evaluation.bootstrap import LEVEL, NONE, Bootstrap, Counts, Distinct, Floats
+from simbert_hf.evaluation.bootstrap import (
+    LEVEL,
+    NONE,
+    Bootstrap,
+    Counts,
+    Distinct,
+    Floats,
+    exact_interval,
+)
 
 Kinds = NDArray[np.integer]
 
@@ -54,10 +61,7 @@ class Rate:
         """
         if not count:
             return cls(float("nan"), 0.0, 1.0, 0)
-        tail = (1 - LEVEL) / 2
-        low = betaincinv(hits, count - hits + 1, tail) if hits else 0.0
-        high = betaincinv(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
-        return cls(hits / count, float(low), float(high), count)
+        return cls(hits / count, *exact_interval(hits, count), count)
 
 
 @dataclass(frozen=True)

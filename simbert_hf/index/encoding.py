@@ -51,7 +51,7 @@ class TextEncoder:
             raise TypeError(
                 f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
             )
-        self.model: Any = model
+        self.model: Any = model.eval()  # else threads switch each other's dropout on
         self.batch_size = batch_size
         body = body_of(model)
         self.name = saved_name(getattr(getattr(body, "config", None), "_name_or_path", ""))

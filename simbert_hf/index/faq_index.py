@@ -24,7 +24,7 @@ from simbert_hf.index.faqs import (
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions
-from simbert_hf.index.locks import Turn
+from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import ANEW, read_index, write_index
 from simbert_hf.index.stores import (
@@ -89,8 +89,8 @@ class FaqIndex:
         self.calibration = calibration
         self.recall = recall
         self._table = table
-        self._changing = Turn()  # one change, save or calibration at a time
-        self._switching = Turn()  # no search while store and table tell of different rows
+        self._changing = ReadWriteLock()  # one change, save or calibration at a time
+        self._switching = ReadWriteLock()  # no search while store and table tell of different rows
 
     # ------------------------------------------------------------------ making, saving, loading
 
@@ -143,7 +143,7 @@ class FaqIndex:
             ValueError: If the directory holds something else.
             OSError: If the disk does not take it.
         """
-        with self._changing:
+        with self._changing.writing():
             write_index(Path(path), self._write)
 
     def _write(self, folder: Path) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class FaqIndex:
         """
         check_count("k", k)
         vectors = self._embed([query] if isinstance(query, str) else query)
-        with self._switching:
+        with self._switching.reading():
             found = self._nearest(vectors, k)
             table = self._table
         rows = iter(table.faqs([hit.number for row in found for hit in row]))
@@ -320,7 +320,7 @@ class FaqIndex:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
         asked = dict(enumerate(read_queries(queries, columns), start=1))
-        with self._changing:
+        with self._changing.writing():
             asked = leave_questions(asked, self._table)
             labels = [codes_of(line, query, self._table) for line, query in asked.items()]
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
@@ -346,7 +346,7 @@ class FaqIndex:
             DataError: If the rows cannot be used, or an id is in the index.
         """
         rows = read_faqs(faqs, columns)
-        with self._changing:
+        with self._changing.writing():
             table = self._table.with_rows(rows)
             self._switch(table, _encode(self.encoder, rows, progress=False))
 
@@ -359,7 +359,7 @@ class FaqIndex:
         Raises:
             DataError: If an id is not in the index.
         """
-        with self._changing:
+        with self._changing.writing():
             numbers = self._numbers([ids] if isinstance(ids, str) else ids)
             self._switch(self._table.without(numbers), removed=numbers)
 
@@ -372,7 +372,7 @@ class FaqIndex:
         rows = read_faqs(faqs, columns)
         if any(row.id is None for row in rows):
             raise DataError("A row to update has no id. Give each the id of the row it replaces.")
-        with self._changing:
+        with self._changing.writing():
             numbers = self._numbers(str(row.id) for row in rows)
             table = self._table.without(numbers).with_rows(rows)
             self._switch(table, _encode(self.encoder, rows, progress=False), numbers)
@@ -380,11 +380,11 @@ class FaqIndex:
     def _switch(
         self, table: FaqTable, added: Vectors | None = None, removed: Sequence[int] = ()
     ) -> None:
-        with self._switching:
+        with self._switching.writing():
+            if removed:  # first: a failed call can be repeated, and numbers rows as before
+                self.store.remove(numbers_of(removed))
             if added is not None:
                 self.store.add(added)
-            if removed:
-                self.store.remove(numbers_of(removed))
             self._table = table
 
     def _numbers(self, ids: Iterable[str]) -> list[int]:

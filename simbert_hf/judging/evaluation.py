@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.checkpoint import model_name
 from simbert_hf.data import load_groups, split_groups, usual_share
-from simbert_hf.evaluation.bootstrap import Bootstrap, mean
+from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval, mean
 from simbert_hf.generation import check_can_write, gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
@@ -353,7 +353,8 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
     """Share of the k best candidates that pass, with its 95 % interval over the sources.
 
     A missing candidate counts as one that does not pass, so nothing is won by giving few. The
-    interval is a :class:`simbert_hf.evaluation.Bootstrap`'s, on the same resamples for all rows.
+    interval is a :class:`simbert_hf.evaluation.Bootstrap`'s, on the same resamples for all rows; it
+    is exact where all pass or none, as all resamples are alike then.
 
     Example:
         >>> share([[True, False], [True]], k=2)["share"]
@@ -361,6 +362,9 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
     """
     shares = np.array([sum(row[:k]) / k for row in passed])
     value = float(shares.mean())
+    if value in (0, 1):
+        low, high = exact_interval(round(value * len(shares)), len(shares))
+        return {"share": value, "low": low, "high": high}
     found = Bootstrap().figures(
         "sources", len(shares), {"share": value}, lambda counts: {"share": mean(shares, counts)}
     )

@@ -183,7 +183,7 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
     return [[row[i] if i < len(row) else None for row in references] for i in range(depth)]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def reference_perplexity(
     model: SimBert, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> float:

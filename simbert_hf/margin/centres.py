@@ -221,15 +221,14 @@ class CentreCallback(CheckpointPart):
         self.centres = centres
         self.learning_rate = learning_rate
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Restore the centres of the checkpoint that the run goes on from."""
-        if (checkpoint := self.resumed_from(args, state)) is not None:
-            self.centres.load(checkpoint)
-
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Update the centres after the model."""
         schedule = kwargs["optimizer"].param_groups[0]["lr"] / args.learning_rate
         self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
+
+    def load(self, directory: Path) -> None:
+        """Restore the centres of the checkpoint that the run goes on from."""
+        self.centres.load(directory)
 
     def save(self, directory: Path) -> None:
         """Write the centres into a checkpoint."""

@@ -81,42 +81,37 @@ class Renewal(CheckpointPart):
         self.steps = steps
         self.settings = settings
         self.checkpoint: Path | None = None
-        self.is_local_main = True
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Remember the checkpoint that the run goes on from."""
-        self.checkpoint = self.resumed_from(args, state)
-        self.is_local_main = args.local_process_index == 0
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Renew the triplets."""
         epoch, done = divmod(state.global_step, self.steps)
         self.triplets.set_epoch(epoch)
-        if done and self.checkpoint is not None:
-            self.triplets.renew(load_triplets(self.checkpoint / MINED))
-        else:
-            self.triplets.renew(self._mine(kwargs["model"]))
-
-    def _mine(self, model: Any) -> list[Triplet]:
-        """Mine by the main process, for all."""
         found: list[Any] = [None]
-        if not is_distributed() or dist.get_rank() == 0:
-            with evaluating(model):
-                found = [
-                    mine_triplets(
-                        self.triplets.groups,
-                        as_sentence_transformer(model),
-                        self.settings,
-                        seed=self.triplets.seed + self.triplets.epoch,
-                    )
-                ]
-            logger.info("mined %s triplets", f"{len(found[0]):,}")
+        if is_main():  # for all
+            resumed = self.checkpoint if done else None
+            found = [load_triplets(resumed / MINED) if resumed else self._mine(kwargs["model"])]
         if is_distributed():
             dist.broadcast_object_list(found, src=0)
-        mined: list[Triplet] = found[0]
+        self.triplets.renew(found[0])
+
+    def _mine(self, model: Any) -> list[Triplet]:
+        seed = self.triplets.seed + self.triplets.epoch
+        with evaluating(model):
+            encoder = as_sentence_transformer(model)
+            mined = mine_triplets(self.triplets.groups, encoder, self.settings, seed=seed)
+        logger.info("mined %s triplets", f"{len(mined):,}")
         return mined
+
+    def load(self, directory: Path) -> None:
+        """Remember the checkpoint that the run goes on from."""
+        self.checkpoint = directory
 
     def save(self, directory: Path) -> None:
         """Write the triplets into a checkpoint."""
-        if self.is_local_main:
+        if is_main():
             write_triplets(directory / MINED, self.triplets.mined)
+
+
+def is_main() -> bool:
+    """Whether this is the process that mines."""
+    return not is_distributed() or dist.get_rank() == 0
