@@ -10,12 +10,14 @@ import argparse
 import io
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from simbert_hf import DEFAULT_MODEL
+from simbert_hf.script import sentence
 
 BLOCK = 32  # texts handled together
 Command = Callable[[argparse.Namespace], None]
@@ -30,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read
+    warnings.formatwarning = sentence
     try:
         if argv[:1] == ["evaluate"]:  # its flags are those of a dataclass
             evaluate(argv[1:])
@@ -130,8 +133,11 @@ def _add_synonyms(commands: Any) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
     parser.add_argument("-k", type=int, help="Paraphrases shown (10, or n if that is less).")
-    parser.add_argument("--seed", type=int)
     parser.add_argument("--strategy", default="sample", help="sample, without_replacement, beam")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--temperature", type=float, help="Above 1 the draws vary more.")
+    parser.add_argument("--max_new_tokens", type=int, help="Longest paraphrase (32).")
+    parser.add_argument("--min_similarity", type=float, help="Least cosine with the text.")
     parser.add_argument("--json", action="store_true", help="One JSON object a text.")
     parser.set_defaults(run=synonyms)
 
@@ -145,9 +151,10 @@ def synonyms(args: argparse.Namespace) -> None:
     k = min(10, args.n) if args.k is None else args.k
     with quiet_transformers():
         model = load(args.model)
-    options = {"strategy": args.strategy, "seed": args.seed, "return_scores": True}
+    names = "strategy", "seed", "temperature", "max_new_tokens", "min_similarity"
+    options = {name: value for name in names if (value := getattr(args, name)) is not None}
     for block in blocks_of(texts):
-        written = gen_synonyms(block, args.n, k, model=model, **options)
+        written = gen_synonyms(block, args.n, k, model=model, return_scores=True, **options)
         for text, found in zip(block, written, strict=True):
             if args.json:
                 show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
@@ -221,13 +228,14 @@ def build(args: argparse.Namespace) -> None:
     faqs = read_faqs(args.faqs, _columns(args))
     if args.augment:
         say(f"writing paraphrases of {len(faqs):,} questions")
-        faqs = augment(faqs, args.model, k=args.augment)
+        faqs = augment(faqs, args.model, k=args.augment, progress=True)
     index = FaqIndex.build(args.model, faqs, store=args.kind, votes=args.votes, progress=True)
     index.save(args.index)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}
     text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"
     show([as_json(facts) if args.json else text])
+    say("It has no threshold: choose one with simbert index calibrate.")
 
 
 def _search_flags(parser: argparse.ArgumentParser) -> None:
@@ -244,6 +252,8 @@ def search(args: argparse.Namespace) -> None:
     texts = texts_of(args)
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
+    if not known:
+        say("The index has no threshold, so these are the nearest answers, right or wrong.")
     for block in blocks_of(texts):
         replies: Sequence[Any] = [None] * len(block)
         if known:
@@ -296,7 +306,8 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
     for name, rate in rates.items():
         words = name.replace("_", " ")
         interval = f"[{rate['low']:.3f}, {rate['high']:.3f}]"
-        yield f"{words:14} {rate['value']:.3f} {interval} of {rate['count']:,}"
+        found = f"{rate['value']:.3f} {interval} of {rate['count']:,}"
+        yield f"{words:14} {found if rate['count'] else 'not known'}"
 
 
 def evaluate(argv: Sequence[str]) -> None:

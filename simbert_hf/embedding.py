@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from simbert_hf.checkpoint import loading, quiet_transformers
-from simbert_hf.hub import Plan, plan_upload, push
+from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
 
@@ -141,6 +141,7 @@ class Embedder(PreTrainedModel):
         from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
 
         self.loaded_tokenizer()
+        check_repo_id(repo_id)
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             if card is None:

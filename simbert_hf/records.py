@@ -109,7 +109,7 @@ def text_of(file: str | Path, line: int, value: object) -> str:
         return ""
     if not isinstance(value, str):
         problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
-        raise fault(file, line, problem, "Put it in quotes, or name other text_columns")
+        raise fault(file, line, problem, "Put it in quotes, or name another column")
     try:
         value.encode()
     except UnicodeEncodeError:

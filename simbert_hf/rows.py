@@ -23,7 +23,7 @@ def check_texts(text: object) -> list[str]:
 
     Raises:
         TypeError: If an item is not a string.
-        ValueError: If an item is empty or blank.
+        ValueError: If an item is empty or blank, or holds half a character.
     """
     if not isinstance(text, Iterable):
         raise TypeError(
@@ -35,7 +35,22 @@ def check_texts(text: object) -> list[str]:
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
         if not text.strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"text {i} holds half a character ({text!r:.40}): it was cut or decoded wrongly."
+            ) from None
     return texts
+
+
+def warn_of_cuts(max_length: int) -> None:
+    """Say once that texts are longer than a model reads."""
+    warnings.warn(
+        f"Texts of more than {max_length} tokens were cut to that length; raise the maximum "
+        "length, if the model allows more and their ends matter.",
+        stacklevel=1,  # one place, so that Python shows it once
+    )
 
 
 def count_tokens(
@@ -134,11 +149,7 @@ class RowBuilder:
             list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
         )["input_ids"]
         if any(len(row) > room for row in rows):
-            warnings.warn(
-                f"Texts of more than {max_length} tokens were cut to that length; raise the "
-                "maximum length, if the model allows more and their ends matter.",
-                stacklevel=1,  # one place, so that Python shows it once
-            )
+            warn_of_cuts(max_length)
         return [row[:room] for row in rows]
 
     def pad(

@@ -16,6 +16,7 @@ from simbert_hf.textfiles import (
     check_exists,
     fault,
     read_cells,
+    separator_of,
     shorten,
     suffix_of,
 )
@@ -178,7 +179,7 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     if len(cells) != 3 or not (first or last):
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
         remedy = "Write s1, s2, score in each row, or a header that names them"
-        raise fault(path, line, problem, remedy)
+        raise fault(path, line, problem, separator_of(cells, remedy))
     return STSB if last >= first else SEMEVAL
 
 

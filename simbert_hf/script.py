@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 
 def run_script(main: Callable[[], object]) -> None:
@@ -14,10 +16,16 @@ def run_script(main: Callable[[], object]) -> None:
         Traceback (most recent call last):
         SystemExit: ValueError: invalid literal for int() with base 10: 'many'
     """
+    warnings.formatwarning = sentence
     try:
         main()
     except (ImportError, ValueError, OSError) as error:
-        kind, sentence = type(error).__name__, str(error)
-        if sentence.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
-            sentence = sentence.strip().rpartition(f"{kind}: ")[2]
-        sys.exit(f"{kind}: {sentence}")
+        kind, words = type(error).__name__, str(error)
+        if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
+            words = words.strip().rpartition(f"{kind}: ")[2]
+        sys.exit(f"{kind}: {words}")
+
+
+def sentence(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Show a warning by its words alone."""
+    return f"{message}\n"

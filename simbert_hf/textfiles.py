@@ -7,7 +7,7 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,19 @@ def shorten(value: object, width: int = 60) -> str:
     """
     text = repr(value)
     return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def separator_of(cells: Sequence[str], otherwise: str) -> str:
+    """Blame the separator where a row of a table came as one cell that holds another one.
+
+    Example:
+        >>> separator_of(["Question;Answer"], "Rename it")
+        "Its cells are parted by ';': save it with commas, or by tabs as .tsv"
+    """
+    found = next((mark for mark in ";\t" if len(cells) == 1 and mark in cells[0]), None)
+    if found is None:
+        return otherwise
+    return f"Its cells are parted by {found!r}: save it with commas, or by tabs as .tsv"
 
 
 def suffix_of(path: str | Path) -> str:

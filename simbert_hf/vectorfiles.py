@@ -65,6 +65,7 @@ def encode_file(
     if not texts:
         raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
+    encoder.check_lengths(texts)  # else processes tell, each of its own
     parts = output.with_name(f"{output.name}.parts")
     _claim(parts, texts, encoder, block)
     starts = range(0, len(texts), block)

@@ -115,8 +115,10 @@ def test_table_json_plots_and_card(
 
     for name in ("histograms", "curves", "geometry"):
         assert (files / "out" / f"{name}.png").stat().st_size > 5_000
-    index = ModelCard.load(files / "two" / "README.md").data.to_dict()["model-index"][0]
-    assert index["name"] == "two"
+    assert not (files / "two" / "README.md").exists()  # what ours is compared with
+    index = ModelCard.load(files / "one" / "README.md").data.to_dict()["model-index"][0]
+    assert index["name"] == "one"
+    found = models["one"]["STS-B"]["figures"]["spearman"]
     by_set = {result["dataset"]["name"]: result for result in index["results"]}
     assert by_set["STS-B"]["metrics"][0] == {
         "type": "spearman_cosine", "value": round(found["value"], 4), "name": "Spearman",
@@ -145,8 +147,8 @@ def test_what_cannot_be_written_is_known_before_anything_is_measured(
         with pytest.raises(OSError, match="out"):
             main(flags(files))
         return
-    (files / "two" / "README.md").write_text("---\nmodel-index:\n- name: two\n---\n")
-    with pytest.raises(DataError, match=r"two.README\.md: is no model card"):
+    (files / "one" / "README.md").write_text("---\nmodel-index:\n- name: one\n---\n")
+    with pytest.raises(DataError, match=r"one.README\.md: is no model card"):
         main(flags(files, "--write_card=true"))
 
 

@@ -267,6 +267,7 @@ def test_a_long_text_is_cut_with_one_warning(model):
     [
         ("", {}, ValueError, "text 0 is empty"),
         (["a", " "], {}, ValueError, "text 1 is empty"),
+        ("a \ud83d b", {}, ValueError, "text 0 holds half a character"),
         (["a", 5], {}, TypeError, "text 1 is int 5"),
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),

@@ -254,6 +254,35 @@ def test_a_failed_update_can_be_repeated(index, monkeypatch):
     assert len(index) == len(index.store) - 1 == 6
 
 
+def test_texts_that_a_model_cuts_are_told_of(tmp_path):
+    tiny_simbert().save_pretrained(tmp_path)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    model.max_seq_length = 12
+    with pytest.warns(UserWarning, match="Texts of more than 12 tokens were cut"):
+        FaqIndex.build(model, [Faq(" ".join(WORDS[:12]), "a")])
+    FaqIndex.build(model, [Faq(" ".join(WORDS[:4]), "a")])  # many characters, few tokens
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), "0.5"])
+def test_thresholds_are_numbers(index, threshold):
+    with pytest.raises(ValueError, match=r"threshold=.* is no score"):
+        index.answer("what time is it", threshold=threshold)
+
+
+def test_spreadsheets_headers(tmp_path, caplog):
+    path = tmp_path / "faq.csv"
+    path.write_text("Question,Answer,ID,\nwhat,a,1,\nwhat,b,2,\nwhy,a,3,\nwhy,a,4,\n")
+    faqs = read_faqs(path)
+    assert faqs[0] == Faq("what", "a", None, "1", {})
+    assert caplog.messages == [
+        f"{path}: 1 rows repeat a question and its answer",
+        f"{path}: 1 questions have several answers, which are equally near, such as 'what'",
+    ]
+    path.write_text("Question;Answer;;\nwhat;a;;\n")
+    with pytest.raises(DataError, match="Its cells are parted by ';': save it with commas"):
+        read_faqs(path)
+
+
 def test_an_index_can_be_copied(index):
     for copied in (copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
         copied.remove("c")
@@ -578,7 +607,7 @@ def test_queries_that_are_questions_are_left_out(index, caplog):
     assert "left out 5 of 7 queries" in caplog.text
     without = index.calibrate(others, false_accept_rate=0.5)
     assert with_own.scores.tolist() == without.scores.tolist()
-    with pytest.raises(DataError, match="the queries:7: leads to the id 'zz'"):
+    with pytest.raises(DataError, match="the query rows:7: leads to the id 'zz'"):
         index.calibrate([*own, others[1], others[0] | {"id": "zz"}], precision=0.5)
 
 
@@ -634,7 +663,7 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ([], "holds no question"),
         ([{"question": "a", "answer": ""}], "1: the question 'a' has no answer"),
         ([{"question": "a", "answer": None}], "1: the question 'a' has no answer"),
-        ([{"question": " ", "answer": "b"}], "1: the question is empty"),
+        ([{"question": " ", "answer": "b"}], "1: the text is empty"),
         ([{"question": "a" * 10**7, "answer": "b"}], "has 10,000,000 characters. Cut it to 10,000"),
         ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Take it out"),
         ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
@@ -752,7 +781,7 @@ def test_augment_adds_other_questions_only(model):
 def test_labels_of_a_query_that_disagree_are_named(index):
     query = {"query": "what time", "answer": "Late.", "id": "c"}
     index.calibrate([query, {"query": "fast", "id": ""}], precision=0.5)
-    with pytest.raises(DataError, match=r"the queries:1: its id and answer lead to different"):
+    with pytest.raises(DataError, match=r"the query rows:1: its id and answer lead to different"):
         index.calibrate([query | {"id": "a"}], precision=0.5)
 
 

@@ -74,7 +74,8 @@ class EvaluationArguments:
     seed: int = field(default=0, metadata={"help": "Of the resamples."})
     batch_size: int = field(default=64, metadata={"help": "Sentences a forward pass."})
     write_card: bool = field(
-        default=False, metadata={"help": "Add the figures to the README.md of each local model."}
+        default=False,
+        metadata={"help": "Add the figures to the README.md of the first model, a folder."},
     )
 
     def __post_init__(self) -> None:
@@ -88,13 +89,13 @@ class EvaluationArguments:
                 'for each, "" for none.'
             )
         Bootstrap(self.bootstrap, self.seed)  # which refuses too few resamples
-        for path in self.model_paths().values():
-            self._check_model(path)
+        for i, path in enumerate(self.model_paths().values()):
+            self._check_model(path, with_card=self.write_card and i == 0)
 
-    def _check_model(self, path: str) -> None:
+    def _check_model(self, path: str, with_card: bool) -> None:
         if Path(path).is_dir():
             return
-        if self.write_card or not HUB_ID.fullmatch(path):
+        if with_card or not HUB_ID.fullmatch(path):
             raise ValueError(f"--models: {path} is no directory; this process runs in {Path.cwd()}")
 
     def model_paths(self) -> dict[str, str]:

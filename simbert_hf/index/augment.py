@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
 from simbert_hf.generation import gen_synonyms
 from simbert_hf.index.faqs import Faq
 from simbert_hf.text import normalize_text
@@ -21,6 +23,7 @@ def augment(
     n: int | None = None,
     min_similarity: float = 0.8,
     seed: int | None = 0,
+    progress: bool = False,
     **options: Any,
 ) -> list[Faq]:
     """Add generated paraphrases of each question, with its answer.
@@ -32,6 +35,7 @@ def augment(
         n: Sentences written, of which the k best are taken; 4 k, at least 20, if None.
         min_similarity: Least cosine with the question.
         seed: Same seed, same paraphrases.
+        progress: Show a bar.
         **options: More for :func:`simbert_hf.gen_synonyms`.
 
     Returns:
@@ -45,7 +49,7 @@ def augment(
     taken = {normalize_text(faq.question) for faq in faqs}
     made: dict[str, Faq] = {}
     leads: dict[str, set[str]] = defaultdict(set)
-    for start in range(0, len(faqs), BLOCK):
+    for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
         block = faqs[start : start + BLOCK]
         written = gen_synonyms(
             [faq.question for faq in block],

@@ -81,7 +81,7 @@ class Rates:
     correct: Rate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays are not simply equal
 class Calibration:
     """Labelled queries' scores and the threshold chosen by them.
 
@@ -252,6 +252,11 @@ def _warn(found: Calibration) -> None:
             "%.2f. Give more queries.",
             *(found.threshold, rate.count, len(found.scores), found.target.replace("_", " ")),
             *(rate.low, rate.high),
+        )
+    if not rates.answered.count:
+        logger.warning(
+            "no query is in scope: what the threshold %.4g answers is not known. Give some.",
+            found.threshold,
         )
     if found.interval and np.isinf(found.interval[1]):
         logger.warning(

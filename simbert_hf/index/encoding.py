@@ -16,6 +16,7 @@ from torch import nn
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
 from simbert_hf.embedding import Embedder
+from simbert_hf.rows import count_tokens, warn_of_cuts
 from simbert_hf.textfiles import DataError, shorten
 
 if TYPE_CHECKING:
@@ -64,10 +65,21 @@ class TextEncoder:
         Raises:
             DataError: If a text gets no vector of length 1, as by a model that diverged.
         """
+        self.check_lengths(texts)
         options: dict[str, Any] = {"batch_size": self.batch_size, "normalize_embeddings": True}
         if not isinstance(self.model, Embedder):
             options["show_progress_bar"] = False
         return check_vectors(self.model.encode(list(texts), **options), texts)
+
+    def check_lengths(self, texts: Sequence[str]) -> None:
+        """Warn of texts that a ``SentenceTransformer`` would cut silently."""
+        ours = isinstance(self.model, Embedder)  # which warns itself
+        most = None if ours else getattr(self.model, "max_seq_length", None)
+        if most is None:
+            return
+        long = [text for text in texts if len(text.encode()) > most - 2]  # a token has a byte
+        if long and max(count_tokens(self.model.tokenizer, long, add_special_tokens=True)) > most:
+            warn_of_cuts(most)
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:

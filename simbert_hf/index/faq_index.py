@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -19,8 +21,8 @@ from simbert_hf.index.faqs import (
     QuerySource,
     Source,
     check_question,
+    queries_by_place,
     read_faqs,
-    read_queries,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions
@@ -276,12 +278,14 @@ class FaqIndex:
 
         Raises:
             DataError: If a query is empty, too long or holds control characters.
-            ValueError: If there is no threshold.
+            ValueError: If there is no threshold, or it is no number.
         """
         if threshold is None:
             if self.calibration is None:
                 raise ValueError("There is no threshold: calibrate the index, or give one.")
             threshold = self.calibration.threshold
+        if not isinstance(threshold, Real) or not math.isfinite(threshold):
+            raise ValueError(f"threshold={threshold!r} is no score: give a number such as 0.8.")
         if isinstance(query, str):
             return make_reply(self.search(query, k), threshold)
         return [make_reply(hits, threshold) for hits in self.search(query, k)]
@@ -319,10 +323,10 @@ class FaqIndex:
         if len(given) != 1:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
-        asked = dict(enumerate(read_queries(queries, columns), start=1))
+        asked = queries_by_place(queries, columns)
         with self._changing.writing():
             asked = leave_questions(asked, self._table)
-            labels = [codes_of(line, query, self._table) for line, query in asked.items()]
+            labels = [codes_of(place, query, self._table) for place, query in asked.items()]
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
             kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]
             scores = [scored(row) for row in found]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -21,9 +23,12 @@ from simbert_hf.textfiles import (
     fault,
     read_cells,
     read_objects,
+    separator_of,
     shorten,
     suffix_of,
 )
+
+logger = logging.getLogger(__name__)
 
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
 MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
@@ -99,15 +104,30 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
     name, rows = _rows_of(source, "question", columns or {})
     faqs: list[Faq] = []
     seen: dict[str, int] = {}
+    asked: dict[str, set[str]] = defaultdict(set)
     for line, row in rows:
         faq = _faq(name, line, row)
         if faq.id is not None and seen.setdefault(faq.id, line) != line:
             problem = f"the id {shorten(faq.id)} is that of row {seen[faq.id]} too"
             raise fault(name, line, problem, "Give every row an id of its own, or drop the column")
         faqs.append(faq)
+        asked[faq.question].add(faq.group or faq.answer)
     if not faqs:
         raise fault(name, None, "holds no question", "Give it at least one question and answer")
+    _tell_of_repeats(name, len(faqs), asked)
     return faqs
+
+
+def _tell_of_repeats(name: str, rows: int, asked: Mapping[str, set[str]]) -> None:
+    """Warn of rows that say the same again, and of questions that one answer alone can be for."""
+    if repeats := rows - sum(map(len, asked.values())):
+        logger.warning("%s: %s rows repeat a question and its answer", name, f"{repeats:,}")
+    several = [question for question, answers in asked.items() if len(answers) > 1]
+    if several:
+        logger.warning(
+            "%s: %s questions have several answers, which are equally near, such as %s",
+            *(name, f"{len(several):,}", shorten(several[0])),
+        )
 
 
 def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Query]:
@@ -128,8 +148,15 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Qu
         >>> [query.in_scope for query in read_queries(rows)]
         [True, False]
     """
+    return list(queries_by_place(source, columns).values())
+
+
+def queries_by_place(
+    source: QuerySource, columns: Columns | None = None
+) -> dict[tuple[str, int], Query]:
+    """Read labelled queries by file and line; arguments and errors as of :func:`read_queries`."""
     name, rows = _rows_of(source, "query", columns or {})
-    queries = [_query(name, line, row) for line, row in rows]
+    queries = {(name, line): _query(name, line, row) for line, row in rows}
     if not queries:
         raise fault(name, None, "holds no query", "Give it labelled queries")
     return queries
@@ -144,7 +171,7 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
     """
     text = text_of(name, line or 0, value)
     if not text:
-        raise fault(name, line, "the question is empty", "Fill it in, or drop the row")
+        raise fault(name, line, "the text is empty", "Fill it in, or drop it")
     if len(text) > MAX_CHARS:
         problem = f"the question {shorten(text, 40)} has {len(text):,} characters"
         raise fault(name, line, problem, f"Cut it to {MAX_CHARS:,}")
@@ -168,17 +195,25 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     first = next(filled, None)
     if first is None:
         return name, iter(())
+    columns = _named_alike(first[1], text) | dict(columns)
     _check_columns(name, first, text, columns)
     known = {*columns, *columns.values()}
     renamed = (  # a column may be two of ours
         (
             line,
-            {name: value for name, value in row.items() if name not in known}
+            {name: value for name, value in row.items() if name and name not in known}
             | {ours: row[theirs] for ours, theirs in columns.items() if theirs in row},
         )
         for line, row in chain([first], filled)
     )
     return name, renamed
+
+
+def _named_alike(row: Row, text: str) -> dict[str, str]:
+    """Find our columns among names in capitals, as spreadsheets have them."""
+    lower = {str(name).lower(): name for name in row}
+    ours = {text, "answer", *KEYS} - set(row)
+    return {name: lower[name] for name in sorted(ours & set(lower))}
 
 
 def _as_row(item: object) -> Row:
@@ -213,7 +248,8 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
         theirs = columns.get(ours, ours)
         if theirs not in row:
             problem = f"has no column {theirs!r}, only {shorten(list(row))}"
-            raise fault(name, line, problem, f"Rename it, or say which column is the {ours}")
+            remedy = f"Rename it, or say which column is the {ours}"
+            raise fault(name, line, problem, separator_of(list(row), remedy))
 
 
 def _faq(name: str, line: int, row: Row) -> Faq:

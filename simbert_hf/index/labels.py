@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from simbert_hf.index.faqs import KEYS, Query
 from simbert_hf.index.grouping import Found
@@ -11,17 +12,20 @@ from simbert_hf.index.table import FaqTable
 from simbert_hf.readers import fold
 from simbert_hf.textfiles import fault, shorten
 
+Place: TypeAlias = tuple[str, int]
+"""A file, or other source, and a line of it."""
+
 logger = logging.getLogger(__name__)
 
 
-def leave_questions(asked: Mapping[int, Query], table: FaqTable) -> dict[int, Query]:
-    """Leave out the queries, by their lines, that are questions of the index.
+def leave_questions(asked: Mapping[Place, Query], table: FaqTable) -> dict[Place, Query]:
+    """Leave out the queries, by their files and lines, that are questions of the index.
 
     Raises:
         DataError: If none is left.
     """
     own = table.questions
-    others = {line: query for line, query in asked.items() if fold(query.text) not in own}
+    others = {place: query for place, query in asked.items() if fold(query.text) not in own}
     if not others:
         problem = f"are all {len(asked):,} questions of the index"
         raise fault("the queries", None, problem, "Ask them in other words")
@@ -31,7 +35,7 @@ def leave_questions(asked: Mapping[int, Query], table: FaqTable) -> dict[int, Qu
     return others
 
 
-def codes_of(line: int, query: Query, table: FaqTable) -> set[int] | None:
+def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
     """Groups that a query may lead to; None for out of scope.
 
     Raises:
@@ -44,11 +48,11 @@ def codes_of(line: int, query: Query, table: FaqTable) -> set[int] | None:
     for key, codes in found.items():
         if not codes:
             problem = f"leads to the {key} {shorten(given[key])}, which is not in the index"
-            raise fault("the queries", line, problem, f"Mend the {key}, or leave it empty for none")
+            raise fault(*place, problem, f"Mend the {key}, or leave it empty for none")
     common = set.intersection(*found.values())
     if not common:
         problem = f"its {' and '.join(given)} lead to different answers"
-        raise fault("the queries", line, problem, "Mend them, or leave one of them out")
+        raise fault(*place, problem, "Mend them, or leave one of them out")
     return common
 
 
