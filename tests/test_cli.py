@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from simbert_hf import vectorfiles
+from simbert_hf import SimBert, vectorfiles
 from simbert_hf.atomic import put_in_place
 from simbert_hf.cli import main
 from simbert_hf.index import TextEncoder
@@ -63,8 +63,10 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
         0,
         [{"index": str(index), "rows": 3, "store": "flat", "recall_at_10": 1.0}],
     )
-    code, (line,), _ = run("index", "search", index, "what time is it", "-k", 2, "--json")
+    assert "has no threshold: choose one with simbert index calibrate" in built[2]
+    code, (line,), error = run("index", "search", index, "what time is it", "-k", 2, "--json")
     assert (code, "answer" in line, len(line["hits"])) == (0, False, 2)  # no threshold yet
+    assert error.startswith("The index has no threshold")
     assert line["hits"][0]["answer"] == "Late."
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
     code, (found,), _ = run(*argv, "--plot", tmp_path / "scores.svg", "--json")
@@ -98,6 +100,11 @@ def test_synonyms(run, model):
     _, text, _ = run(*argv)
     assert line["synonyms"][0]["text"] in text
     assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
+    more = {"temperature": 3.0, "max_new_tokens": 4, "min_similarity": -1.0}
+    flags = [part for name, value in more.items() for part in (f"--{name}", value)]
+    _, (line,), _ = run(*argv, *flags, "--json")
+    found = SimBert.from_pretrained(model).gen_synonyms(argv[1], 20, 3, seed=0, **more)
+    assert [one["text"] for one in line["synonyms"]] == found
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
