@@ -733,8 +733,8 @@ def test_bad_queries_and_changes(index, model):
     assert len(index) == 5
     with pytest.raises(ValueError, match="Unknown kind 'tree'"):
         FaqIndex.build(model, ROWS, store="tree")
-    with pytest.raises(ValueError, match="ivf_pq index of 5 vectors"):
-        FaqIndex.build(model, ROWS, store="ivf_pq")
+    with pytest.raises(ValueError, match="at least 10,000 vectors, and there are 5: take flat"):
+        FaqIndex.build("no-such/model", ROWS, store="ivf_pq")  # known before a model is loaded
     with pytest.raises(TypeError, match="The model is 7"):
         FaqIndex.build(7, ROWS)
     with pytest.raises(OSError, match="no directory, and the Hub does not give it"):

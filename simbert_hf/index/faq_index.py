@@ -33,6 +33,7 @@ from simbert_hf.index.stores import (
     FaissVectors,
     Vectors,
     VectorStore,
+    check_kind,
     measure_recall,
     numbers_of,
     store_from,
@@ -123,10 +124,12 @@ class FaqIndex:
 
         Raises:
             DataError: If the rows cannot be used.
+            ValueError: If they are too few for an ``ivf_pq``, or the store is not empty.
         """
         check_count("votes", votes)
         rows = read_faqs(faqs, columns)
         place = FaissVectors(store) if isinstance(store, str) else store
+        check_kind(getattr(place, "kind", ""), len(rows))  # before hours of encoding
         if len(place):
             raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size)

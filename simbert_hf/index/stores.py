@@ -27,6 +27,7 @@ Numbers = NDArray[np.int64]
 
 KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
+IVF_LEAST = 10_000
 EF_SEARCH = 128  # candidates an HNSW search keeps
 PROBES = 32  # lists of an IVF that a search reads
 RESCORED = 16  # candidates of the product quantizer for each vector wanted
@@ -175,6 +176,19 @@ def kind_for(count: int) -> str:
     return "hnsw" if count < IVF_FROM else "ivf_pq"
 
 
+def check_kind(kind: str, count: int) -> None:
+    """Refuse an IVF-PQ of too few vectors for its clusters and codes.
+
+    Raises:
+        ValueError: If they are too few.
+    """
+    if kind == "ivf_pq" and count < IVF_LEAST:
+        raise ValueError(
+            f"An ivf_pq index takes at least {IVF_LEAST:,} vectors, and there are {count:,}: take "
+            "flat or hnsw."
+        )
+
+
 def make_index(kind: str, count: int, dim: int) -> Any:
     """Make an empty faiss index for about ``count`` vectors of ``dim`` numbers.
 
@@ -185,10 +199,11 @@ def make_index(kind: str, count: int, dim: int) -> Any:
     if kind != "ivf_pq":
         spec = "Flat" if kind == "flat" else "HNSW32"
         return faiss.index_factory(dim, spec, metric)
-    if count < 10_000 or dim % 8:
+    check_kind(kind, count)
+    if dim % 8:
         raise ValueError(
-            f"An ivf_pq index of {count:,} vectors of {dim} numbers cannot be: it takes at least "
-            "10,000, and their dimension must divide by 8. Take flat or hnsw."
+            f"An ivf_pq index of vectors of {dim} numbers cannot be: that must divide by 8. Take "
+            "flat or hnsw."
         )
     lists = 2 ** round(np.log2(4 * np.sqrt(count)))
     index = faiss.index_factory(dim, f"IVF{lists},PQ{dim // 8}x8,Refine(SQfp16)", metric)
