@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
@@ -164,7 +165,8 @@ def make_card(args: CardArguments) -> ModelCard:
     shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
     loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or name}"'
     place = {"name": name, "shipped": shipped, "loaded": loaded}
-    short = (sample["text"] for sample in samples if len(sample["text"]) < LINE)
+    texts = [sample["text"] for sample in samples] or content.get("sources", [])
+    short = (text for text in texts if len(text) < LINE)
     example = next(short, "how can i reset my password?").replace('"', "'")
     card: ModelCard = ModelCard.from_template(
         data,
@@ -343,6 +345,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
     if (folder / "paraphrases.md").exists():
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")
         found["samples"] = text.rpartition("## ")[2].partition("\n")[2].strip()
+        found["sources"] = re.findall(r"(?m)^- (.+?) -> ", found["samples"])
     return found
 
 

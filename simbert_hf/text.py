@@ -13,6 +13,9 @@ from transformers import PreTrainedTokenizerBase
 CJK = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"
 ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
 
+SPACE_IN_CJK = re.compile(rf"(?<=[{CJK}]) (?=[{CJK}])")
+SPACE_BY_CJK = re.compile(rf" (?=[{CJK}])|(?<=[{CJK}]) ")
+
 # WordPiece splits off every punctuation mark; each rule takes back the spaces around one kind.
 SPACING = [
     (re.compile(pattern), joined)
@@ -31,7 +34,9 @@ SPACING = [
         (r"([$£€¥#(\[{«“‘¿¡]) ", r"\1"),
         (r" ([.,!?;:%°…)\]}»”])", r"\1"),
         (r"\b([A-Za-z])\. (?=[A-Za-z]\.)", r"\1."),  # 5 a.m., the u.s.
-        (rf" (?=[{CJK}])|(?<=[{CJK}]) ", ""),
+        (r"(?<=—) (?=—)", ""),  # the Chinese dash is a pair
+        (r"\b([A-Za-z]) \+ \+", r"\1++"),
+        (SPACE_BY_CJK.pattern, ""),
     ]
 ]
 
@@ -53,7 +58,7 @@ def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> lis
 
     Args:
         tokenizer: Any tokenizer. WordPiece forgets where spaces stood, so they are placed by rule;
-            other tokenizers remember.
+            other tokenizers remember, and models may write some inside Chinese all the same.
         rows: Token ids, special ones allowed.
 
     Returns:
@@ -63,7 +68,7 @@ def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> lis
         pieces = (tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows)
         return [join_wordpieces(row) for row in pieces]
     texts = (tokenizer.decode(row, skip_special_tokens=True) for row in rows)
-    return [" ".join(str(text).split()) for text in texts]
+    return [SPACE_IN_CJK.sub("", " ".join(str(text).split())) for text in texts]
 
 
 def join_wordpieces(pieces: Iterable[str]) -> str:
@@ -84,16 +89,18 @@ def join_wordpieces(pieces: Iterable[str]) -> str:
 def normalize_text(text: str) -> str:
     """Return the form in which two texts are the same sentence.
 
-    Compatibility characters are unified (NFKC), case and spacing ignored, and punctuation at both
-    ends dropped. What changes the meaning stays: ``#``, ``%`` and a minus (c# is not c, -5 not 5%).
+    Compatibility characters are unified (NFKC), case and spacing (all of it beside Chinese)
+    ignored, and punctuation at both ends dropped. What changes the meaning stays: ``#``, ``%`` and
+    a minus (c# is not c, -5 not 5%).
 
     Example:
         >>> normalize_text("How  are YOU？") == normalize_text("how are you")
         True
-        >>> normalize_text("C#!"), normalize_text("- 5 %")
-        ('c#', '−5%')
+        >>> normalize_text("C#!"), normalize_text("- 5 %"), normalize_text("我的 iPhone 13 呢？")
+        ('c#', '−5%', '我的iphone 13呢')
     """
     words = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    words = SPACE_BY_CJK.sub("", words)
     chars = set(words)
     marks = set(filter(is_mark, chars))
     if marks == chars:

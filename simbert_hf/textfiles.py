@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,8 +125,17 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
     except UnicodeDecodeError as error:
         bad = shorten(line[max(0, error.start - 8) : error.start + 8])
         problem = f"is not UTF-8 at byte {error.start}: {bad}"
-        raise fault(path, number, problem, "Save it as UTF-8") from None
+        raise fault(path, number, problem, f"Save it as UTF-8{_hint(line)}") from None
     return text.rstrip("\r\n")
+
+
+def _hint(line: bytes) -> str:
+    """Name the encoding of Chinese Windows where a line can be of it."""
+    try:
+        is_chinese = re.search(r"[\u4e00-\u9fff]{2}", line.decode("gb18030")) is not None
+    except UnicodeDecodeError:
+        is_chinese = False
+    return ", perhaps by iconv -f gb18030 -t utf-8" if is_chinese else ""
 
 
 def _check_start(path: str | Path, line: bytes) -> None:

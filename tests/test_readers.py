@@ -167,8 +167,12 @@ BAD = {
     "score": ("a.csv", "s1,s2,score\nA,B,3\n", {}, "a.csv:1: has a column 'score'", "true para"),
     "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
     "wrong encoding": (
-        *("a.tsv", b"s1\ts2\nA\tB\n" + "你\t好\n".encode("gb18030"), {}),
-        *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8"),
+        *("a.tsv", b"s1\ts2\nA\tB\n" + "\xe9\tb\n".encode("latin-1"), {}),
+        *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8."),
+    ),
+    "Chinese Windows": (
+        *("a.tsv", "s1\ts2\n你好\t您好\n".encode("gb18030"), {}),
+        *("a.tsv:2: is not UTF-8", "Save it as UTF-8, perhaps by iconv -f gb18030 -t utf-8"),
     ),
     "wide encoding": (
         "a.csv",

@@ -22,6 +22,7 @@ SENTENCES = [
     "“你好吗？” “很好。”",
     "我用iphone12看《红楼梦》（第3章），你呢？",
     "汤姆说：「明天10:30见。」",
+    "《支付宝》——我学c++。",
 ]
 
 
@@ -57,6 +58,14 @@ def test_a_tokenizer_that_remembers_spaces_is_not_corrected():
     assert decode(tokenizer, tokenizer([text])["input_ids"]) == [text]
 
 
+def test_spaces_that_a_model_wrote_inside_chinese_are_dropped():
+    pieces = [("<unk>", 0.0), ("花呗", -1.0), ("▁", -1.0), ("可以", -1.0), ("app", -1.0)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=0))
+    backend.decoder = decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert decode(tokenizer, [[1, 2, 3, 2, 4, 2, 1]]) == ["花呗可以 app 花呗"]
+
+
 def test_chinese_wordpieces_are_joined_without_spaces():
     pieces = ["[PAD]", "[UNK]", "[SEP]", *"我用看电脑。？", "i", "##phone"]
     backend = Tokenizer(models.WordPiece({p: i for i, p in enumerate(pieces)}, unk_token="[UNK]"))
@@ -87,6 +96,7 @@ def test_a_real_vocabulary_round_trips():
         ("ﬁne, ①", "fine, 1"),
         ("Straße", "STRASSE"),
         ("你好吗？", "你好吗"),
+        ("我的 iPhone 13 呢", "我的iphone 13呢?"),
         ("What is C#?", "what is c #"),  # as WordPiece gives it back
         ("Is it 5%?", "is it 5 %"),
         ("-5 degrees.", "- 5 degrees"),

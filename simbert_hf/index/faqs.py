@@ -248,7 +248,7 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
         theirs = columns.get(ours, ours)
         if theirs not in row:
             problem = f"has no column {theirs!r}, only {shorten(list(row))}"
-            remedy = f"Rename it, or say which column is the {ours}"
+            remedy = f"Rename it, or name yours (--{ours}_column; columns={{{ours!r}: ...}})"
             raise fault(name, line, problem, separator_of(list(row), remedy))
 
 

@@ -2,6 +2,7 @@
 
 BLEU-like scores run from 0 to 100, shares from 0 to 1. Texts are compared in lower case, and cut
 into tokens by sacrebleu's ``13a``, or by its ``zh``, which takes each Chinese character as a token.
+Chinese texts are compared in NFKC, as some tokenizers write them: ？ and ? are one mark.
 Needs the extra ``eval`` (sacrebleu).
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 from statistics import fmean
@@ -53,7 +55,17 @@ def tokens_of(text: str, tokenizer: str) -> list[str]:
         >>> tokens_of("I'm fine.", "13a"), tokens_of("我很好。", "zh")
         (["i'm", 'fine', '.'], ['我', '很', '好', '。'])
     """
-    return list(TOKENIZERS[tokenizer](text.lower()).split())
+    return list(TOKENIZERS[tokenizer](unified(text).lower()).split())
+
+
+def unified(text: str) -> str:
+    """Put a Chinese text into NFKC.
+
+    Example:
+        >>> unified("好吗？"), unified("OK？")
+        ('好吗?', 'OK？')
+    """
+    return unicodedata.normalize("NFKC", text) if CHINESE.search(text) else text
 
 
 def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
@@ -116,7 +128,7 @@ def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> fl
             metric.sentence_score(text, [*row[:i], *row[i + 1 :]]).score
             for i, text in enumerate(row)
         )
-        for row in candidates
+        for row in ([unified(text) for text in row] for row in candidates)
         if len(row) > 1
     ]
     return fmean(means) if means else None
@@ -137,7 +149,7 @@ def bleu(
         100.0
     """
     metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
-    return float(metric.corpus_score(list(hypotheses), streams(references)).score)
+    return float(metric.corpus_score(list(map(unified, hypotheses)), streams(references)).score)
 
 
 def signature(references: Sequence[Sequence[str]], tokenizer: str) -> str:
@@ -159,7 +171,8 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         >>> chrf(["It is late."], [["it is late."]])
         100.0
     """
-    return float(CHRF(lowercase=True).corpus_score(list(hypotheses), streams(references)).score)
+    metric = CHRF(lowercase=True)
+    return float(metric.corpus_score(list(map(unified, hypotheses)), streams(references)).score)
 
 
 def ibleu(to_references: float, to_source: float) -> float:
@@ -180,7 +193,7 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
         [['a', 'c'], ['b', None]]
     """
     depth = max(map(len, references))
-    return [[row[i] if i < len(row) else None for row in references] for i in range(depth)]
+    return [[unified(row[i]) if i < len(row) else None for row in references] for i in range(depth)]
 
 
 @torch.no_grad()
