@@ -1,6 +1,7 @@
 """Sampled centres against full ones, against a row-by-row Adam, and over two processes."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +9,17 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from simbert_hf.margin.centres import SampledCentres, check_memory
+from simbert_hf.margin.centres import (
+    CentreCallback,
+    SampledCentres,
+    check_memory,
+    random_centres,
+)
 from simbert_hf.margin.softmax import MarginSoftmax, margin_softmax_loss
+from simbert_hf.margin.training import MarginArguments, make_margin_objective
 from tests.naive import naive_adam_row, naive_margin_loss
 from tests.processes import run_processes
+from tests.tiny import tiny_simbert
 
 SOFTMAX = MarginSoftmax("arc", 10.0)
 CLASSES = torch.tensor([6, 0, 3, 3])
@@ -118,6 +126,39 @@ def test_a_restored_state_goes_on_alike(tmp_path: Path) -> None:
         SampledCentres((41, 1, 5), sampled=5).load(tmp_path)
     with pytest.raises(ValueError, match=r"1-of-1\.safetensors does not exist: resume with"):
         whole.load(tmp_path / "other")
+
+
+@pytest.mark.parametrize(("clipped", "norm"), [(0.3, 0.3), (None, 0.0)])
+def test_a_step_of_the_trainer_is_one_of_the_centres(clipped: float | None, norm: float) -> None:
+    """At the schedule's share of their own learning rate, clipped as the model is."""
+    steps, optimizer = [], SimpleNamespace(param_groups=[{"lr": 0.5}])
+    callback = CentreCallback(SimpleNamespace(step=lambda *given: steps.append(given)), 0.2)
+    args = SimpleNamespace(learning_rate=1.0, max_grad_norm=clipped)
+    callback.on_optimizer_step(args, None, None, optimizer=optimizer)
+    assert steps == [(0.1, norm)]
+
+
+def test_centres_start_from_the_runs_seed_and_learn_at_the_heads_rate() -> None:
+    args = SimpleNamespace(
+        world_size=1, per_device_train_batch_size=4, device=torch.device("cpu"), seed=7,
+        learning_rate=1e-3, head_learning_rate=0.5, mixed_precision="no",
+    )  # fmt: skip
+    model = tiny_simbert()
+    make_margin_objective(model, 6, MarginArguments(), args)
+    assert torch.equal(model.class_centres["softmax"], random_centres((6, 1, 32), 7))
+    _, (callback,) = make_margin_objective(model, 6, MarginArguments(sampled_classes=3), args)
+    assert (callback.learning_rate, callback.centres.seed) == (0.5, 7)
+
+
+def test_each_process_starts_from_centres_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simbert_hf.margin.centres.is_distributed", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    shares = []
+    for rank in range(2):
+        monkeypatch.setattr("torch.distributed.get_rank", lambda rank=rank: rank)
+        shares.append(SampledCentres((8, 1, 5), sampled=3, seed=1).weight)
+    starts = torch.cat([*shares, SampledCentres((8, 1, 5), sampled=3, seed=2).weight])
+    assert len(starts.unique(dim=0)) == len(starts) == 12  # nor does another seed repeat them
 
 
 def test_too_many_classes_are_refused_in_numbers() -> None:

@@ -1,11 +1,13 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 
+from simbert_hf.batching import Collator
 from simbert_hf.collators import (
     Augmentation,
     Corruption,
@@ -96,6 +98,26 @@ def test_denoising_touches_half_of_the_sources_and_has_no_labels() -> None:
     assert 0.15 < n_touched / 800 < 0.33
 
 
+def test_the_two_rows_of_a_pair_are_corrupted_apart() -> None:
+    rows = RowBuilder(wordpiece_tokenizer())
+    collator, same = PairCollator(rows, mlm=True), PAIR | {"target": PAIR["source"]}
+    width = len(rows.sources([PAIR["source"]], 64)[0])
+    sources = [
+        collator([same | {"seed": seed}])["input_ids"][:, :width].tolist() for seed in range(40)
+    ]
+    assert sum(first != second for first, second in sources) > 10
+
+
+@pytest.mark.filterwarnings("ignore:Texts of more than")
+def test_the_sep_of_a_cut_source_is_never_masked() -> None:
+    rows = RowBuilder(wordpiece_tokenizer())
+    collator = PairCollator(rows, max_length=5, mlm=True)
+    for seed in range(200):
+        batch = collator([PAIR | {"seed": seed}])
+        assert (batch["input_ids"][:, 4] == rows.sep_id).all()
+        assert rows.sep_id not in batch["mlm_labels"].tolist()
+
+
 def test_the_same_seed_corrupts_alike() -> None:
     collator = PairCollator(RowBuilder(wordpiece_tokenizer()), mlm=True)
     batches = [collator([PAIR | {"seed": seed}])["input_ids"].tolist() for seed in (5, 5, 6, 7, 8)]
@@ -103,10 +125,29 @@ def test_the_same_seed_corrupts_alike() -> None:
     assert len({str(batch) for batch in batches}) > 1
 
 
+OVER_LONG = "a cat sat? the dog ran on the mat"
+
+
 def test_max_chars_cuts_before_tokens() -> None:
-    collator = PairCollator(RowBuilder(wordpiece_tokenizer()), max_chars=10)
-    batch = collator([PAIR | {"source": "a cat sat? the dog ran on the mat"}])
+    rows = RowBuilder(wordpiece_tokenizer())
+    batch = PairCollator(rows, max_chars=10)([PAIR | {"source": OVER_LONG}])
     assert batch["input_ids"].shape[1] == 2 + 4 + 4  # "a cat sat ?" and "a cat sat" + [SEP]
+    joint = PairCollator(rows, max_chars=10, sentences=[OVER_LONG], texts=True)
+    assert (
+        joint([PAIR | dict.fromkeys(("source", "target"), OVER_LONG)])["texts"]
+        == ["a cat sat?"] * 4
+    )
+
+
+@pytest.mark.parametrize(
+    "build", [SimCseCollator, partial(SimCseCollator, mlm=True), ClassCollator, MemberCollator]
+)
+def test_max_chars_cuts_whatever_a_collator_reads(build: Callable[..., Collator]) -> None:
+    sides = dict.fromkeys(("source", "target", "negative"), OVER_LONG)
+    example = PAIR | sides | {"label": 0, "texts": [OVER_LONG] * 2}
+    collator = build(RowBuilder(wordpiece_tokenizer()), max_chars=10)
+    assert collator([example])["input_ids"].shape[1] == 2 + 4  # "a cat sat ?"
+    assert collator.lengths([example]).tolist() == [6]
 
 
 def test_mlm_without_a_mask_token_is_refused() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
+from simbert_hf import grouping
 from simbert_hf.data import DataError, DataReport, PairStream, load_groups, split_groups
 from simbert_hf.grouping import find_components, find_first, hash_sentences
 from simbert_hf.readers import fold
@@ -152,6 +153,20 @@ def test_groups_are_memory_mapped_and_cached(write, load, monkeypatch):
     again, report_again = load(path)
     assert again[:] == first[:]
     assert report_again == report
+
+
+def test_a_kill_while_caching_leaves_no_part_of_a_file(tmp_path):
+    path = tmp_path / "groups.arrow"
+    path.write_text("old")
+
+    def killed(made):
+        made.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grouping._write(path, killed)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "old"
 
 
 def test_a_changed_file_is_read_again(write, load):

@@ -18,8 +18,11 @@ from simbert_hf.bridge import EmbedderModule
 from simbert_hf.cards import add_results
 from simbert_hf.evaluation import Bootstrap, Figure, load_pair_task, load_retrieval_task
 from simbert_hf.evaluation.evaluators import sts_spearman
-from simbert_hf.evaluation.results import TaskResult
+from simbert_hf.evaluation.pairs import PairTask
+from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.scored import LabelledPair
 from simbert_hf.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
@@ -336,6 +339,55 @@ def test_pairs_of_test_choose_no_threshold(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("B\tA\t1\nE\tF\t1\nA\tD\t0\n")
     task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv")
     assert task.dev == [("E", "F", True), ("A", "D", False)]
+
+
+def test_thresholds_are_found_on_dev() -> None:
+    cosine = {"a": 1.0, "b": 0.9, "c": 0.7, "d": 0.5, "e": 0.3}  # with a
+    vectors = {text: [c, (1 - c * c) ** 0.5] for text, c in cosine.items()}
+    test = [LabelledPair("a", "b", True), LabelledPair("a", "c", False)]
+    dev = [LabelledPair("a", "d", True), LabelledPair("a", "e", False)]
+    task = PairTask("set", Path("test.tsv"), test, Path("dev.tsv"), dev)
+    found = task.measure(lambda texts: np.array([vectors[text] for text in texts]), Bootstrap(0))
+    assert found.facts["accuracy_threshold"] == pytest.approx(0.4)
+    assert found.figures["accuracy"].value == 0.5
+
+
+def test_named_columns_hold_the_pairs(files: Path) -> None:
+    (files / "pairs.csv").write_text("x,y,z,other\na,b,1,q\nc,d,0,q\n")
+    given = EvaluationArguments(
+        models=[f"{files}/one"], pairs=[f"{files}/pairs.csv"], columns=["x", "y", "z"]
+    )
+    (task,) = load_tasks(given)
+    assert [pair.same for pair in task.test] == [True, False]
+
+
+def test_each_model_has_its_prompt_and_the_seed_draws_the_resamples(files: Path) -> None:
+    def figures(**more: object) -> list[Figure]:
+        models = [f"{name}={files}/one" for name in "ab"]
+        given = EvaluationArguments(
+            models=models, sts=[f"x={files}/stsb.tsv"], bootstrap=100, **more
+        )
+        found = evaluate(given, load_tasks(given)).models
+        return [found[name]["x"].figures["pearson"] for name in "ab"]
+
+    (plain, _), (same, prompted) = figures(), figures(prompts=["", "how "], seed=1)
+    assert same.value == pytest.approx(plain.value)
+    assert abs(prompted.value - plain.value) > 1e-6
+    assert same.interval != plain.interval
+
+
+def test_results_are_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    path = tmp_path / "results.json"
+    path.write_text("old")
+    monkeypatch.setattr("simbert_hf.atomic.put_in_place", full)
+    with pytest.raises(OSError, match="No space"):
+        Results({"a": {}}).save(path)
+    assert path.read_text() == "old"
 
 
 def test_sentences_that_differ_in_case_alone_are_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tokenizers import decoders
 
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms, generation
 from simbert_hf.decoder import BertDecoder
-from simbert_hf.generation import Draft, banned_tokens, distinct, rank, write
+from simbert_hf.generation import Draft, banned_tokens, distinct, rank, source_limit, write
 from simbert_hf.search import SearchSettings, search
 from simbert_hf.text import normalize_text
 
@@ -180,14 +180,15 @@ def test_one_text_gives_one_list_and_no_text_none(model):
     assert model.gen_synonyms([]) == []
 
 
-def test_without_replacement_writes_more_sentences_than_sampling(model):
-    settings = {"n": 60, "seed": 0, "max_new_tokens": 6}
-    sampled, distinct_ones = (
-        token_rows(model, TEXTS[:1], strategy=strategy, **settings)[0]
-        for strategy in ("sample", "without_replacement")
+def test_every_option_of_the_search_reaches_it(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        generation, "write", lambda _, texts, settings: seen.append(settings) or [[] for _ in texts]
     )
-    tokens = [tuple(row) for row, _ in distinct_ones]
-    assert len(set(tokens)) == len(tokens) > len(sampled)
+    options = {"n": 7, "strategy": "without_replacement", "top_k": 3, "top_p": 0.4,
+               "temperature": 1.7, "max_new_tokens": 9, "seed": 11}  # fmt: skip
+    tiny_simbert().gen_synonyms("a cat", k=2, **options)
+    assert seen == [SearchSettings(**options)]
 
 
 def test_min_similarity_and_fluency_weight(model):
@@ -207,6 +208,7 @@ def test_min_similarity_and_fluency_weight(model):
 def test_log_prob_is_the_mean_over_tokens_and_sep(model):
     drafts = write(model, TEXTS[:1], SearchSettings(n=20, seed=0, max_new_tokens=8))[0]
     rows = token_rows(model, TEXTS[:1], n=20)[0]
+    assert drafts
     means = sorted(log_prob / len(tokens) for tokens, log_prob in rows)
     assert all(min(abs(d.log_prob - mean) for mean in means) < 1e-6 for d in drafts)
 
@@ -262,6 +264,13 @@ def test_a_long_text_is_cut_with_one_warning(model):
     assert len(caught) == 1
 
 
+def test_a_source_leaves_room_for_what_is_written():
+    model = tiny_simbert()
+    assert model.max_length == 48
+    assert source_limit(model, 8) == 48  # of 64 positions, 56 are left
+    assert source_limit(model, 30) == 34
+
+
 @pytest.mark.parametrize(
     ("text", "options", "error", "sentence"),
     [
@@ -308,4 +317,5 @@ def test_scores_are_finite_when_everything_may_be_drawn(model):
     for strategy in STRATEGIES:
         options = {"n": 40, "k": 40, "top_k": None, "top_p": 0.9, "temperature": 1.5}
         found = model.gen_synonyms(TEXTS[3], strategy=strategy, return_scores=True, **options)
+        assert found
         assert all(math.isfinite(value) for p in found for value in p[1:])

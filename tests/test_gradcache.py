@@ -8,6 +8,7 @@ from copy import deepcopy
 import pytest
 import torch
 
+from simbert_hf import CharGru
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.gradcache import micro_batches, use_gradcache
 from simbert_hf.margin.classes import MarginObjective, add_centres
@@ -174,3 +175,12 @@ def test_encoding_and_evaluation_are_left_alone() -> None:
     ids = torch.arange(12).view(4, 3)
     with torch.no_grad():
         assert cached(input_ids=ids).last_hidden_state is not None
+
+
+def test_a_gru_that_reads_padding_reads_that_of_the_whole_batch() -> None:
+    texts = ["a cat sat on the mat", "go", "dog", "cats"]
+    model = CharGru.for_texts(texts, min_count=1, hidden_size=8, max_length=30, mask_padding=False)
+    batch = model.rows.pad(model.rows.sources(texts, 30))
+    whole = model(**batch).sentence_embedding
+    use_gradcache(model, 2)
+    torch.testing.assert_close(model(**batch).sentence_embedding, whole)

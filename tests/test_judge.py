@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import CrossEncoder
 
 from scripts.train_judge import main as train
 from simbert_hf.data import DataError
+from simbert_hf.judging import training
 from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
@@ -21,8 +21,10 @@ from simbert_hf.judging.judge import (
 )
 from simbert_hf.judging.training import (
     JudgeArguments,
+    LabelledFile,
     load_labelled_file,
     load_splits,
+    load_start,
     measure,
     mismatch,
 )
@@ -291,12 +293,32 @@ def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
         train(flags)
 
 
-def test_a_plain_cross_encoder_is_no_judge(tmp_path) -> None:
-    tiny_judge(tmp_path)
-    (tmp_path / "judge.json").unlink()
-    assert CrossEncoder(str(tmp_path), device="cpu").num_labels == 1
-    with pytest.raises(ValueError, match=r"holds no judge\.json"):
-        Judge.load(tmp_path)
+@pytest.mark.parametrize(("given", "read"), [(10, 10), (100, 64)])
+def test_a_judge_reads_as_much_as_its_start_can(tmp_path, given: int, read: int) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    arguments = JudgeArguments(str(tmp_path), [], [], [], max_length=given)
+    assert load_start(arguments, 0).max_seq_length == read
+
+
+def test_the_seed_draws_the_mismatched_pairs(flags, monkeypatch) -> None:
+    def drawn(pairs, count, seed=0):
+        raise LookupError(seed)
+
+    monkeypatch.setattr(training, "mismatch", drawn)
+    with pytest.raises(LookupError, match="7"):
+        train([*flags, "--seed", "7"])
+
+
+def test_the_threshold_is_found_on_dev(monkeypatch) -> None:
+    """Of pairs whose first sentence is their score."""
+    monkeypatch.setattr(training, "score", lambda _, pairs: np.array([float(a) for a, _ in pairs]))
+    files = {
+        name: LabelledFile(
+            name, "", [LabelledPair(yes, f"{name} b", True), LabelledPair(no, f"{name} c", False)]
+        )
+        for name, yes, no in (("dev", "0.4", "0.1"), ("test", "0.8", "0.2"))
+    }
+    assert measure(None, [files["dev"]], [files["test"]])[0] == 0.4
 
 
 def test_dev_and_test_share_no_sentence(tmp_path) -> None:

@@ -16,6 +16,7 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
 )
 from simbert_hf.gru import CharGru
+from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
 from simbert_hf.parsing import parse_arguments
 from simbert_hf.starts import EncoderArguments
@@ -172,6 +173,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         assert (out / "checkpoint-4" / "class_centres-1-of-1.safetensors").exists()
     resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_the_flags_reach_the_softmax() -> None:
+    assert MarginArguments("arc", 7.0, 0.3).softmax() == MarginSoftmax("arc", 7.0, 0.3)
 
 
 def test_the_articles_preset() -> None:

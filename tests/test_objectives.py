@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from simbert_hf import objectives
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
@@ -264,7 +265,7 @@ def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
     joint = collator(PAIRS)
     seen = []
     model.register_forward_pre_hook(lambda *_: seen.append(1))
-    parts = SimBertObjective(simcse_weight=0.5)(model, joint)
+    parts = SimBertObjective(simcse_weight=0.5, simcse_scale=7.0)(model, joint)
     assert len(seen) == 1
     alone = SimBertObjective()(model, PairCollator(model.rows, max_length=20)(PAIRS))
     assert alone.simcse is alone.mlm is alone.distillation is None
@@ -273,12 +274,29 @@ def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
     vectors = naive_vectors(
         float64_weights(model.state_dict()), model, [SENTENCES[i] for i in drawn]
     )
-    naive = naive_similarity_loss(vectors, 20.0, drawn)
+    naive = naive_similarity_loss(vectors, 7.0, drawn)
     assert parts.simcse.item() == pytest.approx(naive.item(), abs=1e-9)
     for name in ("seq2seq", "similarity"):
         assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
     expected = alone.total.item() + 0.5 * naive.item()
     assert parts.total.item() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("gather", [True, False])
+def test_both_parts_of_joint_training_are_gathered_or_none(
+    gather: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered, seen = objectives.gathered_pair_loss, []
+
+    def spy(*args, **options):
+        seen.append(options["gather"])
+        return gathered(*args, **options)
+
+    monkeypatch.setattr(objectives, "gathered_pair_loss", spy)
+    model = tiny_simbert()
+    batch = PairCollator(model.rows, sentences=SENTENCES)(PAIRS)
+    SimBertObjective(gather=gather)(model, batch)
+    assert seen == [gather, gather]
 
 
 def test_distillation_pulls_the_cosines_to_the_teachers() -> None:

@@ -143,7 +143,7 @@ def test_trains_on_labels(
     out = tmp_path / "out"
     more = (*more, f"--examples={examples}", "--max_steps=24", "--hidden_dropout=0")
     losses = losses_of(main(flags(start, path, out, *more)))
-    assert sum(losses[-4:]) < sum(losses[:4])
+    assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     theirs = SentenceTransformer(str(out), device="cpu").encode(["a cat"])
     assert abs(SimBert.from_pretrained(out).encode(["a cat"]) - theirs).max() < 1e-5
 

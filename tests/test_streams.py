@@ -14,8 +14,12 @@ import pytest
 import torch
 
 from scripts.train_simbert import main
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import PairCollator
 from simbert_hf.data import DataError, PairDataset, PairStream
+from simbert_hf.objectives import SimBertObjective
 from simbert_hf.streams import stream_loader
+from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
@@ -199,6 +203,10 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
         make_stream(processes=2).load(tmp_path)
     with pytest.raises(ValueError, match=r"is missing: .* is of fewer processes"):
         make_stream(process=1, processes=2).load(tmp_path)
+    stream.group_by_length(1, lengths)
+    stream.save(tmp_path)
+    with pytest.raises(ValueError, match="with grouped True, this one has False"):
+        make_stream().load(tmp_path)
 
 
 def test_a_resume_where_rows_have_other_lengths_is_refused(tmp_path: Path) -> None:
@@ -216,6 +224,19 @@ def test_the_part_of_another_process_is_refused() -> None:
     make_stream(process=1, processes=2).check_process(1, 2)
     with pytest.raises(ValueError, match="is process 0's part of 1, but this is process 0 of 2"):
         make_stream().check_process(0, 2)
+
+
+def test_a_trainer_refuses_the_part_of_another_process(tmp_path: Path) -> None:
+    model = tiny_simbert()
+    args = SimilarityTrainingArguments(
+        str(tmp_path), use_cpu=True, max_steps=1, report_to="none", eval_strategy="no",
+        save_strategy="no",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="is process 0's part of 2"):
+        SimilarityTrainer(
+            model=model, args=args, objective=SimBertObjective(),
+            data_collator=PairCollator(model.rows), train_dataset=make_stream(processes=2),
+        )  # fmt: skip
 
 
 # Training ----------------------------------------------------------------------------------------

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.collators import PairCollator
 from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.teachers import Teacher
+from simbert_hf.teachers import Teacher, encoder
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert
 
@@ -62,6 +63,13 @@ def test_a_teacher_given_twice_counts_twice_and_is_asked_once() -> None:
 def test_several_teachers_need_strangers() -> None:
     with pytest.raises(ValueError, match="need sentences"):
         Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])
+
+
+def test_a_teacher_in_16_bits_gives_vectors_of_32() -> None:
+    model = as_sentence_transformer(tiny_simbert())
+    plain, half = (encoder(model, bf16)(["a cat"]) for bf16 in (False, True))
+    assert plain.dtype == half.dtype == torch.float32
+    assert 1e-4 < (plain - half).abs().max() / plain.abs().max() < 0.1
 
 
 def test_unpaired_sentences_stand_once_for_a_teacher_and_are_taught() -> None:

@@ -3,7 +3,9 @@
 import json
 import logging
 import math
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import pytest
@@ -20,6 +22,8 @@ from simbert_hf.arguments import (
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
+from simbert_hf.batching import LengthGroupedBatchSampler
+from simbert_hf.loss_meter import LossMeter
 from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.textfiles import DataError
@@ -82,6 +86,38 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert model.has_lm_head
     vectors = SentenceTransformer(str(out), device="cpu").encode(["a cat", "the dog"])
     assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5
+
+
+def test_the_flags_of_batches_reach_the_sampler_and_losses_are_logged_anew_at_each_step(
+    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Recorded(LengthGroupedBatchSampler):
+        def __init__(self, *args, **options) -> None:
+            made.append(options)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr("simbert_hf.trainer.LengthGroupedBatchSampler", Recorded)
+    more = ("--seed=7", "--length_window=3", "--dataloader_drop_last=false", "--max_steps=3",
+            "--eval_strategy=no", "--save_strategy=no")  # fmt: skip
+    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    assert made[0] == {
+        "seed": 7, "window": 3, "drop_last": False, "process": 0, "processes": 1,
+        "even_tokens": False,
+    }  # fmt: skip
+    lines = [line for line in trainer.state.log_history if "loss" in line]
+    assert len(lines) == 3
+    for line in lines:
+        assert line["loss"] == pytest.approx(line["seq2seq"] + line["similarity"], rel=1e-4)
+
+
+def test_the_clock_of_the_speed_stands_still_in_between() -> None:
+    trainer = SimpleNamespace(meter=LossMeter())
+    before = trainer.meter.started
+    with SimilarityTrainer._clock_stopped(trainer):
+        time.sleep(0.02)
+    assert trainer.meter.started >= before + 0.02
 
 
 @pytest.mark.parametrize(("more", "attention"), [((), "sdpa"), (("--bf16=true",), "eager")])

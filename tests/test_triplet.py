@@ -3,6 +3,7 @@
 import csv
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -18,6 +19,8 @@ from simbert_hf.gru import CharGru
 from simbert_hf.mining import MiningSettings, mine_triplets
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
+from simbert_hf.triplet.objective import TripletObjective
+from simbert_hf.triplet.training import TripletArguments, examples_of
 from simbert_hf.triplets import Triplet
 from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, StopAt, tiny_simbert
@@ -294,6 +297,31 @@ def test_scored_pairs_alone_choose_the_checkpoint(start, triplets, tmp_path) -> 
                     "--num_train_epochs=1"])  # fmt: skip
     found = [line["eval_sts_spearman"] for line in lines_with("eval_sts_spearman", trainer)]
     assert found == [trainer.state.best_metric] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "objective"),
+    [
+        (
+            TripletArguments(loss="sdml", smoothing=0.1),
+            TripletObjective("sdml", distance="squared", margin=1.0, smoothing=0.1),
+        ),
+        (
+            TripletArguments(margin=0.7, distance="squared", negatives="all"),
+            TripletObjective(mining="all", distance="squared", margin=0.7),
+        ),
+        (TripletArguments(loss="softmax", scale=3.0), TripletObjective("softmax", scale=3.0)),
+    ],
+)
+def test_the_flags_reach_the_objective(
+    arguments: TripletArguments, objective: TripletObjective
+) -> None:
+    assert arguments.objective() == objective
+
+
+def test_the_seed_of_the_order_reaches_the_parts() -> None:
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 2, "group": [0, 1]})
+    assert examples_of(groups, TripletArguments(), SimpleNamespace(order_seed=7)).seed == 7
 
 
 # --- the collapse meter --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from simbert_hf.triplet.losses import (
     distances,
     mine_triplets,
     mined_triplet_loss,
+    paired_distances,
     sdml_loss,
     siamese_loss,
     triplet_loss,
@@ -44,6 +45,20 @@ def test_near_vectors_far_from_zero_keep_their_digits() -> None:
     vectors = 100 + 1e-2 * torch.randn(6, 32)
     expected = (vectors[:, None] - vectors).square().sum(dim=-1)
     assert torch.allclose(distances(vectors, vectors, "squared"), expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["squared", "cosine"])
+@pytest.mark.parametrize("measure", [distances, paired_distances])
+def test_distances_are_of_32_bits_in_any_precision(measure, kind) -> None:
+    first, second = torch.randn(2, 6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = measure(first, second, kind)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, measure(first, second, kind))
+    halves = first.bfloat16(), second.bfloat16()
+    found, wanted = measure(*halves, kind), measure(*(half.double() for half in halves), kind)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["squared", "cosine"])

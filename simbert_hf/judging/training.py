@@ -296,7 +296,7 @@ def fit(
         "target": [plain(pair.second) for pair in pairs],
         "label": [float(pair.same) for pair in pairs],
     }
-    fixed = FixedPairs(columns, args.seed)
+    fixed = FixedPairs(columns)
     sampler: Any = partial(  # which is pickled with the arguments at each save
         group_by_length, pairs=fixed, lengths=partial(pair_lengths, model.tokenizer)
     )

@@ -1,0 +1,101 @@
+"""What a FaqIndex is built, loaded, asked and calibrated with reaches the part that it is for."""
+
+from __future__ import annotations
+
+import stat
+
+import numpy as np
+import pytest
+
+from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.index import FaissVectors, FaqIndex, faq_index
+from simbert_hf.index.calibration import calibrate_scores
+from simbert_hf.index.encoding import TextEncoder
+from simbert_hf.index.grouping import nearest_groups
+from tests.test_retrieval import ROWS
+from tests.tiny import tiny_simbert
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_simbert()
+
+
+# Saved and loaded -------------------------------------------------------------------------------
+
+
+def test_votes_and_recall_are_loaded_again_and_a_batch_size_is_each_ones_own(model, tmp_path):
+    index = FaqIndex.build(model, ROWS, votes=2, batch_size=2)
+    index.recall = 0.5
+    index.save(tmp_path)
+    again = FaqIndex.load(tmp_path, model, batch_size=3)
+    assert (again.votes, again.recall) == (2, 0.5)
+    assert (index.encoder.batch_size, again.encoder.batch_size) == (2, 3)
+
+
+def test_others_may_read_a_saved_index(model, tmp_path):
+    FaqIndex.build(model, ROWS).save(tmp_path)
+    (folder,) = tmp_path.glob("faqindex-*/")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_an_index_knows_its_model_by_what_makes_vectors():
+    one, other = tiny_simbert(), tiny_simbert()
+    other.bert.pooler.dense.weight.data += 1  # their pooling is the mean
+    assert TextEncoder(one).fingerprint == TextEncoder(other).fingerprint
+
+
+# Stores and votes -------------------------------------------------------------------------------
+
+
+def test_recall_is_measured_where_a_store_may_miss(model, monkeypatch):
+    monkeypatch.setattr(faq_index, "measure_recall", lambda store, vectors: len(vectors) / 10)
+    assert FaqIndex.build(model, ROWS, store="hnsw").recall == 0.5
+    assert FaqIndex.build(model, ROWS).recall == 1.0
+
+
+def test_a_deeper_search_looks_at_more_of_a_graph():
+    store = FaissVectors("hnsw")
+    assert [store._parameters(k).efSearch for k in (5, 100)] == [128, 200]
+
+
+def test_equally_near_answers_keep_the_order_of_their_rows(model):
+    rows = [{"question": "a cat", "answer": answer} for answer in "xyz"]
+    assert [hit.answer for hit in FaqIndex.build(model, rows).search("a cat", 3)] == list("xyz")
+
+
+def test_a_vote_behind_many_rows_of_another_group_counts():
+    """The nearest row's group has its second one behind all forty of the other."""
+    cosines = np.array([0.7] * 40 + [0.95, 0.6], dtype=np.float32)
+    store = FaissVectors("flat")
+    store.add(np.stack([cosines, np.sqrt(1 - cosines**2)], axis=1))
+    codes, query = np.array([0] * 40 + [1, 1]), np.array([[1.0, 0.0]], dtype=np.float32)
+    ((best,),) = nearest_groups(store, (codes, np.bincount(codes)), query, 1, 2)
+    assert (best.code, best.score) == (1, pytest.approx((0.95 + 0.6) / 2))
+
+
+# Answers and calibration ------------------------------------------------------------------------
+
+
+def test_an_answer_brings_as_many_hits_as_asked_for(model):
+    index = FaqIndex.build(model, ROWS)
+    assert len(index.answer("what time is it", threshold=0.5, k=2).hits) == 2
+    (reply,) = index.answer(["what time is it"], threshold=0.5, k=1)
+    assert len(reply.hits) == 1
+
+
+def test_queries_are_calibrated_by_named_columns(model):
+    asked = [{"text": "what time", "row": "c"}, {"text": "fast", "row": ""}]
+    names = {"query": "text", "id": "row"}
+    found = FaqIndex.build(model, ROWS).calibrate(asked, precision=0.5, columns=names)
+    assert found.kinds.tolist() == [0, 2]
+
+
+def test_a_curve_holds_the_rates_at_its_thresholds():
+    rng = np.random.default_rng(0)
+    kinds = rng.choice(3, 80, p=[0.6, 0.1, 0.3])
+    found = calibrate_scores(rng.random(80), kinds, "false_accept_rate", 0.1, Bootstrap(0))
+    curve = found.curve(7)
+    at = found.at(curve["threshold"][3])
+    for name in ("precision", "answered", "correct", "false_accepts"):
+        assert curve[name][3] == pytest.approx(getattr(at, name).value)
