@@ -173,6 +173,7 @@ def test_the_best_checkpoint_is_known_by_its_place(setting, tmp_path: Path) -> N
         assert Path(state["best_model_checkpoint"]).parent == tmp_path
 
 
+@pytest.mark.slow
 def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
     def run(out: Path, *more: str) -> SimilarityTrainer:
         return main(
