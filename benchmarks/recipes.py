@@ -230,9 +230,8 @@ def main() -> None:
     for pattern in (*patterns, *TESTS[args.language].values()):
         find_all(args.data, pattern)  # those that are missing are better known before
     named = {f"start {name}": path for name, path in (item.split("=", 1) for item in args.start)}
-    mlm = {name: vars(args)[name] for name in ("mlm_steps", "mlm_rate")}
-    mlm = mlm if args.scratch or args.adapted else {}
-    same_settings(args.output, **named, **mlm)
+    mlm = ("mlm_steps", "mlm_rate") if args.scratch or args.adapted else ()
+    same_settings(args.output, **named, **{name: vars(args)[name] for name in mlm})
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for start, recipe, name, path in runs(args):
         found.setdefault((start, recipe), []).append(measure(name, path, args))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from simbert_hf.readers import Numbered, ReadOptions, Shape, choose_shape, fold
+from simbert_hf.text import is_whole
 from simbert_hf.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
@@ -110,11 +111,9 @@ def text_of(file: str | Path, line: int, value: object) -> str:
     if not isinstance(value, str):
         problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
         raise fault(file, line, problem, "Put it in quotes, or name another column")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
+    if not is_whole(value):
         problem = f"{shorten(value)} holds half a character"
-        raise fault(file, line, problem, "Save it as UTF-8 anew") from None
+        raise fault(file, line, problem, "Save it as UTF-8 anew")
     return value.strip().replace("\r\n", "\n")  # as line ends are read inside quotes
 
 

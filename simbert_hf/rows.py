@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf.arrays import Ints
+from simbert_hf.text import is_whole
 
 
 def check_texts(text: object) -> list[str]:
@@ -35,12 +36,10 @@ def check_texts(text: object) -> list[str]:
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
         if not text.strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
+        if not is_whole(text):
             raise ValueError(
                 f"text {i} holds half a character ({text!r:.40}): it was cut or decoded wrongly."
-            ) from None
+            )
     return texts
 
 

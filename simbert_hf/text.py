@@ -109,6 +109,20 @@ def normalize_text(text: str) -> str:
     return words.strip("".join(marks.difference("#%")))
 
 
+def is_whole(text: str) -> bool:
+    r"""Whether a text holds no half characters (surrogates), which no encoding has.
+
+    Example:
+        >>> is_whole("né"), is_whole("n\ud83d")
+        (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def letters_of(text: str) -> str:
     """Return :func:`normalize_text` without the punctuation and the spaces inside it.
 

@@ -131,8 +131,10 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
 
 def _hint(line: bytes) -> str:
     """Name the encoding of Chinese Windows where a line can be of it."""
+    from simbert_hf.words import HAN  # imports SciPy
+
     try:
-        is_chinese = re.search(r"[\u4e00-\u9fff]{2}", line.decode("gb18030")) is not None
+        is_chinese = re.search(f"[{HAN}]{{2}}", line.decode("gb18030")) is not None
     except UnicodeDecodeError:
         is_chinese = False
     return ", perhaps by iconv -f gb18030 -t utf-8" if is_chinese else ""

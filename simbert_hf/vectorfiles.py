@@ -65,7 +65,6 @@ def encode_file(
     if not texts:
         raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
-    encoder.check_lengths(texts)  # else processes tell, each of its own
     parts = output.with_name(f"{output.name}.parts")
     _claim(parts, texts, encoder, block)
     starts = range(0, len(texts), block)
@@ -124,7 +123,12 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
     try:
         options = {"batch_size": encoder.batch_size, "normalize_embeddings": True}
         options |= {"pool": pool, "show_progress_bar": False}
-        yield lambda texts: check_vectors(model.encode(list(texts), **options), texts)
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            encoder.check_lengths(texts)
+            return check_vectors(model.encode(list(texts), **options), texts)
+
+        yield encode
     finally:
         model.stop_multi_process_pool(pool)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -35,6 +35,7 @@ MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is 
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
 
 Columns = Mapping[str, str]
+Place = tuple[str, int]  # a file, or other source, and a line of it
 
 
 @dataclass(frozen=True)
@@ -104,25 +105,25 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
     name, rows = _rows_of(source, "question", columns or {})
     faqs: list[Faq] = []
     seen: dict[str, int] = {}
-    asked: dict[str, set[str]] = defaultdict(set)
     for line, row in rows:
         faq = _faq(name, line, row)
         if faq.id is not None and seen.setdefault(faq.id, line) != line:
             problem = f"the id {shorten(faq.id)} is that of row {seen[faq.id]} too"
             raise fault(name, line, problem, "Give every row an id of its own, or drop the column")
         faqs.append(faq)
-        asked[faq.question].add(faq.group or faq.answer)
     if not faqs:
         raise fault(name, None, "holds no question", "Give it at least one question and answer")
-    _tell_of_repeats(name, len(faqs), asked)
+    _tell_of_repeats(name, faqs)
     return faqs
 
 
-def _tell_of_repeats(name: str, rows: int, asked: Mapping[str, set[str]]) -> None:
+def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     """Warn of rows that say the same again, and of questions that one answer alone can be for."""
-    if repeats := rows - sum(map(len, asked.values())):
+    distinct = dict.fromkeys((faq.question, faq.group or faq.answer) for faq in faqs)
+    if repeats := len(faqs) - len(distinct):
         logger.warning("%s: %s rows repeat a question and its answer", name, f"{repeats:,}")
-    several = [question for question, answers in asked.items() if len(answers) > 1]
+    answers = Counter(question for question, _ in distinct)
+    several = [question for question, count in answers.items() if count > 1]
     if several:
         logger.warning(
             "%s: %s questions have several answers, which are equally near, such as %s",
@@ -151,9 +152,7 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Qu
     return list(queries_by_place(source, columns).values())
 
 
-def queries_by_place(
-    source: QuerySource, columns: Columns | None = None
-) -> dict[tuple[str, int], Query]:
+def queries_by_place(source: QuerySource, columns: Columns | None = None) -> dict[Place, Query]:
     """Read labelled queries by file and line; arguments and errors as of :func:`read_queries`."""
     name, rows = _rows_of(source, "query", columns or {})
     queries = {(name, line): _query(name, line, row) for line, row in rows}

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
-from simbert_hf.index.faqs import KEYS, Query
+from simbert_hf.index.faqs import KEYS, Place, Query
 from simbert_hf.index.grouping import Found
 from simbert_hf.index.table import FaqTable
 from simbert_hf.readers import fold
 from simbert_hf.textfiles import fault, shorten
-
-Place: TypeAlias = tuple[str, int]
-"""A file, or other source, and a line of it."""
 
 logger = logging.getLogger(__name__)
 
