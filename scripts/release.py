@@ -37,7 +37,9 @@ DRAWN = 25_000  # sentences of each file among which related ones are looked for
 class Stage:
     """A training run: a recipe, its length, and the files and teachers that it is given.
 
-    With ``related``, two sentences drawn go together where the model's start finds them alike.
+    With ``related``, two sentences drawn go together where the release's start finds them alike:
+    a cosine from one number to the other. What ``teaches`` is trained from that start, too, and is
+    a teacher of later stages, by the recipe's name.
     """
 
     recipe: str
@@ -45,7 +47,8 @@ class Stage:
     teachers: tuple[str, ...]
     train: tuple[str, ...]
     sentences: tuple[str, ...] = ()
-    related: bool = False
+    related: tuple[float, float] | None = None
+    teaches: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ RELEASES = {
                 (*ALL, ME5),
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
-                related=True,
+                related=(0.3, 0.9),
             ),
         ),
         "stsb-en-dev.csv",
@@ -111,7 +114,15 @@ RELEASES = {
         ME5,
         (
             Stage("chinese", 6000, (ME5,), ZH_PAIRS),
-            Stage("chinese_polish", 1000, (ME5,), ZH_PAIRS, OPEN_ZH_EN),
+            Stage("chinese_teacher", 90, (), ZH_PAIRS, teaches=True),
+            Stage(
+                "chinese_related",
+                1000,
+                (ME5, "chinese_teacher"),
+                ZH_PAIRS,
+                (*OPEN_ZH_EN, *ZH_PAIRS[:2]),
+                related=(0.84, 0.97),
+            ),
         ),
         "stsb-zh-dev.csv",
         (
@@ -169,13 +180,19 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
 
 def texts_of(file: str | Path) -> set[str]:
     """Read sentences, or those of groups."""
-    if ".jsonl" not in Path(file).name:
+    if ".json" not in Path(file).name:
         return set(load_sentences(file))
     groups: Any = load_groups(file)[0]
     return {text for texts in groups["texts"] for text in texts}
 
 
-def mine(files: list[str], held_out: Path, start: str, args: argparse.Namespace) -> str:
+def mine(
+    files: list[str],
+    held_out: Path,
+    start: str,
+    window: tuple[float, float],
+    args: argparse.Namespace,
+) -> str:
     """Write related sentences of draws of some files, two and two, once; name their file."""
     drawn, related = (args.output_dir / f"{args.name}-{what}.txt" for what in ("drawn", "related"))
     if not related.exists():
@@ -185,7 +202,7 @@ def mine(files: list[str], held_out: Path, start: str, args: argparse.Namespace)
             texts += Random(SEED).sample(known, min(DRAWN, len(known)))
         write_text(drawn, "\n".join(texts))
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
-            "--lowest=0.3", "--highest=0.9", "--largest=2", "--no_words",
+            f"--lowest={window[0]}", f"--highest={window[1]}", "--largest=2", "--no_words",
             f"--output_file={related}")  # fmt: skip
     return str(related)
 
@@ -194,17 +211,21 @@ def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
     """Train every stage that has not ended; return the last one's folder."""
-    path = starts[release.start]
+    path, starts = starts[release.start], dict(starts)
     for number, stage in enumerate(release.stages[: args.stages]):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
+        begun = starts[release.start] if stage.teaches else path
         if not (out / "all_results.json").exists():
             given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
-            flags = [f"--model_name_or_path={path}", f"--output_dir={out}", "--train_file", *given]
-            flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
+            flags = [f"--model_name_or_path={begun}", f"--output_dir={out}", "--train_file", *given]
+            if stage.teachers:
+                flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
             if stage.sentences:
                 sentences = [find(args.data, pattern)[0] for pattern in stage.sentences]
                 if stage.related:
-                    sentences = [mine(sentences, held_out, starts[release.start], args)]
+                    sentences = [
+                        mine(sentences, held_out, starts[release.start], stage.related, args)
+                    ]
                 flags += ["--sentences_file", *sentences]
             flags += [
                 f"--max_steps={stage.steps}",
@@ -213,7 +234,10 @@ def train(
             ]
             flags += ["--resume_from_checkpoint=true", *args.flags]
             run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
-        path = str(out)
+        if stage.teaches:
+            starts[stage.recipe] = str(out)
+        else:
+            path = str(out)
     return Path(path)
 
 
@@ -276,7 +300,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     for pattern in release.files(args.stages):  # missing ones are better known before
         find(args.data, pattern)
-    wanted = {release.start, *(name for stage in release.stages for name in stage.teachers)}
+    taught = {stage.recipe for stage in release.stages if stage.teaches}
+    teachers = {name for stage in release.stages for name in stage.teachers}
+    wanted = {release.start, *teachers} - taught
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
     if args.judge:  # a judge that may not judge is better known before hours of training
