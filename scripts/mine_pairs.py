@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from simbert_hf.atomic import write_text
 from simbert_hf.data import load_sentences
@@ -42,6 +43,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--largest", type=int, default=defaults.largest, help="Sentences a group, at most.")
     add("--no_words", dest="words", action="store_false", help="Compare vectors alone.")
     add("--batch_size", type=int, default=128, help="Sentences a forward pass.")
+    add("--bf16", action="store_true", help="Embed in bfloat16.")
     args = parser.parse_args(argv)
     if args.output_file.suffix not in WRITERS:
         raise ValueError(f"--output_file {args.output_file}: name a {' or '.join(WRITERS)} file.")
@@ -78,9 +80,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     sentences = different(raw)
     print(f"{len(raw):,} sentences, {len(sentences):,} different ones")
     model = load_sentence_transformer(args.model_name_or_path)
-    vectors = model.encode(
-        sentences, batch_size=args.batch_size, normalize_embeddings=True, show_progress_bar=True
-    )
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=args.bf16):
+        vectors = model.encode(
+            sentences, batch_size=args.batch_size, normalize_embeddings=True, show_progress_bar=True
+        )
     groups, counts = mine_groups(sentences, np.asarray(vectors, dtype=np.float32), settings)
     lines = WRITERS[args.output_file.suffix](groups)
     write_text(args.output_file, "".join(f"{line}\n" for line in lines))

@@ -30,16 +30,15 @@ from simbert_hf.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
-DRAWN = 25_000  # sentences of each file among which related ones are looked for
 
 
 @dataclass(frozen=True)
 class Stage:
     """A training run: a recipe, its length, and the files and teachers that it is given.
 
-    With ``related``, two sentences drawn go together where the release's start finds them alike:
-    a cosine from one number to the other. What ``teaches`` is trained from that start, too, and is
-    a teacher of later stages, by the recipe's name.
+    With ``related``, two of the sentences drawn of each file go together where the release's start
+    finds them alike: a cosine from one number to the other. What ``teaches`` is trained from that
+    start, too, and is a teacher of later stages, by the recipe's name.
     """
 
     recipe: str
@@ -48,6 +47,7 @@ class Stage:
     train: tuple[str, ...]
     sentences: tuple[str, ...] = ()
     related: tuple[float, float] | None = None
+    drawn: int = 25_000
     teaches: bool = False
 
 
@@ -117,11 +117,12 @@ RELEASES = {
             Stage("chinese_teacher", 90, (), ZH_PAIRS, teaches=True),
             Stage(
                 "chinese_related",
-                1000,
+                600,
                 (ME5, "chinese_teacher"),
                 ZH_PAIRS,
                 (*OPEN_ZH_EN, *ZH_PAIRS[:2]),
                 related=(0.84, 0.97),
+                drawn=8000,
             ),
         ),
         "stsb-zh-dev.csv",
@@ -186,23 +187,18 @@ def texts_of(file: str | Path) -> set[str]:
     return {text for texts in groups["texts"] for text in texts}
 
 
-def mine(
-    files: list[str],
-    held_out: Path,
-    start: str,
-    window: tuple[float, float],
-    args: argparse.Namespace,
-) -> str:
-    """Write related sentences of draws of some files, two and two, once; name their file."""
+def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> str:
+    """Write related sentences of draws of a stage's files, two and two, once; name their file."""
     drawn, related = (args.output_dir / f"{args.name}-{what}.txt" for what in ("drawn", "related"))
     if not related.exists():
         hidden, texts = texts_of(held_out), []
-        for file in files:
-            known = sorted(texts_of(file) - hidden)
-            texts += Random(SEED).sample(known, min(DRAWN, len(known)))
+        for pattern in stage.sentences:
+            known = sorted(texts_of(find(args.data, pattern)[0]) - hidden)
+            texts += Random(SEED).sample(known, min(stage.drawn, len(known)))
         write_text(drawn, "\n".join(texts))
+        lowest, highest = stage.related
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
-            f"--lowest={window[0]}", f"--highest={window[1]}", "--largest=2", "--no_words",
+            f"--lowest={lowest}", f"--highest={highest}", "--largest=2", "--no_words", "--bf16",
             f"--output_file={related}")  # fmt: skip
     return str(related)
 
@@ -223,9 +219,7 @@ def train(
             if stage.sentences:
                 sentences = [find(args.data, pattern)[0] for pattern in stage.sentences]
                 if stage.related:
-                    sentences = [
-                        mine(sentences, held_out, starts[release.start], stage.related, args)
-                    ]
+                    sentences = [mine(stage, starts[release.start], held_out, args)]
                 flags += ["--sentences_file", *sentences]
             flags += [
                 f"--max_steps={stage.steps}",

@@ -1,6 +1,7 @@
 """The release script: what one stage holds out, no stage trains on."""
 
 import json
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -32,25 +33,26 @@ def flag(flags: list[str], name: str) -> str:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Two stages, the second with more files; the scripts are only written down."""
+    """Three stages, the last with more files; the scripts are only written down."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
     (data / "open.txt").write_text("".join(f"Sentence {i}.\n" for i in range(9)))
-    monkeypatch.setattr(release, "DRAWN", 7)
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
     stages = (
         release.Stage("english", 3, ("a",), ("some.jsonl",)),
+        release.Stage("chinese_teacher", 1, (), ("more.jsonl",), teaches=True),
         release.Stage(
             "english_related",
             2,
-            ("a",),
+            ("a", "chinese_teacher"),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
-            related=True,
+            related=(0.3, 0.9),
+            drawn=7,
         ),
     )
     (data / "more_sts").mkdir()
@@ -79,14 +81,16 @@ def test_every_stage_holds_out_what_is_judged(
     (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
     args = SimilarityTrainingArguments(output_dir=str(tmp_path), report_to="none")
     for flags in trained:
-        files = flags[flags.index("--train_file") + 1 : flags.index("--teacher_name_or_path")]
+        files = list(
+            takewhile(lambda flag: flag[0] != "-", flags[flags.index("--train_file") + 1 :])
+        )
         told = DataArguments(train_file=files, validation_file=flag(flags, "validation_file"))
         assert told.validation_file == flag(judged, "groups")
         kept, held_out = hold_out(load_groups(files)[0], told, args)
         assert len(held_out) == 12
         sentences = [{t.lower() for row in rows["texts"] for t in row} for rows in (kept, held_out)]
         assert not set.intersection(*sentences)
-        assert any(text.startswith("some") for text in sentences[0])
+        assert any("some" in text for text in sentences[0])
     assert "--all_groups" in judged
 
 
@@ -103,6 +107,17 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     (intents,) = (Path(task.split("=")[1]) for task in measured.retrieval)
     assert intents.read_text() == "text,intent\na,b"
     assert "--groups=" in " ".join(given["evaluate_paraphrases.py"])
+
+
+def test_a_stage_may_make_a_teacher_of_later_ones(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    first, taught, last = (flags for script, flags in commands if script == "train_simbert.py")
+    start = str(tmp_path / "start")
+    assert flag(taught, "model_name_or_path") == flag(first, "model_name_or_path") == start
+    assert flag(last, "model_name_or_path") == flag(first, "output_dir")
+    teachers = last[last.index("--teacher_name_or_path") + 1 :][:2]
+    assert teachers == [start, flag(taught, "output_dir")]
 
 
 def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
