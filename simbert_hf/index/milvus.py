@@ -116,7 +116,8 @@ class MilvusVectors:
         Raises:
             ValueError: If there is such a collection already.
         """
-        if not self._count:
+        first = not self._count
+        if first:
             self._create(vectors.shape[1])
         try:
             for start in range(0, len(vectors), BATCH):
@@ -125,7 +126,10 @@ class MilvusVectors:
                 self.client.insert(self.collection, rows)
         except pymilvus.MilvusException:
             with suppress(pymilvus.MilvusException):  # else a search would find rows unknown here
-                self.remove(np.arange(self._count, self._count + len(vectors)))
+                if first:  # else a retry would find it taken
+                    self.client.drop_collection(self.collection)
+                else:
+                    self.remove(np.arange(self._count, self._count + len(vectors)))
             raise
         self._count += len(vectors)
 
