@@ -155,12 +155,16 @@ class MilvusVectors:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
-        found = self.client.search(
-            self.collection, data=list(vectors), limit=min(k, MOST), output_fields=["id"]
-        )
-        for i, hits in enumerate(found):
-            scores[i, : len(hits)] = [hit["distance"] for hit in hits]
-            numbers[i, : len(hits)] = [hit["id"] for hit in hits]
+        for start in range(0, len(vectors), BATCH):  # a server takes 16,384 queries at most
+            found = self.client.search(
+                self.collection,
+                data=list(vectors[start : start + BATCH]),
+                limit=min(k, MOST),
+                output_fields=["id"],
+            )
+            for i, hits in enumerate(found, start):
+                scores[i, : len(hits)] = [hit["distance"] for hit in hits]
+                numbers[i, : len(hits)] = [hit["id"] for hit in hits]
         return scores, numbers
 
     def vectors(self, numbers: Numbers) -> Vectors:
