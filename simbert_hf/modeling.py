@@ -379,13 +379,16 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
     Raises:
         OSError: If there is no such checkpoint.
     """
+    why: OSError | None = None
     try:
         config, _ = BertConfig.get_config_dict(name_or_path, **hub)
     except OSError as error:
         if Path(name_or_path, "config.json").exists():
             raise
+        config, why = {}, error
+    if not config:  # of a folder without one, transformers says nothing
         raise OSError(
             f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
             "Hub does not give it. Check the path or id, the revision, the token and the network."
-        ) from error
+        ) from why
     return dict(config)

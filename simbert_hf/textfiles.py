@@ -144,6 +144,8 @@ def _check_start(path: str | Path, line: bytes) -> None:
     for mark, kind in BYTE_MARKS.items():
         if line.startswith(mark):
             raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
+    if b"\0" in line:  # UTF-16 without a byte order mark is UTF-8 too, of nonsense
+        raise fault(path, 1, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
     if b"\r" in line and b"\n" not in line:
         raise fault(path, 1, "ends its lines in CR alone", "Save it with line feeds")
 

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.atomic import put_in_place, write_text
 from simbert_hf.index.encoding import TextEncoder, check_vectors
+from simbert_hf.search import check_count
 from simbert_hf.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
@@ -58,10 +59,11 @@ def encode_file(
         How many of the texts an earlier call had encoded.
 
     Raises:
-        ValueError: If there are no texts, the format is unknown, or an earlier call left vectors of
-            other texts, of another model or in other blocks.
+        ValueError: If there are no texts or processes, the format is unknown, or an earlier call
+            left vectors of other texts, of another model or in other blocks.
     """
     check_output(output)
+    check_count("processes", processes)
     if not texts:
         raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
@@ -111,7 +113,7 @@ def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:
 @contextmanager
 def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
     """Encode by this process, or by several that stop with the block."""
-    if processes <= 1:
+    if processes == 1:
         yield encoder
         return
     import torch

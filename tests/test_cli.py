@@ -167,6 +167,8 @@ def test_encode_leaves_folders_alone_and_wants_texts(model, tmp_path):
     assert (output / "part-0.parquet").read_text() == "somebody's"
     with pytest.raises(ValueError, match="no texts"):
         vectorfiles.encode_file([], model, tmp_path / "out.npy")
+    with pytest.raises(ValueError, match="processes=0 is out of range"):
+        vectorfiles.encode_file(["a cat"], model, tmp_path / "out.npy", processes=0)
 
 
 @pytest.mark.parametrize("gone", ["work.json", "probe.npy"])

@@ -14,7 +14,8 @@ milvus = pytest.importorskip("simbert_hf.index.milvus")
 
 
 @pytest.mark.slow
-def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path):
+def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path, monkeypatch):
+    monkeypatch.setattr(milvus, "BATCH", 4)  # inserts and searches by several requests
     model = tiny_simbert()
     uri = str(tmp_path / "faq.db")
     store = milvus.MilvusVectors(uri, "faq")
@@ -25,6 +26,13 @@ def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path):
         index.update([{"question": "the cat ran", "answer": "No.", "id": "d"}])
     ours, flat = pair
     queries = sentences(6, seed=1)
+    asked, search = [], store.client.search
+
+    def spied(*args, data, **options):
+        asked.append(len(data))
+        return search(*args, data=data, **options)
+
+    monkeypatch.setattr(store.client, "search", spied)
 
     def agree(index):
         for one, other in zip(index.search(queries), flat.search(queries), strict=True):
@@ -32,6 +40,7 @@ def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path):
             assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-5)
 
     agree(ours)
+    assert asked == [4, 2]
     ours.save(tmp_path / "index")
     store.close()
     again = FaqIndex.load(tmp_path / "index", model)
@@ -74,6 +83,14 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
         store.add(vectors)
     assert (len(store), store.stored()) == (4, 4)
     store.close()
+    fresh = milvus.MilvusVectors(uri, "fresh")
+    with monkeypatch.context() as broken:
+        broken.setattr(fresh.client, "insert", fails_midway)
+        with pytest.raises(milvus.pymilvus.MilvusException, match="full"):
+            fresh.add(vectors)
+    fresh.add(vectors)  # a failed build leaves no collection behind
+    assert (len(fresh), fresh.stored()) == (4, 4)
+    fresh.close()
     tokens = []
     monkeypatch.setenv("MILVUS_TOKEN", "secret")
 

@@ -257,6 +257,11 @@ def test_another_architecture_is_refused(tmp_path: Path) -> None:
         SimBert.from_pretrained(tmp_path)
 
 
+def test_a_folder_without_a_config_is_no_checkpoint(tmp_path):
+    with pytest.raises(OSError, match=r"it is no directory with a config\.json"):
+        SimBert.from_pretrained(tmp_path)
+
+
 def test_missing_encoder_weights_are_refused(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")

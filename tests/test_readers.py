@@ -462,3 +462,10 @@ def test_line_ends_inside_sentences_are_alike_in_every_format(write):
 def test_line_ends_of_old_macs_are_named(write):
     with pytest.raises(DataError, match=r"a.txt:1: ends its lines in CR alone"):
         load_sentences(write("a.txt", "One.\rTwo.\rThree.\r"))
+
+
+def test_utf16_without_a_mark_is_not_taken_for_utf8(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("One.\nTwo.\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match=r"a.txt:1: holds zero bytes, as UTF-16 does"):
+        load_sentences(path)

@@ -116,7 +116,8 @@ class MilvusVectors:
         Raises:
             ValueError: If there is such a collection already.
         """
-        if not self._count:
+        first = not self._count
+        if first:
             self._create(vectors.shape[1])
         try:
             for start in range(0, len(vectors), BATCH):
@@ -125,7 +126,10 @@ class MilvusVectors:
                 self.client.insert(self.collection, rows)
         except pymilvus.MilvusException:
             with suppress(pymilvus.MilvusException):  # else a search would find rows unknown here
-                self.remove(np.arange(self._count, self._count + len(vectors)))
+                if first:  # else a retry would find it taken
+                    self.client.drop_collection(self.collection)
+                else:
+                    self.remove(np.arange(self._count, self._count + len(vectors)))
             raise
         self._count += len(vectors)
 
@@ -151,12 +155,16 @@ class MilvusVectors:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
-        found = self.client.search(
-            self.collection, data=list(vectors), limit=min(k, MOST), output_fields=["id"]
-        )
-        for i, hits in enumerate(found):
-            scores[i, : len(hits)] = [hit["distance"] for hit in hits]
-            numbers[i, : len(hits)] = [hit["id"] for hit in hits]
+        for start in range(0, len(vectors), BATCH):  # a server takes 16,384 queries at most
+            found = self.client.search(
+                self.collection,
+                data=list(vectors[start : start + BATCH]),
+                limit=min(k, MOST),
+                output_fields=["id"],
+            )
+            for i, hits in enumerate(found, start):
+                scores[i, : len(hits)] = [hit["distance"] for hit in hits]
+                numbers[i, : len(hits)] = [hit["id"] for hit in hits]
         return scores, numbers
 
     def vectors(self, numbers: Numbers) -> Vectors:
