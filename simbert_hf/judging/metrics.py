@@ -21,8 +21,7 @@ import torch
 from simbert_hf.embedding import evaluating
 from simbert_hf.extras import install
 from simbert_hf.modeling import SimBert
-from simbert_hf.text import normalize_text
-from simbert_hf.words import HAN
+from simbert_hf.text import HAN, normalize_text
 
 try:
     from sacrebleu.metrics.bleu import BLEU
