@@ -71,7 +71,7 @@ class CharRows(RowBuilder):
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """The ids of each text, at most ``max_length``; there are no special tokens."""
-        return self._ids(texts, max_length, self.n_special)
+        return self._ids(self._encode(texts), max_length, self.n_special)
 
 
 class CharGruConfig(PretrainedConfig):
