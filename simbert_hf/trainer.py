@@ -75,7 +75,8 @@ class SimilarityTrainer(SavingTrainer):
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Trainer asks for data to evaluate on; the evaluator has its own.
+        super().__init__(eval_dataset=None if evaluator is None else (), **kwargs)
         if self.args.n_gpu > 1:
             raise ValueError(
                 "Several GPUs are visible to one process; start one process a GPU with "
