@@ -46,6 +46,11 @@ class Faq:
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def leads_to(self) -> str:
+        """Tell rows of different groups or answers apart; a group may be named as an answer is."""
+        return f"answer {self.answer}" if self.group is None else f"group {self.group}"
+
 
 @dataclass(frozen=True)
 class Query:
@@ -108,7 +113,7 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
 
 def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     """Warn of rows that say the same again, and of questions that one answer alone can be for."""
-    distinct = dict.fromkeys((faq.question, faq.group or faq.answer) for faq in faqs)
+    distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
         logger.warning("%s: %s rows repeat a question and its answer", name, f"{repeats:,}")
     answers = Counter(question for question, _ in distinct)
