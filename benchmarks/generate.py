@@ -11,18 +11,18 @@ Markdown table; the JSON file holds the same numbers and where they were measure
 from __future__ import annotations
 
 import argparse
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
+from benchmarks.headline import environment
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
 from benchmarks.reports import save_report
 from simbert_hf import SimBert
+from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import Draft, write
 from simbert_hf.search import SearchSettings
 
@@ -113,23 +113,11 @@ def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str,
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Lay rows out as a table; the first row names the columns, missing values stay empty."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [names, ["---"] * len(names)]
-    cells += [
+    rows_of_cells = [
         [f"{v:.3g}" if isinstance(v := row.get(k, ""), float) else str(v) for k in names]
         for row in rows
     ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
-
-
-def environment(name_or_path: str, device: str) -> dict[str, Any]:
-    """Say where the numbers come from."""
-    return {
-        "model": Path(name_or_path).name,
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
+    return layout(names, rows_of_cells)
 
 
 def main() -> None:
@@ -149,7 +137,7 @@ def main() -> None:
     grid += [(1000, 64)] * arguments.full
     speed = [compare(contest, n, s, n < 1000 or arguments.full) for n, s in grid]
     strategies = compare_strategies(contest, 100, 8)
-    where = environment(arguments.model, arguments.device)
+    where = {"model": Path(arguments.model).name} | environment(arguments.device)
     print(f"{where}\n\n{markdown(speed)}\n\n{markdown(strategies)}")
     report = {"environment": where, "speed": speed, "strategies": strategies}
     save_report(arguments.output, report)

@@ -303,16 +303,9 @@ def _generate_texts(
 
 
 def generate_cacheless(
-    model: BertForMaskedLM,
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    n: int,
-    top_k: int = 5,
-    max_new_tokens: int = 32,
-    seed: int = 0,
+    model: BertForMaskedLM, tokenizer: PreTrainedTokenizerBase, text: str, n: int, **options: int
 ) -> list[str]:
-    """Return n sampled paraphrases of `text`, made by `sample_cacheless`."""
-    options = {"top_k": top_k, "max_new_tokens": max_new_tokens, "seed": seed}
+    """Return n paraphrases of `text`, sampled by `sample_cacheless` with its options."""
     return _generate_texts(sample_cacheless, model, tokenizer, text, n, **options)
 
 
@@ -321,10 +314,7 @@ def generate_cached(
     tokenizer: PreTrainedTokenizerBase,
     text: str,
     n: int,
-    top_k: int = 5,
-    max_new_tokens: int = 32,
-    seed: int = 0,
+    **options: int,
 ) -> list[str]:
-    """Return n sampled paraphrases of `text`, made by `sample_with_generate`."""
-    options = {"top_k": top_k, "max_new_tokens": max_new_tokens, "seed": seed}
+    """Return n paraphrases of `text`, sampled by `sample_with_generate` with its options."""
     return _generate_texts(sample_with_generate, model, tokenizer, text, n, **options)

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
-from benchmarks.generate import environment
+from benchmarks.headline import environment
 from benchmarks.reports import same_settings, save_report
 from benchmarks.train import DATA
 from benchmarks.transformers_peers import (
@@ -191,7 +191,8 @@ def report(
     told = {key: value for key, value in vars(args).items() if key not in ("output", "judge")}
     found = {
         "settings": told | {"start": name},
-        "environment": environment(name, "cuda" if torch.cuda.is_available() else "cpu"),
+        "environment": {"model": name}
+        | environment("cuda" if torch.cuda.is_available() else "cpu"),
         "judge": {"threshold": judge.threshold, **judge.record},
         "sources": data.origin,
         "costs": costs,

@@ -51,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         evaluator=evaluator,
         fresh_head="class_centres",
         train_dataset=train,
-        eval_dataset=evaluator and evaluator.groups,
         data_collator=ClassCollator(model.rows, data_args.max_length, data_args.max_chars),
         callbacks=callbacks,
     )

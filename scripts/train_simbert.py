@@ -78,7 +78,6 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         evaluator=evaluator,
         fresh_head=model.head_prefix if has_fresh_head else None,
         train_dataset=data.train,
-        eval_dataset=data.validation,
         data_collator=collator,
     )
     run(trainer, model_args, data_args, objective_args)

@@ -46,7 +46,6 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         evaluator=StsEvaluator(data.sts) if data.sts else None,
         fresh_head=prepare_simcse(model, simcse_args),
         train_dataset=data.train,
-        eval_dataset=data.sts,
         data_collator=SimCseCollator(
             model.rows,
             max_length=data_args.max_length,

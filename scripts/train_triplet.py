@@ -54,7 +54,6 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         evaluator=evaluator,
         fresh_head=CLASSIFIER,
         train_dataset=train,
-        eval_dataset=evaluator and (),  # Trainer asks for one; the evaluator has its own
         data_collator=make_collator(triplet_args, data_args, model.rows),
         callbacks=triplet_args.callbacks(train),
     )

@@ -116,7 +116,7 @@ def leave_one_out(faqs: Sequence[Faq], vectors: NDArray[np.float32]) -> Calibrat
         >>> found.kinds.tolist(), found.scores.round(2).tolist()
         ([0, 0, 2], [0.8, 0.8, 0.6])
     """
-    names = [faq.group or faq.answer for faq in faqs]
+    names = [faq.leads_to for faq in faqs]
     _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -1)

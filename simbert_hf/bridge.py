@@ -11,9 +11,8 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
 from simbert_hf.embedding import Embedder
+from simbert_hf.objectives import model_inputs
 from simbert_hf.rows import check_texts
-
-ROWS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def as_sentence_transformer(model: Embedder) -> SentenceTransformer:
@@ -53,8 +52,8 @@ class EmbedderModule(InputModule):
 
     def forward(self, features: dict[str, Tensor | Any], **_: Any) -> dict[str, Tensor | Any]:
         """Add the sentence vectors."""
-        inputs = {name: features[name] for name in ROWS if name in features}
-        return features | {"sentence_embedding": self.model(**inputs).sentence_embedding}
+        vectors = self.model(**model_inputs(features)).sentence_embedding
+        return features | {"sentence_embedding": vectors}
 
     def get_embedding_dimension(self) -> int:
         """Dimension of a sentence vector."""

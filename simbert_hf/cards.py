@@ -27,7 +27,8 @@ from simbert_hf.card_tables import (
 from simbert_hf.checkpoint import model_name
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.textfiles import DataError, fault, read_json
+from simbert_hf.parsing import load_yaml
+from simbert_hf.textfiles import fault, read_json
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
@@ -355,12 +356,7 @@ def read_recipe(path: str) -> str:
     Raises:
         DataError: If the file cannot be read, or holds no arguments.
     """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read as YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} holds no arguments, `name: value` on each line.")
+    content = load_yaml(Path(path))
     told = {name: shortened(value) for name, value in content.items() if name not in UNTOLD}
     return f"# {Path(path).name}\n{as_yaml(told)}"
 

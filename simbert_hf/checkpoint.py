@@ -49,15 +49,14 @@ def model_name(name_or_path: str | os.PathLike[str]) -> str:
     return Path(os.path.abspath(name_or_path)).name  # noqa: PTH100  resolve() follows links
 
 
-def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Tensor]) -> None:
+def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]) -> None:
     """Add what plain transformers does not write: loader hints, tokenizer, modules.
 
     Args:
         model: Was saved; may be sharded.
-        directory: Holds its weights and config.
+        path: Directory that holds its weights and config.
         weights: Its whole weights, by name.
     """
-    path = Path(directory)
     hints = {
         "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
         "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
@@ -67,7 +66,7 @@ def finish_checkpoint(model: Embedder, directory: str, weights: Mapping[str, Ten
     }
     update_json(path / "config.json", hints)
     if model.tokenizer is not None:
-        model.tokenizer.save_pretrained(directory)
+        model.tokenizer.save_pretrained(path)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
             write_modules(model, model.tokenizer, path, weights)
 

@@ -109,25 +109,22 @@ class Corruption:
 
     def sources(
         self,
-        rows: RowBuilder,
-        texts: Sequence[str],
-        sources: list[list[int]],
+        sources: Sequence[list[int]],
+        words: Sequence[Sequence[int | None]],
         seeds: Sequence[int],
         share: float = 1.0,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Corrupt a share of the sources, ``[CLS] text [SEP]`` each, by their seeds.
+        """Corrupt a share of the rows that ``RowBuilder.sources_and_words`` gives, by their seeds.
 
         Returns:
             The rows, corrupted or not, and in each the positions that were chosen.
         """
-        encoded = rows.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         corrupted, chosen = [], []
-        for i, (ids, seed) in enumerate(zip(sources, seeds, strict=True)):
+        for ids, row_words, seed in zip(sources, words, seeds, strict=True):
             rng = random.Random(seed)
             positions: list[int] = []
             if share == 1 or rng.random() < share:
-                words = [None, *encoded.word_ids(i)[: len(ids) - 2], None]
-                ids, positions = self(ids, words, rng)
+                ids, positions = self(ids, row_words, rng)
             corrupted.append(ids)
             chosen.append(positions)
         return corrupted, chosen
@@ -257,13 +254,14 @@ class PairCollator(TextCollator):
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
         partners = [text for pair in zip(second, first, strict=True) for text in pair]
-        sources = self.rows.sources(texts, self.max_length)
         targets = self.rows.targets(partners, self.max_length)
-        seeds = [pair["seed"] * 2 + side for pair in pairs for side in (0, 1)]
-        corrupted, chosen = sources, [list[int]() for _ in sources]
         if self.mlm or self.denoising:
+            sources, words = self.rows.sources_and_words(texts, self.max_length)
+            seeds = [pair["seed"] * 2 + side for pair in pairs for side in (0, 1)]
             share = 1.0 if self.mlm else 0.5
-            corrupted, chosen = self.corruption.sources(self.rows, texts, sources, seeds, share)
+            corrupted, chosen = self.corruption.sources(sources, words, seeds, share)
+        else:
+            corrupted, chosen = self.rows.sources(texts, self.max_length), []
         drawn = self._draw_sentences(pairs)
         unpaired = [self._cut(self.sentences[i]) for i in drawn]
         alone = self.rows.sources(unpaired, self.max_length)
@@ -342,9 +340,8 @@ class SimCseCollator(TextCollator):
             return self._labelled(self.rows.pad(clean), len(clean), pairs)
         assert isinstance(self.rows, RowBuilder)
         sources = [self._cut(pair["source"]) for pair in pairs]
-        originals = self.rows.sources(sources, self.max_length)
-        seeds = [pair["seed"] for pair in pairs]
-        copies, chosen = self.corruption.sources(self.rows, sources, originals, seeds)
+        originals, words = self.rows.sources_and_words(sources, self.max_length)
+        copies, chosen = self.corruption.sources(originals, words, [p["seed"] for p in pairs])
         batch = self._labelled(self.rows.pad(clean + copies), len(clean), pairs)
         width = batch["input_ids"].shape[1]
         batch |= mlm_labels(originals, chosen, width)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from simbert_hf.checkpoint import loading, quiet_transformers
+from simbert_hf.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
@@ -40,11 +40,14 @@ HUB_ARGUMENTS = (
 def hub_options(options: dict[str, Any]) -> dict[str, Any]:
     """Take what says where a checkpoint lies out of arguments of a ``from_pretrained``.
 
+    The arguments get a ``dtype``, float32, where they have none.
+
     Raises:
         ValueError: If there is a whole ``config`` among them.
     """
     if "config" in options:
         raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+    options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
     return {name: options[name] for name in HUB_ARGUMENTS if name in options}
 
 
@@ -69,7 +72,7 @@ class Embedder(PreTrainedModel):
     def load_weights(
         cls, name_or_path: str | os.PathLike[str], dispensable: tuple[str, ...], **kwargs: Any
     ) -> tuple[Self, set[str]]:
-        """Load the weights as transformers does, float32 unless ``dtype`` is given.
+        """Load the weights as transformers does.
 
         Args:
             name_or_path: Directory or ``org/name``.
@@ -82,7 +85,6 @@ class Embedder(PreTrainedModel):
         Raises:
             ValueError: If others are missing or misshapen.
         """
-        kwargs.setdefault("dtype", kwargs.pop("torch_dtype", torch.float32))
         with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
         missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
@@ -100,15 +102,31 @@ class Embedder(PreTrainedModel):
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **kwargs: Any
     ) -> None:
-        """Write weights and config; arguments as in transformers.
+        """Write one directory: weights (safetensors), config, tokenizer, modules.
+
+        Without this package and without remote code, a model with the weights of one of
+        transformers' architectures loads in ``AutoModel`` and ``SentenceTransformer``, and one with
+        an LM head in ``AutoModelForMaskedLM``. Arguments as in transformers.
 
         Raises:
             ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
         """
         if kwargs.pop("push_to_hub", False):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
-        with quiet_transformers():
-            super().save_pretrained(save_directory, **kwargs)
+        given = kwargs.pop("state_dict", None)
+        weights = self.weights_to_save(self.state_dict() if given is None else given)
+        with quiet_transformers():  # which empties the dictionary that it is given
+            super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
+        if kwargs.get("is_main_process", True):
+            self.finish_saving(Path(save_directory), weights)
+
+    def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Choose among the model's weights."""
+        return weights
+
+    def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
+        """Add to a saved directory what plain transformers does not write."""
+        finish_checkpoint(self, directory, weights)
 
     def push_to_hub(  # type: ignore[override]
         self,

@@ -10,7 +10,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
-from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import (
     Embedder,
     check_whitening,
@@ -92,7 +91,7 @@ class SentenceEncoder(Embedder):
         if found.get("model_type") == CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
-        precision = {name: kwargs.pop(name) for name in ("dtype", "torch_dtype") if name in kwargs}
+        dtype = kwargs.pop("dtype")
         config, kwargs = AutoConfig.from_pretrained(
             name_or_path, return_unused_kwargs=True, **kwargs
         )
@@ -104,8 +103,8 @@ class SentenceEncoder(Embedder):
         config.sentence_pooling = check_pooling(pooling or own)
         for option, value in dropouts.items():
             set_dropout(config, option, value)
-        kwargs |= hub | precision
-        model, _ = cls.load_weights(name_or_path, (".pooler.",), config=config, **kwargs)
+        kwargs |= hub | {"config": config, "dtype": dtype}
+        model, _ = cls.load_weights(name_or_path, (".pooler.",), **kwargs)
         model.load_tokenizer(name_or_path, hub)
         tokenizer = model.loaded_tokenizer()
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)
@@ -113,18 +112,6 @@ class SentenceEncoder(Embedder):
             model.cls_mode = "lasttoken"
         model.pooling = Pooling(config.hidden_size, model.pooling_mode)
         return model
-
-    def save_pretrained(  # type: ignore[override]
-        self, save_directory: str | os.PathLike[str], **kwargs: Any
-    ) -> None:
-        """Write weights, config, tokenizer and sentence-transformers modules to one directory.
-
-        Arguments as in transformers.
-        """
-        weights = dict(kwargs.get("state_dict") or self.state_dict())  # emptied as it is written
-        super().save_pretrained(save_directory, **kwargs)
-        if kwargs.get("is_main_process", True):
-            finish_checkpoint(self, os.fspath(save_directory), weights)
 
     def freeze_idle(self) -> None:
         """Freeze what no sentence vector depends on, such as a pooler: DDP refuses idle weights."""

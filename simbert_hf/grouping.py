@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from simbert_hf.arrays import Hashes, Ints
 from simbert_hf.readers import fold
 from simbert_hf.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
+from simbert_hf.sampling import mix
 from simbert_hf.textfiles import DataError, fault
 
 CHUNK = 10_000  # rows that are handled at once
@@ -118,7 +119,8 @@ def group_records(
         if report.groups == 0:
             raise no_groups(name, str(report))
         _write(groups_file, lambda path: _write_groups(path, records, numbers))
-        _write(report_file, lambda path: _write_report(path, report))
+        text = json.dumps(asdict(report))
+        _write(report_file, lambda path: path.write_text(text, encoding="utf-8"))
     report = DataReport(**json.loads(report_file.read_text(encoding="utf-8")))
     return datasets.Dataset.from_file(str(groups_file)), report
 
@@ -180,15 +182,10 @@ def find_first(hashes: Hashes, sizes: Ints) -> NDArray[np.bool_]:
         >>> find_first(sentences, np.array([2, 2, 2]))
         array([ True, False,  True])
     """
-    mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    sets = np.add.reduceat(mixed ^ (mixed >> np.uint64(32)), _starts(sizes))
+    sets = np.add.reduceat(mix(hashes), np.cumsum(sizes) - sizes)
     first = np.zeros(len(sizes), dtype=bool)
     first[np.unique(sets, return_index=True)[1]] = True
     return first
-
-
-def _starts(sizes: Ints) -> Ints:
-    return np.cumsum(sizes) - sizes
 
 
 def _chunks(records: datasets.Dataset) -> Iterator[pyarrow.Table]:
@@ -247,11 +244,7 @@ def _write_groups(path: Path, records: datasets.Dataset, numbers: Ints) -> None:
         writer.finalize()
 
 
-def _write_report(path: Path, report: DataReport) -> None:
-    path.write_text(json.dumps(asdict(report)), encoding="utf-8")
-
-
-def _write(path: Path, write: Callable[[Path], None]) -> None:
+def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all, as other processes may read it."""
     with TemporaryDirectory(dir=path.parent) as folder:
         write(Path(folder, path.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -70,7 +71,7 @@ class CharRows(RowBuilder):
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """The ids of each text, at most ``max_length``; there are no special tokens."""
-        return self._ids(texts, max_length, self.n_special)
+        return self._ids(self._encode(texts), max_length, self.n_special)
 
 
 class CharGruConfig(PretrainedConfig):
@@ -154,13 +155,10 @@ class CharGru(Embedder):
         model.tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
         return model
 
-    def save_pretrained(  # type: ignore[override]
-        self, save_directory: str | os.PathLike[str], **kwargs: Any
-    ) -> None:
-        """Write weights (safetensors), config and tokenizer; arguments as in transformers."""
-        super().save_pretrained(save_directory, **kwargs)
-        if self.tokenizer is not None and kwargs.get("is_main_process", True):
-            self.tokenizer.save_pretrained(save_directory)
+    def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
+        """Write the tokenizer; no other loader reads such a model."""
+        if self.tokenizer is not None:
+            self.tokenizer.save_pretrained(directory)
 
     @property
     def rows(self) -> CharRows:

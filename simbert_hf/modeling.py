@@ -17,7 +17,6 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
-from simbert_hf.checkpoint import finish_checkpoint
 from simbert_hf.embedding import Embedder, check_whitening, hub_options, warn_of_other_pooling
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
@@ -148,30 +147,10 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         model.load_tokenizer(name_or_path, hub)
         return model  # type: ignore[no-any-return]
 
-    def save_pretrained(  # type: ignore[override]
-        self, save_directory: str | os.PathLike[str], **kwargs: Any
-    ) -> None:
-        """Write one directory that every loader reads: weights, config, tokenizer, modules.
-
-        Plain BERT weights (safetensors), the tokenizer and sentence-transformers modules; without
-        this package and without remote code it loads in ``AutoModel``, ``AutoModelForMaskedLM``
-        and ``SentenceTransformer``. Arguments as in transformers.
-
-        Raises:
-            ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
-        """
-        if kwargs.get("state_dict") is None:
-            kwargs["state_dict"] = self.state_dict()
-        if not self.has_lm_head:
-            kwargs["state_dict"] = {
-                name: weight
-                for name, weight in kwargs["state_dict"].items()
-                if not name.startswith(self.head_prefix)
-            }
-        weights = dict(kwargs["state_dict"])  # which is emptied as it is written
-        super().save_pretrained(save_directory, **kwargs)
-        if kwargs.get("is_main_process", True):
-            finish_checkpoint(self, os.fspath(save_directory), weights)
+    def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Leave an untrained LM head out."""
+        left_out = () if self.has_lm_head else (self.head_prefix,)
+        return {name: w for name, w in weights.items() if not name.startswith(left_out)}
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""

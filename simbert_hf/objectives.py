@@ -78,11 +78,6 @@ class SimBertObjective:
     simcse_weight: float = 1.0
     simcse_scale: float = 20.0
 
-    @property
-    def contrasts(self) -> bool:
-        """Whether a batch of one pair teaches nothing, or not all that is asked for."""
-        return self.similarity_weight > 0
-
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.
 
@@ -124,6 +119,12 @@ class SimBertObjective:
         return SimBertLoss(
             total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation, simcse
         )
+
+
+def contrasts(objective: object) -> bool:
+    """Tell whether a batch of one pair teaches nothing, or not all that is asked for."""
+    ranks = isinstance(objective, ScoredPairObjective)
+    return ranks or getattr(objective, "similarity_weight", 0) > 0
 
 
 def lm_targets(batch: Mapping[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
@@ -217,11 +218,6 @@ class SimCseObjective:
     mask_false_negatives: bool = True
     gather: bool = True
 
-    @property
-    def contrasts(self) -> bool:
-        """Whether a batch of one example teaches nothing, or not all that is asked for."""
-        return self.similarity_weight > 0
-
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
         """Run the model once and compute every part.
 
@@ -304,7 +300,6 @@ class ScoredPairObjective:
     loss: Literal["cosent", "angle"] = "cosent"
     scale: float = 20.0
     gather: bool = True
-    contrasts = True  # a batch of one pair ranks nothing
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
         """Run the model once and rank the pairs.

@@ -110,22 +110,23 @@ def mine_groups(
         raise DataError("Pairs need at least two different sentences.")
     pairs = mutual_pairs(_near_by_vectors(vectors, settings.neighbours), len(sentences))
     if settings.words:
-        by_words = mutual_pairs(_near_by_words(sentences, settings.neighbours), len(sentences))
+        near = (numbers for numbers, _ in nearest_by_words(sentences, settings.neighbours + 1))
+        by_words = mutual_pairs(near, len(sentences))
         pairs = np.unique(np.concatenate([pairs, by_words]), axis=0)
     cosines = _cosines(vectors, pairs)
-    near = (cosines >= settings.lowest) & (cosines <= settings.highest)
-    if not near.any():
+    inside = (cosines >= settings.lowest) & (cosines <= settings.highest)
+    if not inside.any():
         raise DataError(
             f"None of {len(pairs):,} mutual neighbours has a cosine from {settings.lowest} to "
             f"{settings.highest}: lower the least, or look at more neighbours."
         )
-    order = np.argsort(-cosines[near], kind="stable")
-    members = join(pairs[near][order], len(sentences), settings.largest)
+    order = np.argsort(-cosines[inside], kind="stable")
+    members = join(pairs[inside][order], len(sentences), settings.largest)
     groups = [[sentences[i] for i in group] for group in members]
     counts = {
         "sentences": len(sentences),
         "mutual pairs": len(pairs),
-        "pairs within the cosines": int(near.sum()),
+        "pairs within the cosines": int(inside.sum()),
         "groups": len(groups),
         "grouped sentences": sum(map(len, groups)),
     }
@@ -194,11 +195,6 @@ def _near_by_vectors(vectors: Vectors, k: int) -> Iterator[Ints]:
     logger.info("%s vectors indexed (%s)", f"{len(vectors):,}", store.kind)
     for start in range(0, len(vectors), BLOCK):
         yield store.search(vectors[start : start + BLOCK], min(k + 1, len(vectors)))[1]
-
-
-def _near_by_words(sentences: Sequence[str], k: int) -> Iterator[Ints]:
-    for numbers, _ in nearest_by_words(sentences, k + 1):
-        yield numbers
 
 
 def _cosines(vectors: Vectors, pairs: Ints) -> Vectors:

@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
+from simbert_hf.textfiles import DataError
+
 Presets = Mapping[str, Mapping[str, Any]]
 
 
@@ -81,18 +83,31 @@ def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
     return preset
 
 
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file of argument values.
+
+    Raises:
+        DataError: If it cannot be read, or is no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{path} holds no arguments: it is no mapping, with `name: value` on each line."
+        )
+    return content
+
+
 def read_yaml(path: Path, known: set[str]) -> list[str]:
     """Read a YAML file of argument values as flags.
 
     Raises:
-        ValueError: If it is missing, is no mapping, or names an argument that does not exist.
+        DataError: If it cannot be read, or is no mapping.
+        ValueError: If it names an argument that does not exist.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} cannot be read as YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no mapping of argument names to values.")
+    content = load_yaml(path)
     unknown = sorted(map(str, set(content) - known))
     if unknown:
         raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")

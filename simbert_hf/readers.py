@@ -19,7 +19,7 @@ by ``text_columns`` below a header.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -31,6 +31,7 @@ from simbert_hf.textfiles import (
     TABLES,
     DataError,
     Row,
+    check_exists,
     fault,
     read_cells,
     read_objects,
@@ -116,15 +117,42 @@ def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
     Raises:
         DataError: If the extension or the header is unknown, or a row does not parse.
     """
+    return _table_rows(path, options) if _is_table(path) else read_objects(path)
+
+
+def _is_table(path: str | Path) -> bool:
+    """Tell by its extension whether a file is a table or holds objects."""
     suffix = suffix_of(path)
-    if suffix in OBJECTS:
-        return read_objects(path)
-    if suffix in TABLES:
-        return _table_rows(path, options)
-    known = ", ".join((*TABLES, *OBJECTS))
-    raise fault(
-        path, None, f"the extension {suffix!r} is unknown", f"Use one of {known} (.gz and .xz too)"
-    )
+    if suffix not in (*TABLES, *OBJECTS):
+        known = ", ".join((*TABLES, *OBJECTS))
+        problem, remedy = f"the extension {suffix!r} is unknown", f"Use one of {known}"
+        raise fault(path, None, problem, f"{remedy} (.gz and .xz too)")
+    return suffix in TABLES
+
+
+def read_headed_rows(
+    path: str | Path, check: Callable[[int, list[str]], object] = lambda line, names: None
+) -> Numbered:
+    """Yield line numbers and filled rows of a file, whose table must have a header.
+
+    Args:
+        path: The file.
+        check: Looks at the header's line and names before any row is read.
+
+    Raises:
+        DataError: If there is no such file, its extension is unknown, or a row does not parse.
+    """
+    check_exists(path)
+    if not _is_table(path):
+        yield from ((line, row) for line, row in read_objects(path) if row)
+        return
+    filled = ((line, cells) for line, cells in read_cells(path) if cells)
+    first, header = next(filled, (1, []))
+    names = [cell.strip() for cell in header]
+    if names:
+        check(first, names)
+    for line, cells in filled:
+        yield line, named_cells(path, line, names, cells)
 
 
 def choose_shape(

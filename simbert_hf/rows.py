@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf.arrays import Ints
 from simbert_hf.text import is_whole
@@ -127,9 +127,20 @@ class RowBuilder:
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
-        return [
-            [self.cls_id, *row, self.sep_id] for row in self._ids(texts, max_length, self.n_special)
-        ]
+        return self._sources(self._encode(texts), max_length)
+
+    def sources_and_words(
+        self, texts: Sequence[str], max_length: int
+    ) -> tuple[list[list[int]], list[list[int | None]]]:
+        """Make :meth:`sources`, and tell each token's word by its number, None for special ones."""
+        encoded = self._encode(texts)
+        rows = self._sources(encoded, max_length)
+        words = ([*encoded.word_ids(i)[: len(row) - 2]] for i, row in enumerate(rows))
+        return rows, [[None, *row, None] for row in words]
+
+    def _sources(self, encoded: BatchEncoding, max_length: int) -> list[list[int]]:
+        rows = self._ids(encoded, max_length, self.n_special)
+        return [[self.cls_id, *row, self.sep_id] for row in rows]
 
     def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
         """Count the tokens of each source row: (N,)."""
@@ -137,16 +148,20 @@ class RowBuilder:
 
     def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""
-        return [[*row, self.sep_id] for row in self._ids(texts, max_length, 1)]
+        return [[*row, self.sep_id] for row in self._ids(self._encode(texts), max_length, 1)]
 
-    def _ids(self, texts: Sequence[str], max_length: int, n_special: int) -> list[list[int]]:
-        """Token ids, cut with one warning so that ``n_special`` more make ``max_length``."""
+    def _encode(self, texts: Sequence[str]) -> BatchEncoding:
         if not texts:  # tokenizers refuse an empty list
-            return []
-        room = max(max_length - n_special, 0)
-        rows: list[list[int]] = self.tokenizer(
+            return BatchEncoding({"input_ids": []})
+        encoded: BatchEncoding = self.tokenizer(
             list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
-        )["input_ids"]
+        )
+        return encoded
+
+    def _ids(self, encoded: BatchEncoding, max_length: int, n_special: int) -> list[list[int]]:
+        """Token ids, cut with one warning so that ``n_special`` more make ``max_length``."""
+        room = max(max_length - n_special, 0)
+        rows: list[list[int]] = encoded["input_ids"]
         if any(len(row) > room for row in rows):
             warn_of_cuts(max_length)
         return [row[:room] for row in rows]

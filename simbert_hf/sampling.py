@@ -76,13 +76,6 @@ def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def shared_number(value: int = 0) -> torch.Tensor:
-    """Return a number that worker processes see change."""
-    number = torch.tensor(value, dtype=torch.int64)
-    number.share_memory_()
-    return number
-
-
 def make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
     """Draw a pair of each of N groups by their (3, N) random bits."""
     first, second = _draw(bits, np.array([len(members) for members in texts]))
@@ -103,7 +96,7 @@ class EpochDataset(Dataset[Example]):
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        self._epoch = shared_number()
+        self._epoch = torch.tensor(0).share_memory_()  # worker processes see it change
 
     @property
     def epoch(self) -> int:

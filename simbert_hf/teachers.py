@@ -46,9 +46,10 @@ class Teacher:
         if len(models) > 1 and len(strangers) < 2:
             raise ValueError("Several teachers need sentences to put their cosines on one scale.")
         self.counts = Counter(models)
-        self.means = {
-            model: mean_among(model(strangers)) if len(models) > 1 else 0.0 for model in self.counts
-        }
+        self.means = dict.fromkeys(self.counts, 0.0)
+        for model in self.counts if len(models) > 1 else ():
+            vectors = normalize(model(strangers)).cpu().numpy()
+            self.means[model] = mean_pairwise_cosine(vectors)
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
@@ -82,8 +83,3 @@ def encoder(model: SentenceTransformer, bf16: bool) -> Encode:
         return vectors.float()
 
     return encode
-
-
-def mean_among(vectors: Tensor) -> float:
-    """Return the mean cosine of two different rows, of any length. Shape: (B, D)."""
-    return mean_pairwise_cosine(normalize(vectors).cpu().numpy())

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
+from simbert_hf.text import HAN
+
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
 OBJECTS = (".jsonl", ".json", ".parquet")
@@ -131,8 +133,6 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
 
 def _hint(line: bytes) -> str:
     """Name the encoding of Chinese Windows where a line can be of it."""
-    from simbert_hf.words import HAN  # imports SciPy
-
     try:
         is_chinese = re.search(f"[{HAN}]{{2}}", line.decode("gb18030")) is not None
     except UnicodeDecodeError:

@@ -24,6 +24,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.gradcache import use_gradcache
 from simbert_hf.loss_meter import LossMeter
+from simbert_hf.objectives import contrasts
 from simbert_hf.packing import use_packing
 from simbert_hf.sampling import EpochDataset
 from simbert_hf.saving import SavingTrainer
@@ -74,7 +75,8 @@ class SimilarityTrainer(SavingTrainer):
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        # Trainer asks for data to evaluate on; the evaluator has its own.
+        super().__init__(eval_dataset=None if evaluator is None else (), **kwargs)
         if self.args.n_gpu > 1:
             raise ValueError(
                 "Several GPUs are visible to one process; start one process a GPU with "
@@ -278,7 +280,7 @@ class SimilarityTrainer(SavingTrainer):
         has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
         processes = self.args.world_size if getattr(self.objective, "gather", True) else 1
         size = self.args.per_device_train_batch_size * processes
-        if size == 1 and getattr(self.objective, "contrasts", False) and not has_negatives:
+        if size == 1 and contrasts(self.objective) and not has_negatives:
             raise ValueError(
                 "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
                 "adds none; give at least 2. (--gradcache_batch_size saves memory.)"

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.readers import PAIR_COLUMNS, named_cells
+from simbert_hf.readers import PAIR_COLUMNS, read_headed_rows
 from simbert_hf.records import cell_of, text_of
-from simbert_hf.textfiles import (
-    OBJECTS,
-    Row,
-    check_exists,
-    fault,
-    read_cells,
-    read_objects,
-    shorten,
-    suffix_of,
-)
+from simbert_hf.textfiles import Row, fault, shorten
 
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative")
 
@@ -50,25 +41,11 @@ def load_triplets(path: str | Path) -> list[Triplet]:
         ...     load_triplets(path)
         [Triplet(anchor='It rains.', positive='It is wet.', negative='It is dry.')]
     """
-    check_exists(path)
-    rows = [(line, row) for line, row in _rows(path) if row]
+    rows = list(read_headed_rows(path, lambda line, names: _columns(path, line, names)))
     if not rows:
         raise fault(path, None, "holds no triplet", "Give it a header and at least one triplet")
     columns = _columns(path, rows[0][0], list(rows[0][1]))
     return [_triplet(path, line, row, columns) for line, row in rows]
-
-
-def _rows(path: str | Path) -> Iterator[tuple[int, Row]]:
-    if suffix_of(path) in OBJECTS:
-        yield from read_objects(path)
-        return
-    names: list[str] | None = None
-    for line, cells in read_cells(path):
-        if cells and names is None:
-            names = [cell.strip() for cell in cells]
-            _columns(path, line, names)
-        elif cells and names is not None:
-            yield line, named_cells(path, line, names, cells)
 
 
 def _columns(path: str | Path, line: int, names: Sequence[str]) -> tuple[str, str, str]:

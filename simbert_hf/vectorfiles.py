@@ -11,16 +11,18 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.atomic import put_in_place, write_text
-from simbert_hf.index.encoding import TextEncoder, check_vectors
+from simbert_hf.index.encoding import TextEncoder
 from simbert_hf.search import check_count
 from simbert_hf.textfiles import fault
 
@@ -116,23 +118,14 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
     if processes == 1:
         yield encoder
         return
-    import torch
-
     gpus = torch.cuda.device_count()
-    devices = [f"cuda:{i % gpus}" if gpus else "cpu" for i in range(processes)]
-    model = encoder.model
-    pool = model.start_multi_process_pool(devices)
+    pool = encoder.model.start_multi_process_pool(
+        [f"cuda:{i % gpus}" if gpus else "cpu" for i in range(processes)]
+    )
     try:
-        options = {"batch_size": encoder.batch_size, "normalize_embeddings": True}
-        options |= {"pool": pool, "show_progress_bar": False}
-
-        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-            encoder.check_lengths(texts)
-            return check_vectors(model.encode(list(texts), **options), texts)
-
-        yield encode
+        yield partial(encoder, pool=pool)
     finally:
-        model.stop_multi_process_pool(pool)
+        encoder.model.stop_multi_process_pool(pool)
 
 
 def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:

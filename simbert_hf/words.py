@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from simbert_hf.extras import require
+from simbert_hf.text import HAN
 
 BLOCK = 1024  # sentences that search at a time
-COMMON = (
-    2000  # a word in more sentences than this, and than a hundredth of them, is not searched by
-)
-HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
+# A word in more sentences than this, and than a hundredth of them, is not searched by.
+COMMON = 2000
 WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other scripts
 
 

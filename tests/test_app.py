@@ -53,6 +53,12 @@ def test_an_faq_is_measured_by_asking_each_question_without_it() -> None:
     assert "questions that no other row answers" in describe(found, 0.5)
 
 
+def test_a_group_is_none_of_the_answers_that_are_named_as_it() -> None:
+    faqs = [Faq("is it late", "Yes."), Faq("is it far", "No.", group="Yes.")]
+    alone = leave_one_out(faqs, np.eye(2, dtype=np.float32))
+    assert alone.at(-1).false_accepts.count == 2  # neither has another question
+
+
 def test_the_map_keeps_the_two_widest_directions() -> None:
     rng = np.random.default_rng(0)
     vectors = (rng.normal(size=(30, 5)) * [5, 3, 0.1, 0.1, 0.1]).astype(np.float32)

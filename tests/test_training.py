@@ -500,6 +500,13 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) ->
         parse_arguments(TYPES, [str(path)], PRESETS)
 
 
+def test_yaml_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes("model_name_or_path: caf\xe9".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"run\.yaml cannot be read as YAML"):
+        parse_arguments(TYPES, [str(path)], PRESETS)
+
+
 def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Path) -> None:
     trainer = main(
         flags(start, groups, tmp_path / "out", f"--teacher_name_or_path={start}", "--max_steps=3",

@@ -22,7 +22,7 @@ def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield records whose pairs did not occur before, compared without case and white space."""
     seen: set[frozenset[str]] = set()
     for _, row in read_objects(path):
-        text, *others = _members(row)
+        text, *others = (text.strip() for text in (row["text"], *row["synonyms"]))
         synonyms = []
         for synonym in others:
             pair = frozenset((fold(text), fold(synonym)))
@@ -31,10 +31,6 @@ def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
                 synonyms.append(synonym)
         if synonyms:
             yield text, synonyms
-
-
-def _members(row: dict[str, Any]) -> list[str]:
-    return [text.strip() for text in (row["text"], *row["synonyms"])]
 
 
 def write_records(target: Path, records: Sequence[dict[str, Any]]) -> None:

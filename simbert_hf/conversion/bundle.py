@@ -27,7 +27,6 @@ except ImportError as error:
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FOOTER = 48  # bytes: two block handles, padding, the magic number
-TRAILER = 5  # bytes behind each block: its compression and its checksum
 FLOATS = {1: "<f4", 2: "<f8", 14: "<u2", 19: "<f2"}  # TensorFlow's numbers of types
 BFLOAT16 = 14  # the upper half of a float32
 
@@ -147,11 +146,9 @@ def table_records(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(table) < FOOTER or not table.endswith(MAGIC):
         raise ValueError("its end is missing")
     footer, at = table[-FOOTER:], 0
-    for _ in range(2):  # the first handle, of a block that describes others, is passed over
-        (start, at), handle_at = varint(footer, at), at
-        size, at = varint(footer, at)
-    del start, size
-    for _, handle in block_records(block(table, footer[handle_at:])):
+    for _ in range(2):  # offset and size of a block that describes others, which is passed over
+        _, at = varint(footer, at)
+    for _, handle in block_records(block(table, footer[at:])):
         yield from block_records(block(table, handle))
 
 

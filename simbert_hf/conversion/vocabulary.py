@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,16 +12,10 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 LONGEST_WORD = 200  # characters; longer ones are unknown
-# First and last code of each block of Chinese characters, as BERT counts them.
-CJK = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
+# Chinese characters, as BERT counts them.
+CJK = re.compile(
+    "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0002a6df\U0002a700-\U0002ceaf\U0002f800-\U0002fa1f]"
 )
 
 
@@ -68,12 +63,7 @@ def simplify(tokens: Sequence[str]) -> list[str]:
 
 def is_plain(token: str) -> bool:
     """Whether a token, apart from ``##``, has neither Chinese characters nor punctuation."""
-    return not any(is_cjk(char) or is_punctuation(char) for char in token.removeprefix("##"))
-
-
-def is_cjk(char: str) -> bool:
-    """Whether BERT puts spaces around a character as Chinese."""
-    return any(first <= ord(char) <= last for first, last in CJK)
+    return not (CJK.search(token) or any(map(is_punctuation, token.removeprefix("##"))))
 
 
 def is_punctuation(char: str) -> bool:

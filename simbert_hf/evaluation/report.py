@@ -105,7 +105,7 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
     first, *others = models.values()
     for name, task in first.items():
         for metric, figure in task.figures.items():
-            row = [title(name, task), _size(task), TITLES[metric], _cell(metric, task)]
+            row = [title(name, task), f"{task.size:,}", TITLES[metric], _cell(metric, task)]
             for tasks in others:
                 other = tasks[name]
                 against = compare(other.figures[metric], figure)
@@ -148,10 +148,6 @@ def title(name: str, task: TaskResult) -> str:
         'STS12 without MSRvid'
     """
     return f"{name} without {', '.join(task.lacks)}" if task.lacks else name
-
-
-def _size(task: TaskResult) -> str:
-    return f"{task.size:,}"
 
 
 def _cell(metric: str, task: TaskResult) -> str:

@@ -43,9 +43,9 @@ class Ranks:
     first: Floats
     average_precision: Floats
 
-    def figures(self, ks: Sequence[int] = KS) -> dict[str, Floats]:
+    def figures(self) -> dict[str, Floats]:
         """Return each sentence's share in top-k, MRR and MAP, by the name of the figure: (N,)."""
-        hits = {f"top{k}": (self.first <= k).astype(np.float64) for k in ks}
+        hits = {f"top{k}": (self.first <= k).astype(np.float64) for k in KS}
         return hits | {"mrr": 1 / self.first, "map": self.average_precision}
 
 
@@ -147,16 +147,13 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
     return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
-def topk_accuracy(
-    vectors: Vectors, groups: Groups, ks: Sequence[int] = KS, chunk: int = 1024
-) -> dict[str, float]:
+def topk_accuracy(vectors: Vectors, groups: Groups, ks: Sequence[int] = KS) -> dict[str, float]:
     """Share of sentences with one of their group among the k nearest others.
 
     Args:
         vectors: Unit vectors. Shape: (N, D).
         groups: Group of each sentence; a sentence alone in its group is a miss. Shape: (N,).
         ks: Cut-offs.
-        chunk: See :func:`rank_group_mates`.
 
     Returns:
         ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
@@ -168,7 +165,7 @@ def topk_accuracy(
         >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
         {'top1': 0.66...}
     """
-    first = rank_group_mates(vectors, groups, chunk).first
+    first = rank_group_mates(vectors, groups).first
     return {f"top{k}": float((first <= k).mean()) for k in ks}
 
 

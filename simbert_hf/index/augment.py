@@ -65,5 +65,5 @@ def augment(
                 key, origin = normalize_text(text), {"paraphrase_of": faq.question}
                 if key not in taken:
                     made.setdefault(key, Faq(text, faq.answer, faq.group, None, origin))
-                    leads[key].add(faq.group or faq.answer)
+                    leads[key].add(faq.leads_to)
     return [*faqs, *(faq for key, faq in made.items() if len(leads[key]) == 1)]

@@ -59,14 +59,18 @@ class TextEncoder:
         self.fingerprint = fingerprint(body)
         self.dtype = dtype_of(body)
 
-    def __call__(self, texts: Sequence[str]) -> Vectors:
+    def __call__(self, texts: Sequence[str], **options: Any) -> Vectors:
         """Embed texts in float32: (N,) -> (N, D).
+
+        Args:
+            texts: Shape: (N,).
+            **options: More for the model's ``encode``.
 
         Raises:
             DataError: If a text gets no vector of length 1, as by a model that diverged.
         """
         self.check_lengths(texts)
-        options: dict[str, Any] = {"batch_size": self.batch_size, "normalize_embeddings": True}
+        options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         if not isinstance(self.model, Embedder):
             options["show_progress_bar"] = False
         return check_vectors(self.model.encode(list(texts), **options), texts)

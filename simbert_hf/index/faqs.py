@@ -13,20 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.readers import named_cells
+from simbert_hf.readers import read_headed_rows
 from simbert_hf.records import text_of
-from simbert_hf.textfiles import (
-    OBJECTS,
-    TABLES,
-    Row,
-    check_exists,
-    fault,
-    read_cells,
-    read_objects,
-    separator_of,
-    shorten,
-    suffix_of,
-)
+from simbert_hf.textfiles import Row, fault, separator_of, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +45,11 @@ class Faq:
     group: str | None = None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def leads_to(self) -> str:
+        """Tell rows of different groups or answers apart; a group may be named as an answer is."""
+        return f"answer {self.answer}" if self.group is None else f"group {self.group}"
 
 
 @dataclass(frozen=True)
@@ -119,7 +113,7 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
 
 def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     """Warn of rows that say the same again, and of questions that one answer alone can be for."""
-    distinct = dict.fromkeys((faq.question, faq.group or faq.answer) for faq in faqs)
+    distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
         logger.warning("%s: %s rows repeat a question and its answer", name, f"{repeats:,}")
     answers = Counter(question for question, _ in distinct)
@@ -187,7 +181,7 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
 def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tuple[int, Row]]]:
     """Return the source's name and its filled rows by number, under our names of the columns."""
     if isinstance(source, str | Path):
-        name, rows = str(source), _file_rows(source)
+        name, rows = str(source), read_headed_rows(source)
     else:
         name, rows = f"the {text} rows", enumerate(map(_as_row, source), start=1)
     filled = ((line, row) for line, row in rows if row)
@@ -223,21 +217,6 @@ def _as_row(item: object) -> Row:
     if isinstance(item, Mapping):
         return dict(item)
     raise TypeError(f"A row is {shorten(item)}; give dictionaries such as {{'question': ...}}.")
-
-
-def _file_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
-    check_exists(path)
-    suffix = suffix_of(path)
-    if suffix in OBJECTS:
-        yield from read_objects(path)
-        return
-    if suffix not in TABLES:
-        known = ", ".join((*TABLES, *OBJECTS))
-        raise fault(path, None, f"the extension {suffix!r} is unknown", f"Use one of {known}")
-    rows = ((line, cells) for line, cells in read_cells(path) if cells)
-    header = [cell.strip() for cell in next(rows, (1, []))[1]]
-    for line, cells in rows:
-        yield line, named_cells(path, line, header, cells)
 
 
 def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Columns) -> None:

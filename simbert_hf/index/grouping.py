@@ -95,12 +95,8 @@ def _rank(
             open_codes.add(code)
         total = sum(given) + floor * (due - len(given))
         ranked.append(Found(code, total / due, nearest[code]))
-    ranked.sort(key=_best_first)
+    ranked.sort(key=lambda hit: (-hit.score, hit.number))
     return ranked, open_codes
-
-
-def _best_first(hit: Found) -> tuple[float, int]:
-    return -hit.score, hit.number
 
 
 def scored(found: Sequence[Found]) -> float:

@@ -246,9 +246,7 @@ def _read(path: Path, mmap: bool) -> Any:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
     except RuntimeError as error:
         reason = str(error).strip().rpartition("\n")[2][:80]
-        raise fault(
-            path, None, f"is no faiss index ({reason[:80]})", "Build the index anew"
-        ) from None
+        raise fault(path, None, f"is no faiss index ({reason})", "Build the index anew") from None
 
 
 def numbers_of(values: Sequence[int] | Numbers) -> Numbers:

@@ -34,9 +34,8 @@ from simbert_hf.judging.metrics import (
 )
 from simbert_hf.readers import Form, fold
 from simbert_hf.records import text_of
-from simbert_hf.text import normalize_text
+from simbert_hf.text import HAN, normalize_text
 from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
-from simbert_hf.words import HAN
 
 BLOCK = 256  # sources compared at a time
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from simbert_hf.collators import target_labels
 from simbert_hf.embedding import evaluating
 from simbert_hf.extras import install
 from simbert_hf.modeling import SimBert
-from simbert_hf.text import normalize_text
-from simbert_hf.words import HAN
+from simbert_hf.text import HAN, normalize_text
 
 try:
     from sacrebleu.metrics.bleu import BLEU
@@ -221,10 +221,8 @@ def reference_perplexity(
                 model.rows.sources(read, limit), model.rows.targets(written, limit)
             )
             batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-            is_target = batch["token_type_ids"].roll(-1, dims=1).bool()  # the next token is written
-            is_target[:, -1] = False
-            logits = model(**batch, lm_positions=is_target.flatten().nonzero()[:, 0]).logits
-            labels = batch["input_ids"].roll(-1, dims=1)[is_target]
+            places, labels = target_labels(batch).values()
+            logits = model(**batch, lm_positions=places).logits
             loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
             nats, count = nats + float(loss), count + len(labels)
     return math.exp(nats / count)
