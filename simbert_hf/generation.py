@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from string import punctuation
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
+from simbert_hf.copying import CopyingDecoder, inside_words
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
@@ -88,6 +92,7 @@ def gen_synonyms(
     seed: int | None = None,
     min_similarity: float | None = None,
     max_new_tokens: int = 32,
+    copying: float = 1.0,
     fluency_weight: float = FLUENCY_WEIGHT,
     return_scores: bool = False,
 ) -> Any:
@@ -112,6 +117,8 @@ def gen_synonyms(
         min_similarity: Drop paraphrases whose cosine with the input is below this.
         max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
             unless none has.
+        copying: How much easier it is made to copy names, numbers and whatever else the model would
+            not write by itself; 0 leaves that to the model, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
@@ -123,7 +130,7 @@ def gen_synonyms(
         TypeError: If a text is not a string.
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
     """
-    settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, seed)
+    settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, copying, seed)
     k = min(20, n) if k is None else k
     check_ranking(n, k, min_similarity, fluency_weight)
     texts = check_texts(text)
@@ -205,6 +212,7 @@ def write_by(
     Raises:
         ValueError: If the model has no room for ``max_new_tokens``.
     """
+    tokenizer = model.rows.tokenizer
     rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
     banned = banned_tokens(model)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
@@ -212,11 +220,18 @@ def write_by(
     drafts: list[list[Draft]] = [[] for _ in rows]
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        decoder = make_decoder([rows[i] for i in batch], settings.max_new_tokens, banned)
+        some, sources = ([found[i] for i in batch] for found in (rows, texts))
+        make = partial(make_decoder, some, settings.max_new_tokens, banned)
+        decoder = make()
+        if settings.copying:
+            inside = inside_words(tokenizer, sources)
+            known = [row[1:-1][: settings.max_new_tokens] for row in some]  # as many as can be fed
+            decoder = CopyingDecoder(decoder, make(), known, inside, settings.copying)
         found = search(decoder, settings, model.rows.sep_id)
         for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
             drafts[batch[at]].append(draft)
-    inputs = decode(model.rows.tokenizer, rows)
+    drafts = [list(spelled_as(*pair, tokenizer)) for pair in zip(texts, drafts, strict=True)]
+    inputs = decode(tokenizer, rows)
     return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
 
 
@@ -253,6 +268,24 @@ def read(model: Writer, found: Hypotheses) -> list[Draft]:
     ]
     means = (found.log_prob / lengths).tolist()
     return [Draft(*pair) for pair in zip(decode(model.rows.tokenizer, tokens), means, strict=True)]
+
+
+def spelled_as(
+    source: str, drafts: Sequence[Draft], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[Draft]:
+    """Take the blanks out of words that the source writes without: WordPiece forgets them.
+
+    Example:
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> list(spelled_as("Is node.js free?", [Draft("does node. js cost me?", -1.0)], tokenizer))
+        [Draft(text='does node.js cost me?', log_prob=-1.0)]
+    """
+    words = [word.strip(punctuation) for word in source.split()]
+    ids = tokenizer(words, add_special_tokens=False)["input_ids"]
+    parted = {re.escape(word) for word in decode(tokenizer, ids) if " " in word}
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(parted) or '(?!)'})(?!\w)")
+    for draft in drafts:
+        yield draft._replace(text=pattern.sub(lambda found: found[0].replace(" ", ""), draft.text))
 
 
 def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:

@@ -32,6 +32,8 @@ class SearchSettings:
         top_p: Draw from the likeliest tokens that together hold this probability; None from all.
         temperature: Divides the logits; above 1 the draws vary more.
         max_new_tokens: Longest sentence in tokens, with its [SEP].
+        copying: How much easier it is made to copy names, numbers and whatever else the model would
+            not write by itself; 0 leaves its logits as they are.
         seed: Same seed, same sentences; None draws afresh.
 
     Raises:
@@ -44,6 +46,7 @@ class SearchSettings:
     top_p: float | None = None
     temperature: float = 1.0
     max_new_tokens: int = 32
+    copying: float = 1.0
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -63,6 +66,8 @@ class SearchSettings:
             raise ValueError(
                 f"top_p={self.top_p!r} is out of range: it must be above 0 and at most 1."
             )
+        if not 0 <= self.copying < float("inf"):
+            raise ValueError(f"copying={self.copying!r} is out of range: it must be 0 or more.")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(
                 f"temperature={self.temperature!r} is out of range: it must be above 0 (top_k=1 "

@@ -186,7 +186,7 @@ def test_every_option_of_the_search_reaches_it(monkeypatch):
         generation, "write", lambda _, texts, settings: seen.append(settings) or [[] for _ in texts]
     )
     options = {"n": 7, "strategy": "without_replacement", "top_k": 3, "top_p": 0.4,
-               "temperature": 1.7, "max_new_tokens": 9, "seed": 11}  # fmt: skip
+               "temperature": 1.7, "max_new_tokens": 9, "copying": 0.5, "seed": 11}  # fmt: skip
     tiny_simbert().gen_synonyms("a cat", k=2, **options)
     assert seen == [SearchSettings(**options)]
 
@@ -206,7 +206,8 @@ def test_min_similarity_and_fluency_weight(model):
 
 
 def test_log_prob_is_the_mean_over_tokens_and_sep(model):
-    drafts = write(model, TEXTS[:1], SearchSettings(n=20, seed=0, max_new_tokens=8))[0]
+    settings = SearchSettings(n=20, seed=0, max_new_tokens=8, copying=0)
+    drafts = write(model, TEXTS[:1], settings)[0]
     rows = token_rows(model, TEXTS[:1], n=20)[0]
     assert drafts
     means = sorted(log_prob / len(tokens) for tokens, log_prob in rows)
@@ -288,6 +289,7 @@ def test_a_source_leaves_room_for_what_is_written():
         ("a", {"top_k": -1}, ValueError, "top_k=-1 is out of range"),
         ("a", {"min_similarity": 3}, ValueError, "min_similarity=3 is no cosine"),
         ("a", {"fluency_weight": -1}, ValueError, "fluency_weight=-1 is out of range"),
+        ("a", {"copying": -0.1}, ValueError, "copying=-0.1 is out of range"),
         ("a", {"max_new_tokens": 62}, ValueError, "max_new_tokens=62 is out.*has 64 positions"),
         ("a", {"strategy": "x"}, ValueError, "Unknown strategy 'x'"),
     ],

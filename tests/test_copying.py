@@ -1,0 +1,142 @@
+"""Copying: raised logits against a reference from scratch, and what it does to a real model."""
+
+import math
+
+import pytest
+import torch
+from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a fixture
+from tiny import unigram_tokenizer
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.copying import ELSEWHERE, KNOWN, CopyingDecoder, inside_words
+from simbert_hf.decoder import BertDecoder
+from simbert_hf.generation import Draft, banned_tokens, spelled_as, write
+from simbert_hf.search import SearchSettings, search
+
+
+@pytest.fixture(scope="module")
+def english():
+    return SimBert.from_pretrained(DEFAULT_MODEL)
+
+
+def raised_log_prob(model, source, inside, tokens, weight):  # noqa: F811
+    """Sum the raised log-probabilities of a sentence, one token after the other, without cache."""
+    text = source[1:-1]
+    lacking = [
+        -float(reference_log_probs(model, source, text[:i])[token]) for i, token in enumerate(text)
+    ]
+    total, left = 0.0, [weight * value * (value > KNOWN) for value in lacking]
+    for t, token in enumerate(tokens):
+        shares = []
+        for i in range(len(text)):
+            follows = t == 0 if i == 0 else t > 0 and text[i - 1] == tokens[t - 1]
+            shares.append(1 if follows else 0 if inside[i] else ELSEWHERE)
+        logits = reference_log_probs(model, source, tokens[:t]).clone()
+        for one in set(text):
+            logits[one] += max(left[i] * shares[i] for i in range(len(text)) if text[i] == one)
+        total += float(logits.log_softmax(0)[token])
+        left = [
+            0 if text[i] == token and shares[i] else value for i, value in enumerate(left)
+        ]  # what is written is raised no more
+    return total
+
+
+@pytest.mark.parametrize("strategy", ["sample", "without_replacement", "beam"])
+def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # noqa: F811
+    texts = ["the weather is nice the dog", *TEXTS[2:3], TEXTS[0]]
+    sources = model.rows.sources(texts, 40)
+    inside = [[i % 3 == 2 for i in range(len(row))] for row in sources]  # longer, as when cut
+    known = [row[1:-1] for row in sources]
+    settings = SearchSettings(n=4, strategy=strategy, seed=0, max_new_tokens=8, top_k=None)
+    with torch.inference_mode():
+        decoder, reader = (BertDecoder(model, sources, 16, banned_tokens(model)) for _ in range(2))
+        copying = CopyingDecoder(decoder, reader, known, inside, weight=0.7)
+        found = search(copying, settings, model.rows.sep_id)
+    copied = 0
+    for at, row, log_prob in zip(
+        found.source.tolist(), found.tokens.tolist(), found.log_prob.tolist(), strict=True
+    ):
+        tokens = row[: [*row, model.rows.sep_id].index(model.rows.sep_id) + 1]
+        wanted = raised_log_prob(model, sources[at], inside[at], tokens, 0.7)
+        assert log_prob == pytest.approx(wanted, abs=1e-3)
+        copied += len({*tokens} & {*known[at]})
+    assert copied > 5  # there was something to raise, and to stop raising
+
+
+def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
+    settings = SearchSettings(n=8, seed=1, max_new_tokens=8, copying=0)
+    drafts = write(model, TEXTS, settings)
+    with torch.inference_mode():
+        for text, row in zip(TEXTS, drafts, strict=True):
+            decoder = BertDecoder(model, model.rows.sources([text], 40), 8, banned_tokens(model))
+            means = search(decoder, settings, model.rows.sep_id).log_prob
+            found = sorted(draft.log_prob for draft in row)
+            assert len(found) > 1
+            for value in found:  # a mean over at most 8 tokens
+                assert any(
+                    math.isclose(value * length, whole, abs_tol=1e-3)
+                    for whole in means.tolist()
+                    for length in range(1, 9)
+                )
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("where is harry potter filmed?", "potter"),
+        ("is the support open 24/7?", "24/7"),
+        ("does paypal work with ebay?", "ebay"),
+        ("is node.js better than php?", "node.js"),
+    ],
+)
+def test_a_real_model_keeps_names_and_numbers(english, text, kept):
+    plain, copying = (
+        english.gen_synonyms(text, n=60, k=5, seed=0, copying=weight) for weight in (0, 1)
+    )
+    assert sum(kept in found for found in copying) >= 3 > sum(kept in found for found in plain)
+
+
+def test_a_source_longer_than_what_is_written(english):
+    text = "what does it cost to send a parcel from lisbon to helsinki in december?"
+    for found in english.gen_synonyms([text, "go"], n=5, seed=0, max_new_tokens=4):
+        assert all(len(paraphrase.split()) <= 4 for paraphrase in found)
+
+
+def test_a_text_without_any_token(english):
+    assert english.gen_synonyms("\u00ad", n=3, seed=0) == english.gen_synonyms(
+        "\u00ad", n=3, seed=0, copying=0
+    )
+
+
+def test_words_end_at_blanks_and_chinese_characters(english):
+    tokenizer = english.tokenizer
+    tokens = [tokenizer.tokenize(text) for text in ("用python读e-mail吗", " wi-fi  ok.")]
+    inside = inside_words(tokenizer, ["用python读e-mail吗", " wi-fi  ok."])
+    assert [[*zip(*pair, strict=True)] for pair in zip(tokens, inside, strict=True)] == [
+        [("[UNK]", False), ("python", False), ("[UNK]", False), ("e", False), ("-", True),
+         ("mail", True), ("[UNK]", False)],
+        [("wi", False), ("-", True), ("fi", True), ("ok", False), (".", True)],
+    ]  # fmt: skip
+    unigram = unigram_tokenizer()
+    (found,) = inside_words(unigram, ["the dogs"])
+    starts = [piece.startswith("▁") for piece in unigram.tokenize("the dogs")]
+    assert found == [not start for start in starts]
+
+
+def test_a_tokenizer_without_offsets_has_no_words():
+    class Slow:
+        is_fast = False
+
+        def __call__(self, texts, **options):
+            assert not options["return_offsets_mapping"]
+            return {"input_ids": [[1, 2] for _ in texts]}
+
+    assert inside_words(Slow(), ["ab", "cd"]) == [[False, False]] * 2
+
+
+def test_only_what_the_source_joins_is_joined(english):
+    drafts = [Draft("mail me. at help@a. com. uk or a. comet", -1.0)]
+    (found,) = spelled_as("write to help@a.com.uk!", drafts, english.tokenizer)
+    assert found.text == "mail me. at help@a.com.uk or a. comet"
+    for text in ("no dots (at) all", "..."):
+        assert list(spelled_as(text, drafts, english.tokenizer)) == drafts
