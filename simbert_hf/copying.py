@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.search import Decoder
-from simbert_hf.words import HAN
+from simbert_hf.text import HAN
 
 KNOWN = 2.0  # nats; a token that lacks less is left to the model, which may say it in other words
 ELSEWHERE = 0.5  # share of its rise that a token gets behind another one than in the source

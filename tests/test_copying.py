@@ -84,9 +84,9 @@ def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
     ("text", "kept"),
     [
         ("where is harry potter filmed?", "potter"),
-        ("is the support open 24/7?", "24/7"),
+        ("how do i get to munich?", "munich"),
         ("does paypal work with ebay?", "ebay"),
-        ("is node.js better than php?", "node.js"),
+        ("what does example.com sell?", "example.com"),
     ],
 )
 def test_a_real_model_keeps_names_and_numbers(english, text, kept):
