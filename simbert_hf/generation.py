@@ -220,11 +220,11 @@ def write_by(
     drafts: list[list[Draft]] = [[] for _ in rows]
     for first in range(0, len(order), size):
         batch = order[first : first + size]
-        some, sources = ([found[i] for i in batch] for found in (rows, texts))
+        some = [rows[i] for i in batch]
         make = partial(make_decoder, some, settings.max_new_tokens, banned)
         decoder = make()
         if settings.copying:
-            inside = inside_words(tokenizer, sources)
+            inside = inside_words(tokenizer, [texts[i] for i in batch])
             known = [row[1:-1][: settings.max_new_tokens] for row in some]  # as many as can be fed
             decoder = CopyingDecoder(decoder, make(), known, inside, settings.copying)
         found = search(decoder, settings, model.rows.sep_id)
