@@ -55,7 +55,13 @@ def main() -> None:
     texts = [row["texts"][0] for row in rows]
     references = [row["texts"][1:] for row in rows]
     candidates = gen_synonyms(
-        texts, args.n, args.n, model=SimBert.from_pretrained(args.model), seed=0, return_scores=True
+        texts,
+        args.n,
+        args.n,
+        model=SimBert.from_pretrained(args.model),
+        copying=0,
+        seed=0,
+        return_scores=True,
     )
     table = {w: chrf_at(candidates, references, w) for w in WEIGHTS}
     best = max(table, key=lambda w: table[w][-1])

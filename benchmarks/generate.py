@@ -58,9 +58,12 @@ class Contest:
         self.model = SimBert.from_pretrained(name_or_path).to(device)
         self.peer = NaiveGenerativeBert.from_pretrained(name_or_path).eval().to(device)
 
-    def ours(self, texts: list[str], n: int, strategy: str = "sample") -> list[list[Draft]]:
-        """Write n texts for each source with this package."""
-        return write(self.model, texts, SearchSettings(n=n, strategy=strategy, seed=0))
+    def ours(
+        self, texts: list[str], n: int, strategy: str = "sample", copying: float = 0
+    ) -> list[list[Draft]]:
+        """Write n texts for each source with this package; its peers copy nothing."""
+        settings = SearchSettings(n=n, strategy=strategy, copying=copying, seed=0)
+        return write(self.model, texts, settings)
 
     def peers(self, program: Callable[..., list[str]], texts: list[str], n: int) -> list[list[str]]:
         """Write n texts for each source with a peer, one source after the other."""
@@ -89,6 +92,8 @@ def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dic
         row["cacheless_s"] = cacheless * sources / timed_on
         row["times_cacheless"] = row["cacheless_s"] / ours
     row["times_generate"] = row["generate_s"] / ours
+    copying, _ = seconds(lambda: contest.ours(texts, n, copying=1))
+    row["copying_costs"] = copying / ours
     return row
 
 
