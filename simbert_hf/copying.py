@@ -61,7 +61,7 @@ class CopyingDecoder:
         for name in ("ids", "before", "elsewhere", "lacking"):
             setattr(self, name, getattr(self, name).to(logits.device))
         nothing = torch.full_like(self.ids[:, 0], -1)
-        return self._raise(logits, self.lacking, torch.arange(len(logits)), nothing)
+        return self._raise(logits, self.lacking, torch.arange(len(logits)).to(nothing), nothing)
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""
@@ -92,14 +92,17 @@ def foreignness(decoder: Decoder, ids: Tensor) -> Tensor:
         ids: Tokens to feed, -1 behind a row's end. Shape: (S, L).
 
     Returns:
-        On the CPU, 0 behind a row's end. Shape: (S, L).
+        On the CPU; 0 behind a row's end, and of banned tokens, which nothing makes likelier. Shape:
+        (S, L).
     """
     rows, logits, found = torch.arange(len(ids)), decoder.start(), []
     for i, column in enumerate(fed := ids.clamp(min=0).T):
         if i:
             logits = decoder.step(rows, rows, fed[i - 1])
-        found.append(-logits.log_softmax(dim=1).cpu().gather(1, column[:, None]))
-    return torch.cat(found, dim=1).masked_fill(ids < 0, 0)
+        at = column[:, None].to(logits.device)
+        found.append(-logits.log_softmax(dim=1).gather(1, at))
+    lacking = torch.cat(found, dim=1).cpu()
+    return lacking.masked_fill((ids < 0) | lacking.isinf(), 0)
 
 
 def inside_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[bool]]:

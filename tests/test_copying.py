@@ -108,6 +108,14 @@ def test_a_text_without_any_token(english):
     )
 
 
+def test_what_no_sentence_contains_is_not_copied(english):
+    text = "is 支付宝 😀 the best app?"  # unknown to the tokenizer
+    assert english.tokenizer.unk_token_id in english.tokenizer(text)["input_ids"]
+    found = english.gen_synonyms([text, "go"], n=10, seed=0, return_scores=True)
+    assert found[0]
+    assert all(math.isfinite(one.score) for row in found for one in row)
+
+
 def test_words_end_at_blanks_and_chinese_characters(english):
     tokenizer = english.tokenizer
     tokens = [tokenizer.tokenize(text) for text in ("用python读e-mail吗", " wi-fi  ok.")]
