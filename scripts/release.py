@@ -216,10 +216,11 @@ def train(
             flags = [f"--model_name_or_path={begun}", f"--output_dir={out}", "--train_file", *given]
             if stage.teachers:
                 flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
-            if stage.sentences:
-                sentences = [find(args.data, pattern)[0] for pattern in stage.sentences]
-                if stage.related:
-                    sentences = [mine(stage, starts[release.start], held_out, args)]
+            if stage.related:
+                mined = mine(stage, starts[release.start], held_out, args)
+                flags += ["--sentences_file", mined]
+            elif stage.sentences:
+                sentences = (find(args.data, pattern)[0] for pattern in stage.sentences)
                 flags += ["--sentences_file", *sentences]
             flags += [
                 f"--max_steps={stage.steps}",
