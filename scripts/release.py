@@ -38,7 +38,9 @@ class Stage:
 
     With ``related``, two of the sentences drawn of each file go together where the release's start
     finds them alike: a cosine from one number to the other. What ``teaches`` is trained from that
-    start, too, and is a teacher of later stages, by the recipe's name.
+    start, too, and is a teacher of later stages, by the recipe's name. With ``start_share``, the
+    stage begins from the average of the model so far and the start, which counts this much; the
+    average may be a teacher, too.
     """
 
     recipe: str
@@ -49,6 +51,7 @@ class Stage:
     related: tuple[float, float] | None = None
     drawn: int = 25_000
     teaches: bool = False
+    start_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
 ZH_PAIRS = ("data_similarity.json", "train_pair_postive_1w.json", "zh_synonyms.jsonl")
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
+AVERAGE = "average"  # of the model so far and the start
 RELEASES = {
     "english": Release(
         MINILM,
@@ -212,6 +216,11 @@ def train(
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun = starts[release.start] if stage.teaches else path
         if not (out / "all_results.json").exists():
+            if stage.start_share:
+                begun = starts[AVERAGE] = f"{out}-start"
+                shares = (str(1 - stage.start_share), str(stage.start_share))
+                run("average_models.py", "--models", path, starts[release.start],
+                    "--shares", *shares, f"--output_dir={begun}")  # fmt: skip
             given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
             flags = [f"--model_name_or_path={begun}", f"--output_dir={out}", "--train_file", *given]
             if stage.teachers:
@@ -295,7 +304,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     for pattern in release.files(args.stages):  # missing ones are better known before
         find(args.data, pattern)
-    taught = {stage.recipe for stage in release.stages if stage.teaches}
+    taught = {AVERAGE, *(stage.recipe for stage in release.stages if stage.teaches)}
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - taught
     if missing := sorted(wanted - set(starts)):

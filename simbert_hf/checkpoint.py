@@ -69,6 +69,8 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         model.tokenizer.save_pretrained(path)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
             write_modules(model, model.tokenizer, path, weights)
+    for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
+        shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
 
 
 def update_json(path: Path, values: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -136,6 +137,13 @@ def test_saved_config_suits_other_loaders(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in weights} == {"bert", "cls"}
     for loader in (SimBert, AutoModel):
         assert loader.from_pretrained(tmp_path).dtype == torch.float32
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+def test_others_may_read_the_weights_as_they_may_the_config(tmp_path: Path) -> None:
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+    modes = {path.name: path.stat().st_mode for path in tmp_path.rglob("*") if path.is_file()}
+    assert len(set(modes.values())) == 1, modes
 
 
 def test_saving_again_with_another_pooling_leaves_no_old_module(tmp_path: Path) -> None:

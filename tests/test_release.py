@@ -48,11 +48,12 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
         release.Stage(
             "english_related",
             2,
-            ("a", "chinese_teacher"),
+            ("a", "chinese_teacher", release.AVERAGE),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
             drawn=7,
+            start_share=0.25,
         ),
     )
     (data / "more_sts").mkdir()
@@ -115,9 +116,21 @@ def test_a_stage_may_make_a_teacher_of_later_ones(
     first, taught, last = (flags for script, flags in commands if script == "train_simbert.py")
     start = str(tmp_path / "start")
     assert flag(taught, "model_name_or_path") == flag(first, "model_name_or_path") == start
-    assert flag(last, "model_name_or_path") == flag(first, "output_dir")
     teachers = last[last.index("--teacher_name_or_path") + 1 :][:2]
     assert teachers == [start, flag(taught, "output_dir")]
+
+
+def test_a_stage_may_begin_from_an_average_with_the_start(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    first, _, last = (flags for script, flags in commands if script == "train_simbert.py")
+    (averaged,) = (flags for script, flags in commands if script == "average_models.py")
+    begun = flag(averaged, "output_dir")
+    assert averaged[:6] == [
+        "--models", flag(first, "output_dir"), str(tmp_path / "start"), "--shares", "0.75", "0.25"
+    ]  # fmt: skip
+    assert flag(last, "model_name_or_path") == begun
+    assert last[last.index("--teacher_name_or_path") + 3] == begun
 
 
 def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:

@@ -1,0 +1,31 @@
+"""Average the weights of models that were trained from one start, or of a model and its start.
+
+python scripts/average_models.py --models TUNED START --shares 0.6 0.4 --output_dir out
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from simbert_hf.averaging import average_models
+from simbert_hf.script import run_script
+from simbert_hf.training import load_encoder
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Load, average and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", required=True, metavar="DIR_OR_ID")
+    parser.add_argument(
+        "--shares", nargs="+", type=float, help="How much each counts; the same if not given."
+    )
+    parser.add_argument("--output_dir", required=True)
+    args = parser.parse_args(argv)
+    average = average_models([load_encoder(name) for name in args.models], args.shares)
+    average.save_pretrained(args.output_dir)
+    print(f"{args.output_dir}: the average of {', '.join(args.models)}.")
+
+
+if __name__ == "__main__":
+    run_script(main)

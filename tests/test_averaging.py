@@ -1,0 +1,101 @@
+"""Averages of weights are those of safetensors read by themselves, and load everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
+
+from scripts.average_models import main
+from simbert_hf import SimBert
+from simbert_hf.averaging import average_models
+from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.whitening import whiten
+from tests.test_encoder import ARCHITECTURES
+from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
+
+TEXTS = ["how can i reset my password?", "the weather is nice today.", "a cat"]
+
+
+def moved(model: SimBert, seed: int) -> SimBert:
+    """Stands for training: the weights go elsewhere."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+def test_the_script_averages_saved_models(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("tuned", "start", "out")]
+    for seed, path in enumerate(paths[:2]):
+        moved(tiny_simbert(), seed).save_pretrained(path)
+    main(["--models", *map(str, paths[:2]), "--shares", "3", "1", f"--output_dir={paths[2]}"])
+    tuned, start, out = (load_file(path / "model.safetensors") for path in paths)
+    assert tuned.keys() == start.keys() == out.keys()
+    for name in out:
+        torch.testing.assert_close(out[name], 0.75 * tuned[name] + 0.25 * start[name])
+    vectors = SimBert.from_pretrained(paths[2]).encode(TEXTS)
+    theirs = SentenceTransformer(str(paths[2]), device="cpu").encode(TEXTS)
+    assert np.abs(theirs - vectors).max() < 1e-5
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_start_without_lm_head_leaves_the_head_as_it_is(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    moved(tiny_simbert(), 0).save_pretrained(tmp_path / "tuned")
+    headless = moved(tiny_simbert(), 1)
+    headless.has_lm_head = False
+    headless.save_pretrained(tmp_path / "start")
+    both = [SimBert.from_pretrained(tmp_path / name) for name in ("tuned", "start")]
+    average = average_models([both[index] for index in order])
+    assert average.has_lm_head
+    head, embeddings = "cls.predictions.transform", "bert.embeddings.word_embeddings.weight"
+    found, (tuned, start) = average.state_dict(), (model.state_dict() for model in both)
+    for name in found:
+        if name.startswith(head) or name == "cls.predictions.bias":
+            torch.testing.assert_close(found[name], tuned[name])
+    torch.testing.assert_close(found[embeddings], (tuned[embeddings] + start[embeddings]) / 2)
+    assert average.get_output_embeddings().weight is average.get_input_embeddings().weight
+    average.gen_synonyms(TEXTS[0], n=2)  # refused without an LM head
+
+
+def test_any_encoder_is_averaged(tmp_path: Path) -> None:
+    config, build_tokenizer = ARCHITECTURES["roberta"]
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        AutoModel.from_config(config).save_pretrained(tmp_path / str(seed))
+        build_tokenizer().save_pretrained(tmp_path / str(seed))
+    out = tmp_path / "out"
+    main(["--models", str(tmp_path / "0"), str(tmp_path / "1"), f"--output_dir={out}"])
+    one, other, mean = (
+        SentenceEncoder.from_pretrained(tmp_path / name).state_dict() for name in ("0", "1", "out")
+    )
+    for name in mean:
+        torch.testing.assert_close(mean[name], (one[name] + other[name]) / 2)
+
+
+@pytest.mark.parametrize("shares", [[1.0], [1.0, 0.0], [1.0, -0.5], [1.0, float("nan")]])
+def test_odd_shares_are_named(shares: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"2 models and the shares .*: give each a number above 0"):
+        average_models([tiny_simbert(), tiny_simbert()], shares)
+
+
+def test_models_that_do_not_fit_are_named() -> None:
+    model = tiny_simbert()
+    with pytest.raises(ValueError, match=r"different architectures or sizes: bert\.encoder"):
+        average_models([model, tiny_simbert(num_hidden_layers=3)])
+    unigram = unigram_tokenizer()
+    other = tiny_simbert(tokenizer=unigram, vocab_size=model.config.vocab_size)
+    with pytest.raises(ValueError, match="different vocabularies"):
+        average_models([model, other])
+    white = tiny_simbert()
+    whiten(white, [*WORDS, *TEXTS], 4)
+    with pytest.raises(ValueError, match="is whitened; average first, and whiten after"):
+        average_models([model, white])
