@@ -102,6 +102,15 @@ RELEASES = {
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
             ),
+            Stage(
+                "english_average",
+                800,
+                (AVERAGE, *ALL, ME5),
+                (TATOEBA, QUESTIONS),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                start_share=0.4,
+            ),
         ),
         "stsb-en-dev.csv",
         (
