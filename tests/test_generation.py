@@ -282,6 +282,8 @@ def test_a_source_leaves_room_for_what_is_written():
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),
         ("a", {"k": 0}, ValueError, "k=0 is out of range"),
+        ("a", {"n": True}, ValueError, "n=True is out of range.*whole number"),
+        ("a", {"k": True}, ValueError, "k=True is out of range.*whole number"),
         ("a", {"k": 2.0}, ValueError, "k=2.0 is out of range.*whole number"),
         ("a", {"seed": 1.5}, ValueError, "seed=1.5 is out of range"),
         ("a", {"seed": 2**64}, ValueError, f"seed={2**64} is out of range"),
