@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -263,6 +264,15 @@ def test_a_long_text_is_cut_with_one_warning(model):
     with pytest.warns(UserWarning, match="were cut to that length") as caught:
         model.gen_synonyms([long, long], n=3, k=3, seed=0, max_new_tokens=8)
     assert len(caught) == 1
+
+
+def test_ranking_changes_no_filters_of_warnings(monkeypatch):
+    """They are those of all threads."""
+    model, seen = tiny_simbert(), []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda x: seen.append(warnings.filters) or encode(x))
+    rank(model, ["a cat"], [[Draft("a dog", -1.0)]], 0.1)
+    assert seen[0] is warnings.filters
 
 
 def test_a_source_leaves_room_for_what_is_written():
