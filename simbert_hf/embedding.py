@@ -44,10 +44,15 @@ def hub_options(options: dict[str, Any]) -> dict[str, Any]:
     The arguments get a ``dtype``, float32, where they have none.
 
     Raises:
-        ValueError: If there is a whole ``config`` among them.
+        ValueError: If there is a whole ``config`` among them, or ``output_loading_info``.
     """
     if "config" in options:
         raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+    if options.pop("output_loading_info", False):
+        raise ValueError(
+            "output_loading_info= is not taken: missing weights are an error, but for those of an "
+            "LM head, of which model.has_lm_head tells."
+        )
     options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
     return {name: options[name] for name in HUB_ARGUMENTS if name in options}
 
