@@ -183,6 +183,8 @@ def read_report(flag: str, path: str) -> dict[str, Any]:
     Raises:
         DataError: If it is none, or that of another flag.
     """
+    if not Path(path).is_file():
+        raise fault(path, None, "is no file", f"--{flag} is for {HELP[flag]}")
     report = read_json(Path(path))
     parts, settings = REPORTS[flag]
     lacks = [part for part in parts if part not in report]

@@ -24,6 +24,7 @@ from simbert_hf.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, check_texts
+from simbert_hf.search import check_count
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +44,15 @@ def hub_options(options: dict[str, Any]) -> dict[str, Any]:
     The arguments get a ``dtype``, float32, where they have none.
 
     Raises:
-        ValueError: If there is a whole ``config`` among them.
+        ValueError: If there is a whole ``config`` among them, or ``output_loading_info``.
     """
     if "config" in options:
         raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+    if options.pop("output_loading_info", False):
+        raise ValueError(
+            "output_loading_info= is not taken: missing weights are an error, but for those of an "
+            "LM head, of which model.has_lm_head tells."
+        )
     options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
     return {name: options[name] for name in HUB_ARGUMENTS if name in options}
 
@@ -310,10 +316,9 @@ def encode_by(
 
     Raises:
         TypeError: If a text is not a string.
-        ValueError: If a text is empty, or the batch size below 1.
+        ValueError: If a text is empty, or the batch size no whole number of at least 1.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size {batch_size}: it must be at least 1.")
+    check_count("batch_size", batch_size)
     rows = model.rows.sources(check_texts(texts), model.max_length)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from simbert_hf.copying import CopyingDecoder, inside_words
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
-from simbert_hf.rows import RowBuilder, check_texts
+from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
 from simbert_hf.text import decode, normalize_text
 
@@ -305,8 +304,7 @@ def rank(
     model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
 ) -> list[list[Paraphrase]]:
     """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
-    with warnings.catch_warnings():  # of a long text, writing has warned
-        warnings.filterwarnings("ignore", message="Texts of more than .* tokens were cut")
+    with cuts_known():  # of a long text, writing has warned
         vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
     ranked, first = [], len(texts)
     for i, row in enumerate(drafts):

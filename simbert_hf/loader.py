@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
-from simbert_hf.checkpoint import loading
+from simbert_hf.checkpoint import loading, resolve_name
 from simbert_hf.embedding import check_tokenizer
 from simbert_hf.gru import CharGru, CharGruConfig
 
@@ -16,7 +16,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
     Weights may be stored in 16 bits for their size alone; all tools compute with them alike.
 
     Args:
-        name_or_path: Directory or ``org/name``.
+        name_or_path: Directory, ``org/name``, or the name of the package's own model.
         device: Where it goes; None leaves that to sentence-transformers, and a GRU on the CPU.
 
     Raises:
@@ -24,6 +24,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
         ValueError: If it has no tokenizer. (transformers then makes up one of special tokens alone,
             by which all texts are alike.)
     """
+    name_or_path = resolve_name(name_or_path)
     try:
         kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
     except OSError:  # sentence-transformers may keep it elsewhere

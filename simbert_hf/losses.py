@@ -292,7 +292,7 @@ def distillation_loss(
             how alike they are to all others, which unit vectors of mean 0 have no room to tell.
 
     Returns:
-        A scalar, 0 where they agree.
+        A scalar, 0 where they agree, and of a single row.
 
     Example:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 3))
@@ -303,4 +303,5 @@ def distillation_loss(
     ours = (cosines(vectors, vectors) - strangers_cosine) / (1 - strangers_cosine)
     wanted = teacher.to(ours.dtype)
     weights = (strangers + (1 - strangers) * wanted.clamp(0, 1)).fill_diagonal_(0)
-    return (weights * (ours - wanted).square()).sum() / weights.sum()
+    alone = len(weights) < 2  # then there is nothing to compare
+    return (weights * (ours - wanted).square()).sum() / (weights.sum() + alone)

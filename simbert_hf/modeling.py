@@ -17,6 +17,7 @@ from transformers.modeling_outputs import ModelOutput
 from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
+from simbert_hf.checkpoint import resolve_name
 from simbert_hf.embedding import Embedder, check_whitening, hub_options, warn_of_other_pooling
 from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
@@ -106,7 +107,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Load a model and its tokenizer from a directory or the Hub.
 
         Args:
-            name_or_path: Directory or ``org/name``.
+            name_or_path: Directory, ``org/name``, or the name of the package's own model.
             pooling: Overrides the checkpoint's sentence pooling; a checkpoint that names none
                 (one not made by this package) gets ``mean``.
             **kwargs: As in transformers: ``revision``, ``token``, ``cache_dir``, ``dtype``
@@ -120,7 +121,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """
         from simbert_hf.architectures import ARCHITECTURES  # which are subclasses of this
 
-        hub = hub_options(kwargs)
+        name_or_path, hub = resolve_name(name_or_path), hub_options(kwargs)
         found = read_config(name_or_path, hub)
         model_type = found.get("model_type", "nameless")
         if model_type not in ARCHITECTURES:

@@ -7,7 +7,9 @@ between the sentences), and many tokenizers return no segments at all.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +19,8 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedToken
 
 from simbert_hf.arrays import Ints
 from simbert_hf.text import is_whole
+
+_CUTS_KNOWN = ContextVar("_CUTS_KNOWN", default=False)
 
 
 def check_texts(text: object) -> list[str]:
@@ -43,8 +47,20 @@ def check_texts(text: object) -> list[str]:
     return texts
 
 
+@contextmanager
+def cuts_known() -> Iterator[None]:
+    """Cut texts without a warning inside the block, in this thread alone."""
+    token = _CUTS_KNOWN.set(True)
+    try:
+        yield
+    finally:
+        _CUTS_KNOWN.reset(token)
+
+
 def warn_of_cuts(max_length: int) -> None:
     """Say once that texts are longer than a model reads."""
+    if _CUTS_KNOWN.get():
+        return
     warnings.warn(
         f"Texts of more than {max_length} tokens were cut to that length; raise the maximum "
         "length, if the model allows more and their ends matter.",

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import CommitInfo
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
@@ -145,9 +146,7 @@ class SavingTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         try:
             yield scratch
-        except Diverged:
-            raise
-        except Exception as error:
+        except (OSError, SafetensorError, RuntimeError) as error:  # the last is torch's
             raise OSError(
                 f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
                 "checkpoints are as they were; mend the cause (a full disk?) and go on with "

@@ -86,7 +86,7 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
     Raises:
         ValueError: If it is not.
     """
-    if not isinstance(value, Integral) or int(value) < 1:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise ValueError(
             f"{name}={value!r} is out of range: it must be a whole number of at least 1{otherwise}."
         )
@@ -241,7 +241,8 @@ def next_tokens(logits: Tensor, settings: SearchSettings) -> NextTokens:
     log_prob = (values - best).double() - total.double().log()
     if plain:
         return NextTokens(ids, log_prob, log_prob)
-    values = TemperatureLogitsWarper(float(settings.temperature))(ids, values.double())
+    temperature = max(float(settings.temperature), 1e-300)  # a quotient by less may overflow
+    values = TemperatureLogitsWarper(temperature)(ids, values.double())
     if settings.top_p is not None and settings.top_p < 1:
         values = TopPLogitsWarper(settings.top_p)(ids, values)
     return NextTokens(ids, log_prob, values.log_softmax(dim=1))

@@ -122,6 +122,8 @@ def _raw_lines(path: str | Path, file: Iterable[bytes]) -> Iterator[bytes]:
 def _decode(path: str | Path, number: int, line: bytes) -> str:
     if number == 1:
         _check_start(path, line)
+    if b"\0" in line:  # UTF-16 without a byte order mark is UTF-8 too, of nonsense
+        raise fault(path, number, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -144,8 +146,6 @@ def _check_start(path: str | Path, line: bytes) -> None:
     for mark, kind in BYTE_MARKS.items():
         if line.startswith(mark):
             raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
-    if b"\0" in line:  # UTF-16 without a byte order mark is UTF-8 too, of nonsense
-        raise fault(path, 1, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
     if b"\r" in line and b"\n" not in line:
         raise fault(path, 1, "ends its lines in CR alone", "Save it with line feeds")
 

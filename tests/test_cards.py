@@ -245,6 +245,9 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
             DataError, match=rf"{file.name}: holds no '.*'\. --{flag} is for .*\.json"
         ):
             make_card(CardArguments(model=str(model), **{flag: str(file)}))
+    missing = r"none\.json: is no file\. --paraphrases is for paraphrases\.json of scripts/"
+    with pytest.raises(DataError, match=missing):
+        make_card(CardArguments(model=str(model), paraphrases=str(tmp_path / "none.json")))
     report.write_text("{")
     with pytest.raises(DataError, match=r"results\.json cannot be read as JSON"):
         make_card(CardArguments(model=str(model), evaluation=str(report)))

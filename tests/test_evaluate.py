@@ -1,6 +1,7 @@
 """The evaluation script from end to end, on two tiny models and a few sentences."""
 
 import json
+import logging
 import lzma
 from itertools import pairwise
 from pathlib import Path
@@ -270,6 +271,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
         (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "two kinds of pairs that are not in DIR/dev.tsv"),
         (["--sts", "DIR/years", "DIR/2012-MSRpar.tsv"], "a second file of STS12's MSRpar, beside"),
+        (["--sts", "X=DIR/stsb.tsv", "X=DIR/more/stsb.csv"], "a second file of X's stsb, beside"),
         (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),
         (["--sts", "DIR/one"], "one: holds no table"),
         (["--sts", "mine=DIR/stsb.tsv"], "Two test sets are named mine"),
@@ -283,6 +285,8 @@ def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> 
     (files / "same.tsv").write_text("A\tB\t1\nC\tD\t1\n")
     (files / "label.tsv").write_text("A\tB\t1\nC\tD\t2\n")
     (files / "group.tsv").write_text("A\tB\nB\tC\n")
+    (files / "more").mkdir()
+    (files / "more" / "stsb.csv").write_text("s1,s2,score\nA,B,1\nC,D,2\n")
     (files / "2012-MSRpar.tsv").write_text("1\tA\tB\n2\tC\tD\n")
     more = [flag.replace("DIR", str(files)) for flag in more]
     with pytest.raises((ValueError, OSError), match=message.replace("DIR", str(files))):
@@ -394,6 +398,17 @@ def test_sentences_that_differ_in_case_alone_are_one(tmp_path: Path) -> None:
     (tmp_path / "groups.tsv").write_text("1\tHi there\n1\thi  there\n1\tHello\n2\tBye\n2\tCiao\n")
     task = load_retrieval_task(None, tmp_path / "groups.tsv")
     assert sorted(map(str.lower, task.sentences)) == ["bye", "ciao", "hello", "hi there"]
+
+
+def test_classes_of_one_sentence_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "groups.tsv").write_text("1\tHi\n1\tHello\n2\tBye\n2\tCiao\n3\tYes\n4\tNo\n")
+    with caplog.at_level(logging.WARNING, "simbert_hf"):
+        task = load_retrieval_task(None, tmp_path / "groups.tsv")
+    assert sorted(task.sentences) == ["Bye", "Ciao", "Hello", "Hi"]
+    assert "groups.tsv: 4 records -> 2 groups" in caplog.text
+    assert "left out: 2 one-member records" in caplog.text
 
 
 def test_half_precision_weights_are_measured_in_float32(files: Path) -> None:

@@ -123,3 +123,11 @@ def test_evaluator_names_its_figures(tmp_path) -> None:
     assert list(found) == ["how can i learn english?"]
     assert len(found["how can i learn english?"]) <= 2
     assert evaluator.paraphrases(model) == evaluator.paraphrases(model)
+
+
+def test_a_model_of_few_positions_paraphrases(tmp_path) -> None:
+    model = tiny_simbert(max_position_embeddings=16)
+    sentences = ["how can i learn english?"]
+    collator, pairs = PairCollator(model.rows, max_length=8), held_out(tmp_path, 2)
+    evaluator = SimBertEvaluator(pairs, collator, SimBertObjective(), sentences=sentences)
+    assert evaluator.paraphrases(model)[sentences[0]]

@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -265,6 +266,15 @@ def test_a_long_text_is_cut_with_one_warning(model):
     assert len(caught) == 1
 
 
+def test_ranking_changes_no_filters_of_warnings(monkeypatch):
+    """They are those of all threads."""
+    model, seen = tiny_simbert(), []
+    encode = model.encode
+    monkeypatch.setattr(model, "encode", lambda x: seen.append(warnings.filters) or encode(x))
+    rank(model, ["a cat"], [[Draft("a dog", -1.0)]], 0.1)
+    assert seen[0] is warnings.filters
+
+
 def test_a_source_leaves_room_for_what_is_written():
     model = tiny_simbert()
     assert model.max_length == 48
@@ -282,6 +292,8 @@ def test_a_source_leaves_room_for_what_is_written():
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),
         ("a", {"k": 0}, ValueError, "k=0 is out of range"),
+        ("a", {"n": True}, ValueError, "n=True is out of range.*whole number"),
+        ("a", {"k": True}, ValueError, "k=True is out of range.*whole number"),
         ("a", {"k": 2.0}, ValueError, "k=2.0 is out of range.*whole number"),
         ("a", {"seed": 1.5}, ValueError, "seed=1.5 is out of range"),
         ("a", {"seed": 2**64}, ValueError, f"seed={2**64} is out of range"),

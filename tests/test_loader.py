@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from simbert_hf import SentenceEncoder
+from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert, checkpoint
 from simbert_hf.judging.judge import word_embeddings
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.onnx_export import OnnxSimBert
@@ -32,7 +32,17 @@ def test_a_mistyped_path_is_named(load: Callable[[str], object], name: str) -> N
         load(name)
 
 
-@pytest.mark.parametrize("batch_size", [0, -2])
+@pytest.mark.parametrize("load", [load_sentence_transformer, SimBert.from_pretrained])
+def test_the_package_s_model_has_a_short_name(
+    load: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = Path(DEFAULT_MODEL).name
+    tiny_simbert().save_pretrained(tmp_path / name)
+    monkeypatch.setattr(checkpoint, "DEFAULT_MODEL", str(tmp_path / name))
+    assert load(name).encode("a cat").shape == (32,)
+
+
+@pytest.mark.parametrize("batch_size", [0, -2, 1.5, True])
 def test_batches_of_none_are_refused(batch_size: int) -> None:
-    with pytest.raises(ValueError, match=f"batch_size {batch_size}: it must be at least 1"):
+    with pytest.raises(ValueError, match=f"batch_size={batch_size} is out of range"):
         tiny_simbert().encode(["a cat"], batch_size=batch_size)

@@ -110,6 +110,15 @@ def test_distillation_loss_is_the_mean_over_different_rows(strangers: float, low
     )
 
 
+def test_a_single_row_has_nothing_to_distil() -> None:
+    vectors = torch.randn(1, 3, requires_grad=True)
+    loss = distillation_loss(vectors, torch.ones(1, 1))
+    loss.backward()
+    assert loss.item() == 0
+    assert vectors.grad is not None
+    assert not vectors.grad.any()
+
+
 # SimCSE -----------------------------------------------------------------------------------------
 
 

@@ -202,11 +202,13 @@ def test_a_decoder_of_its_own_is_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [SimBert, SentenceEncoder])
-def test_a_whole_config_is_refused(tmp_path: Path, kind: type) -> None:
+def test_a_whole_config_and_loading_info_are_refused(tmp_path: Path, kind: type) -> None:
     model = tiny_simbert()
     model.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="config= is not taken"):
         kind.from_pretrained(tmp_path, config=model.config)
+    with pytest.raises(ValueError, match="output_loading_info= is not taken"):
+        kind.from_pretrained(tmp_path, output_loading_info=True)
     assert kind.from_pretrained(tmp_path, layer_norm_eps=0.5).config.layer_norm_eps == 0.5
 
 

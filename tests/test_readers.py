@@ -14,7 +14,7 @@ import pytest
 from simbert_hf.readers import ReadOptions, fold, read_rows
 from simbert_hf.records import NEGATIVE, ONE_MEMBER, USABLE, read_records
 from simbert_hf.scored import load_labelled_pairs, load_scored_pairs
-from simbert_hf.textfiles import DataError, load_sentences, suffix_of
+from simbert_hf.textfiles import DataError, load_sentences, read_lines, suffix_of
 from simbert_hf.triplets import load_triplets
 
 PAIRS = [["Is it late?", "Is it late already?"], ["Where's she?", "Where is she?"]]
@@ -462,6 +462,14 @@ def test_line_ends_inside_sentences_are_alike_in_every_format(write):
 def test_line_ends_of_old_macs_are_named(write):
     with pytest.raises(DataError, match=r"a.txt:1: ends its lines in CR alone"):
         load_sentences(write("a.txt", "One.\rTwo.\rThree.\r"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.tsv.gz"])
+def test_zero_bytes_are_named_by_their_line(tmp_path, name):
+    path, content = tmp_path / name, b"A\tB\n\nC\0\tD\n"
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(DataError, match=rf"{name}:3: holds zero bytes.*Save it as UTF-8 text"):
+        list(read_lines(path))
 
 
 def test_utf16_without_a_mark_is_not_taken_for_utf8(tmp_path):

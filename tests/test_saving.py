@@ -136,6 +136,16 @@ def test_a_full_disk_leaves_the_model_that_was_there(setting, tmp_path: Path) ->
     assert torch.equal(changed, trainer.model.cls.predictions.bias)
 
 
+def test_a_bug_while_saving_is_no_full_disk(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = main(setting(tmp_path, "--max_steps=1", "--save_strategy=no"))
+    monkeypatch.setattr(trainer, "_save", lambda: None)  # takes no folder
+    with pytest.raises(TypeError, match="positional argument"):
+        trainer.save_model()
+    assert not (tmp_path / "_saving").exists()
+
+
 def test_leftovers_and_foreign_parts_are_passed_over(
     setting, whole, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -176,6 +176,14 @@ def test_log_probs_are_the_models_own_whatever_is_drawn_from(strategy):
     assert all(log_prob == pytest.approx(exact[s], abs=1e-5) for s, _, log_prob in rows)
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-307, 1e-310])
+@pytest.mark.parametrize("strategy", ["sample", "without_replacement"])
+def test_the_least_temperatures_draw_the_likeliest_token(strategy, temperature):
+    (likeliest,) = found(n=5, strategy=strategy, top_k=1)
+    (drawn,) = found(n=5, strategy=strategy, temperature=temperature)
+    assert drawn[0][0] == likeliest[0][0]
+
+
 @pytest.mark.parametrize("strategy", ["sample", "without_replacement"])
 def test_seeds(strategy):
     once, again = found(3, n=8, strategy=strategy), found(1, n=8, strategy=strategy)

@@ -217,7 +217,8 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
         DataError: If it cannot be read, or all sentences are in one group.
     """
     groups, report = load_groups(path)
-    logger.info("%s: %s", path, report)
+    level = logging.WARNING if report.one_member else logging.INFO  # strangers that are not ranked
+    logger.log(level, "%s: %s", path, report)
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.checkpoint import resolve_name
 from simbert_hf.embedding import Embedder
 from simbert_hf.rows import count_tokens, warn_of_cuts
 from simbert_hf.textfiles import DataError, shorten
@@ -122,7 +121,7 @@ def load_model(name_or_path: str) -> SentenceTransformer:
     """
     from simbert_hf.loader import load_sentence_transformer  # slow to import
 
-    return load_sentence_transformer(resolve_name(name_or_path))
+    return load_sentence_transformer(name_or_path)
 
 
 def body_of(model: nn.Module) -> nn.Module:
