@@ -19,6 +19,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from simbert_hf.architectures import ARCHITECTURES
 from simbert_hf.arguments import PRESETS, DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.cards import CardArguments, record_run, write_card
+from simbert_hf.checkpoint import resolve_name
 from simbert_hf.data import (
     DataError,
     FixedPairs,
@@ -82,7 +83,7 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
 
     Arguments and errors as of their ``from_pretrained``.
     """
-    hub = hub_options(options)
+    name_or_path, hub = resolve_name(name_or_path), hub_options(options)
     if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
         return SimBert.from_pretrained(name_or_path, **options)
     return SentenceEncoder.from_pretrained(name_or_path, **options)

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
-from simbert_hf.checkpoint import model_name
+from simbert_hf.checkpoint import model_name, resolve_name
 from simbert_hf.data import HUB_ID
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
@@ -105,7 +105,7 @@ class EvaluationArguments:
             ValueError: If two have one name.
         """
         named = [split_name(item) for item in self.models]
-        paths = {name or model_name(path): path for name, path in named}
+        paths = {name or model_name(path): resolve_name(path) for name, path in named}
         if len(paths) < len(named):
             raise ValueError(f"Two of the models {self.models} share a name; write NAME=path.")
         return paths
