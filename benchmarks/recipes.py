@@ -37,6 +37,8 @@ from simbert_hf.data import load_sentences
 from simbert_hf.evaluation.plots import MARKERS
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.scored import load_scored_pairs
+from simbert_hf.text import normalize_text
 from simbert_hf.whitening import whiten
 
 SENTENCES = {"en": "wiki/en_sentences.txt.xz", "zh": "wiki/zh_sentences.txt.xz"}
@@ -184,6 +186,17 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]
     return figures
 
 
+def seen(train: Path, tests: Sequence[Path]) -> float:
+    """The share of test pairs that training pairs hold, in any order, case and punctuation."""
+
+    def keys(path: Path) -> list[frozenset[str]]:
+        pairs = load_scored_pairs(path)
+        return [frozenset(map(normalize_text, (pair.first, pair.second))) for pair in pairs]
+
+    known, asked = set(keys(train)), [key for path in tests for key in keys(path)]
+    return sum(key in known for key in asked) / len(asked)
+
+
 def cell(name: str, values: list[float]) -> str:
     """Show the mean over seeds, and their standard deviation; correlations times 100."""
     scale, digits = (1, 3) if name in ("alignment", "uniformity") else (100, 2)
@@ -242,7 +255,14 @@ def main() -> None:
     ]
     print(layout(["start", "recipe", *names], rows))
     results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
-    report = {"steps": args.steps, "results": results}
+    report: dict[str, object] = {"steps": args.steps, "results": results}
+    if any(RECIPES[recipe].data is STS["train"] for recipe in args.recipes):
+        train_pairs = find(args.data, STS["train"][args.language])
+        report["pairs of the tests in STS-B train"] = shares = {
+            task: round(seen(train_pairs, find_all(args.data, pattern)), 3)
+            for task, pattern in TESTS[args.language].items()
+        }
+        print(f"STS-B train, of which `cosent` and `angle` learn, holds of their pairs: {shares}")
     name = f"recipes-{args.language}"
     save_report(args.output / f"{name}.json", report)
     plot(found, args.output / f"{name}.png")
