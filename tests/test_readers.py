@@ -65,6 +65,7 @@ def jsonl(*rows):
         ("a.tsv", "s1\ts2\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
         ("a.txt", "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
         ("a.txt", "".join(f"{a}\t{b}\t1\n" for a, b in PAIRS)),
+        ("a.txt", "".join(f"{a}\t{b}\t1.0\n" for a, b in PAIRS)),  # as pandas writes them
         ("a.tsv", "".join(f"{i}\t{s}\n" for i, pair in enumerate(PAIRS) for s in pair)),
         ("a.tsv", "group\tsentence\n" + "".join(f"g{s[0]}\t{s}\n" for p in PAIRS for s in p)),
     ],
@@ -191,6 +192,23 @@ BAD = {
     ),
     "pretty-printed": ("a.json", '{\n"text": "A"}\n', {}, "a.json:1: the record '{'", "one line"),
     "json array": ("a.json", '[\n{"s1": "A"}\n]\n', {}, "a.json:1: opens a JSON array", "jq -c"),
+    "json array on one line": (
+        *("a.json", '[{"s1": "A", "s2": "B"}]\n', {}),
+        *("a.json:1: opens a JSON array", "jq -c"),
+    ),
+    "other commas": (
+        *("a.csv", "s1，s2\n怎么登录，如何登录\n", {}),
+        *("a.csv:1: the columns ['s1，s2'] do not hold", "parted by '，': save it with commas"),
+    ),
+    "semicolons": ("a.csv", "s1;s2\nA;B\n", {}, "a.csv:1: the columns", "parted by ';'"),
+    "other commas in a row": (
+        *("a.csv", "s1,s2\n怎么登录，如何登录\n", {}),
+        *("a.csv:2: has 1 cells where 2 are due", "Part the cells by commas"),
+    ),
+    "a workbook": (
+        *("a.csv", "PK\x03\x04\n", {}),
+        *("a.csv:1: looks like an Excel workbook", "Save it as UTF-8 text"),
+    ),
     "broken json": (
         *("a.jsonl", '{"text": A}\n', {}),
         *("a.jsonl:1: is not JSON at column 10", "one JSON object a line"),
