@@ -210,7 +210,10 @@ def _columns_fault(
     wanted = " and ".join(map(repr, options.text_columns or ()))
     wanted = wanted or "'text' and 'synonyms', 'sentence1' and 'sentence2' or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
-    remedy = "Name the columns so (a .csv needs a header), or pass text_columns=(first, second)"
+    remedy = (
+        "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
+        "text_columns=(first, second))"
+    )
     return fault(file, line, problem, separator_of(columns, remedy))
 
 

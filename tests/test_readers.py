@@ -200,6 +200,10 @@ BAD = {
         *("a.csv", "s1，s2\n怎么登录，如何登录\n", {}),
         *("a.csv:1: the columns ['s1，s2'] do not hold", "parted by '，': save it with commas"),
     ),
+    "columns of their own": (
+        *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
+        *("a.csv:1: the columns ['问题', '相似问'] do not hold", "--text_columns first second"),
+    ),
     "semicolons": ("a.csv", "s1;s2\nA;B\n", {}, "a.csv:1: the columns", "parted by ';'"),
     "other commas in a row": (
         *("a.csv", "s1,s2\n怎么登录，如何登录\n", {}),
@@ -333,6 +337,7 @@ def test_numbers_as_sentences_do_not_confuse_scores(write):
         ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
         ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
         ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
+        ("句1,句2,分\nA,B,1\n", "a.csv:1: holds ['句1', '句2', '分'], neither", "by --columns"),
     ],
 )
 def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
@@ -444,7 +449,7 @@ def test_scores_of_sick_and_of_named_columns(write):
     assert load_scored_pairs(path) == [("A", "B", 4.5)]
     path = write("b.tsv", "left\tright\tgold\nA\tB\t4.5\n")
     assert load_scored_pairs(path, ["left", "right", "gold"]) == [("A", "B", 4.5)]
-    with pytest.raises(DataError, match=r"b\.tsv:1: the score 'gold' is not a number"):
+    with pytest.raises(DataError, match=r"b\.tsv:1: holds .*'gold'\], neither a known header"):
         load_scored_pairs(path)
 
 
