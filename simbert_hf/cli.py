@@ -226,11 +226,14 @@ def build(args: argparse.Namespace) -> None:
 
     check_place(Path(args.index))
     check_count("votes", args.votes)
-    faqs = read_faqs(args.faqs, _columns(args))
+    source, columns = args.faqs, _columns(args)
     if args.augment:
+        faqs = read_faqs(source, columns)
         say(f"writing paraphrases of {len(faqs):,} questions")
-        faqs = augment(faqs, args.model, k=args.augment, progress=True)
-    index = FaqIndex.build(args.model, faqs, store=args.kind, votes=args.votes, progress=True)
+        source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
+    index = FaqIndex.build(
+        args.model, source, columns=columns, store=args.kind, votes=args.votes, progress=True
+    )
     index.save(args.index)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}

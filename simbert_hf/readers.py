@@ -35,6 +35,7 @@ from simbert_hf.textfiles import (
     fault,
     read_cells,
     read_objects,
+    separator_of,
     shorten,
     suffix_of,
 )
@@ -63,6 +64,7 @@ GROUP_COLUMNS = (
     ("label", "text"),
 )
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
+LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
 MANY_ROWS = 20  # from which on a second column that repeats looks like labels
@@ -208,8 +210,11 @@ def _columns_fault(
     wanted = " and ".join(map(repr, options.text_columns or ()))
     wanted = wanted or "'text' and 'synonyms', 'sentence1' and 'sentence2' or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
-    remedy = "Name the columns so (a .csv needs a header), or pass text_columns=(first, second)"
-    return fault(file, line, problem, remedy)
+    remedy = (
+        "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
+        "text_columns=(first, second))"
+    )
+    return fault(file, line, problem, separator_of(columns, remedy))
 
 
 # Tables -----------------------------------------------------------------------------------------
@@ -243,7 +248,7 @@ def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[st
 def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:
     """Name the columns of a table without header."""
     width = len(rows[0])
-    if width == 3 and all(cells[-1].strip() in ("0", "1") for cells in rows):
+    if width == 3 and all(cells[-1].strip().lower() in LABELS for cells in rows):
         return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
     if width != 2:
         raise _width_fault(path, width)
@@ -296,7 +301,7 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
     problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
     remedy = "Part the cells by single tabs, and keep tabs out of sentences"
     if suffix_of(path) == ".csv":
-        remedy = "Put quotes around a sentence that holds a comma"
+        remedy = "Part the cells by commas, and put quotes around a sentence that holds one"
     raise fault(path, line, problem, remedy)
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypedDict
 
-from simbert_hf.readers import Numbered, ReadOptions, Shape, choose_shape, fold
+from simbert_hf.readers import LABELS, Numbered, ReadOptions, Shape, choose_shape, fold
 from simbert_hf.text import is_whole
 from simbert_hf.textfiles import Row, fault, shorten
 
@@ -119,11 +119,9 @@ def text_of(file: str | Path, line: int, value: object) -> str:
 
 def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
     """Read a label, or raise a DataError unless it is 0 or 1."""
-    text = str(value).strip().lower()
-    if text in ("1", "1.0", "true"):
-        return True
-    if text in ("0", "0.0", "false"):
-        return False
+    label = LABELS.get(str(value).strip().lower())
+    if label is not None:
+        return label
     remedy = "Write 1 for a paraphrase and 0 for none, or drop the column if all rows are pairs"
     raise fault(file, line, f"the {name} {shorten(value)} is neither 0 nor 1", remedy)
 

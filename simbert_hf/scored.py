@@ -176,11 +176,14 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     head = [cells for _, cells in rows[:SNIFFED_ROWS]]
     first = sum(_number(cells[0]) is not None for cells in head)
     last = sum(_number(cells[-1]) is not None for cells in head)
-    if len(cells) != 3 or not (first or last):
+    layout = STSB if last >= first else SEMEVAL
+    score = cells[layout.score].strip() if len(cells) == 3 else ""
+    named = len(head) > 1 and score and _number(score) is None  # by a header of unknown names
+    if len(cells) != 3 or not (first or last) or named:
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
-        remedy = "Write s1, s2, score in each row, or a header that names them"
+        remedy = "Write s1, s2, score in each row, or name them in a header or by --columns"
         raise fault(path, line, problem, separator_of(cells, remedy))
-    return STSB if last >= first else SEMEVAL
+    return layout
 
 
 def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int, str, str, str]]:

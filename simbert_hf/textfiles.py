@@ -21,7 +21,11 @@ PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
 OBJECTS = (".jsonl", ".json", ".parquet")
 STRUCTURED = (*(suffix for suffix in TABLES if suffix != ".txt"), *OBJECTS)
-BYTE_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"PK\x03\x04": "a zip archive"}
+BYTE_MARKS = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"PK\x03\x04": "an Excel workbook or a zip archive",
+}
 
 Row = dict[str, object]  # column -> value; a blank line is an empty row
 
@@ -59,7 +63,7 @@ def separator_of(cells: Sequence[str], otherwise: str) -> str:
         >>> separator_of(["Question;Answer"], "Rename it")
         "Its cells are parted by ';': save it with commas, or by tabs as .tsv"
     """
-    found = next((mark for mark in ";\t" if len(cells) == 1 and mark in cells[0]), None)
+    found = next((mark for mark in ";\t，；" if len(cells) == 1 and mark in cells[0]), None)
     if found is None:
         return otherwise
     return f"Its cells are parted by {found!r}: save it with commas, or by tabs as .tsv"
@@ -268,20 +272,26 @@ def _json_object(path: str | Path, number: int, line: str) -> Row:
         raise fault(path, number, f"is no record ({error})", "Take the line out") from None
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        raise _array_fault(path, number)
     problem = f"holds {shorten(value)}, not a JSON object"
     raise fault(path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair a line')
 
 
 def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecodeError) -> DataError:
     if line.lstrip().startswith("["):
-        remedy = "Write one object a line, e.g. with: jq -c '.[]' in.json > out.jsonl"
-        return fault(path, number, "opens a JSON array, not JSON lines", remedy)
+        return _array_fault(path, number)
     at_end = error.pos >= len(line.rstrip()) or error.msg.startswith("Unterminated string")
     if at_end and line.lstrip().startswith("{"):
         remedy = r"Write each record on one line, line ends inside a sentence as \n"
         return fault(path, number, f"the record {shorten(line)} does not end on its line", remedy)
     problem = f"is not JSON at column {error.colno} ({error.msg}): {shorten(line)}"
     return fault(path, number, problem, "Write one JSON object a line")
+
+
+def _array_fault(path: str | Path, number: int) -> DataError:
+    remedy = "Write one object a line, e.g. with: jq -c '.[]' in.json > out.jsonl"
+    return fault(path, number, "opens a JSON array, not JSON lines", remedy)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -82,6 +82,14 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert "reaches the threshold -1" in text
 
 
+def test_repeated_rows_are_told_once(run, model, tmp_path, caplog):
+    path = tmp_path / "faq.csv"
+    path.write_text("question,answer\nwhat,a\nwhat,a\n")
+    assert run("index", "build", tmp_path / "index", path, "--model", model)[0] == 0
+    assert caplog.messages.count(f"{path}: 1 rows repeat a question and its answer") == 1
+    assert sum("repeat a question" in message for message in caplog.messages) == 1
+
+
 def test_texts_may_stand_behind_flags(run, model, tmp_path):
     (tmp_path / "faq.csv").write_text(FAQ)
     assert run("index", "build", tmp_path / "index", tmp_path / "faq.csv", "--model", model)[0] == 0

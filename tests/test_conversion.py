@@ -351,6 +351,15 @@ def test_a_model_trained_on_a_simplified_vocabulary(keras_folder: Path, tmp_path
     assert ids == [VOCABULARY.index(token) for token in reference_tokens(TEXTS[0])]
 
 
+def test_a_model_trained_on_the_whole_vocabulary(keras_folder: Path, tmp_path: Path) -> None:
+    whole = [*VOCABULARY[:-1], "##，"]
+    (keras_folder / "dict.txt").write_text("\n".join(whole), encoding="utf-8")
+    flags = [str(keras_folder), "--output_dir", str(tmp_path / "out")]
+    with pytest.raises(ValueError, match=r"58 tokens, .* embed 59; .* leave out --simplified"):
+        main([*flags, "--simplified"])
+    main(flags)
+
+
 def test_weights_without_a_head_embed(
     keras_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

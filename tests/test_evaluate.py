@@ -274,7 +274,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--sts", "X=DIR/stsb.tsv", "X=DIR/more/stsb.csv"], "a second file of X's stsb, beside"),
         (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),
         (["--sts", "DIR/one"], "one: holds no table"),
-        (["--sts", "mine=DIR/stsb.tsv"], "Two test sets are named mine"),
+        (["--sts", "mine=DIR/stsb.tsv"], "are named mine; give each its own NAME"),
         (["--retrieval", "DIR/group.tsv"], r"group.tsv: has all 3 sentences in one group"),
         (["--bootstrap=5"], "5 resamples are too few"),
         (["--seed=-1"], "The seed is -1"),

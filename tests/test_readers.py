@@ -65,6 +65,7 @@ def jsonl(*rows):
         ("a.tsv", "s1\ts2\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
         ("a.txt", "".join(f"{a}\t{b}\n" for a, b in PAIRS)),
         ("a.txt", "".join(f"{a}\t{b}\t1\n" for a, b in PAIRS)),
+        ("a.txt", "".join(f"{a}\t{b}\t1.0\n" for a, b in PAIRS)),  # as pandas writes them
         ("a.tsv", "".join(f"{i}\t{s}\n" for i, pair in enumerate(PAIRS) for s in pair)),
         ("a.tsv", "group\tsentence\n" + "".join(f"g{s[0]}\t{s}\n" for p in PAIRS for s in p)),
     ],
@@ -191,6 +192,27 @@ BAD = {
     ),
     "pretty-printed": ("a.json", '{\n"text": "A"}\n', {}, "a.json:1: the record '{'", "one line"),
     "json array": ("a.json", '[\n{"s1": "A"}\n]\n', {}, "a.json:1: opens a JSON array", "jq -c"),
+    "json array on one line": (
+        *("a.json", '[{"s1": "A", "s2": "B"}]\n', {}),
+        *("a.json:1: opens a JSON array", "jq -c"),
+    ),
+    "other commas": (
+        *("a.csv", "s1，s2\n怎么登录，如何登录\n", {}),
+        *("a.csv:1: the columns ['s1，s2'] do not hold", "parted by '，': save it with commas"),
+    ),
+    "columns of their own": (
+        *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
+        *("a.csv:1: the columns ['问题', '相似问'] do not hold", "--text_columns first second"),
+    ),
+    "semicolons": ("a.csv", "s1;s2\nA;B\n", {}, "a.csv:1: the columns", "parted by ';'"),
+    "other commas in a row": (
+        *("a.csv", "s1,s2\n怎么登录，如何登录\n", {}),
+        *("a.csv:2: has 1 cells where 2 are due", "Part the cells by commas"),
+    ),
+    "a workbook": (
+        *("a.csv", "PK\x03\x04\n", {}),
+        *("a.csv:1: looks like an Excel workbook", "Save it as UTF-8 text"),
+    ),
     "broken json": (
         *("a.jsonl", '{"text": A}\n', {}),
         *("a.jsonl:1: is not JSON at column 10", "one JSON object a line"),
@@ -315,6 +337,7 @@ def test_numbers_as_sentences_do_not_confuse_scores(write):
         ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
         ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
         ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
+        ("句1,句2,分\nA,B,1\n", "a.csv:1: holds ['句1', '句2', '分'], neither", "by --columns"),
     ],
 )
 def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
@@ -426,7 +449,7 @@ def test_scores_of_sick_and_of_named_columns(write):
     assert load_scored_pairs(path) == [("A", "B", 4.5)]
     path = write("b.tsv", "left\tright\tgold\nA\tB\t4.5\n")
     assert load_scored_pairs(path, ["left", "right", "gold"]) == [("A", "B", 4.5)]
-    with pytest.raises(DataError, match=r"b\.tsv:1: the score 'gold' is not a number"):
+    with pytest.raises(DataError, match=r"b\.tsv:1: holds .*'gold'\], neither a known header"):
         load_scored_pairs(path)
 
 

@@ -186,7 +186,9 @@ def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights)
     embedded = weights.shapes[WORDS][0]
     if size != embedded:
         hint = "give the one they were trained with as --vocab_file"
-        if len(simplify(tokens)) == embedded:
+        if len(tokens) == embedded:
+            hint = f"the whole of it has {embedded}: leave out --simplified"
+        elif len(simplify(tokens)) == embedded:
             hint = f"bert4keras' simplified form of it has {embedded}: add --simplified"
         raise ValueError(f"{path} gives {size} tokens, but the weights embed {embedded}; {hint}.")
 

@@ -143,7 +143,9 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
         tasks.append(load_retrieval_task(name, Path(path)))
     names = [task.name for task in tasks]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ValueError(f"Two test sets are named {', '.join(sorted(twice))}; write NAME=path.")
+        raise ValueError(
+            f"Two test sets are named {', '.join(sorted(twice))}; give each its own NAME."
+        )
     return tasks
 
 
