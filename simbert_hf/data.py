@@ -59,7 +59,7 @@ __all__ = [
     "usual_share",
 ]
 
-READER_VERSION = 2  # raise it when a file would be read differently: it renews the caches
+READER_VERSION = 3  # raise it when a file would be read differently: it renews the caches
 FEW_GROUPS = 10  # of fewer, none is held out unasked
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -104,13 +104,13 @@ class Shape:
 
 
 def fold(text: str) -> str:
-    r"""Make sentences equal that differ only in case, white space or how an accent is encoded.
+    r"""Make sentences equal that differ only in case, white space or how a character is encoded.
 
     Example:
-        >>> fold("  How are\tYou? ")
+        >>> fold("  How are\tYou？ ")
         'how are you?'
     """
-    return " ".join(normalize("NFC", text).split()).casefold()
+    return " ".join(normalize("NFKC", text).split()).casefold()
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> Numbered:

@@ -477,6 +477,10 @@ def test_one_accent_in_two_encodings_is_one_sentence():
     assert fold(composed) == fold(apart)
 
 
+def test_full_and_half_width_are_one_sentence():
+    assert fold("登录ＡＰＰ？") == fold("登录app?")
+
+
 def test_line_ends_inside_sentences_are_alike_in_every_format(write):
     path = write("a.jsonl", jsonl({"text": "A\r\nB", "synonyms": ["C"]}))
     assert texts(path) == [["A\nB", "C"]]
