@@ -137,6 +137,8 @@ def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
         axis.plot(values, ms, "o-", label=f"exponent {curve['exponent']}")
         axis.plot(values, [ms[-1] * v / values[-1] for v in values], ":", label="proportional")
         axis.set(xscale="log", yscale="log", xlabel=name, ylabel="ms a step")
+        axis.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
+        axis.xaxis.minorticks_off()
         axis.legend(frameon=False)
     figure.savefig(path, dpi=110)
 
