@@ -1,8 +1,8 @@
 """Averages of models' weights (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
 A fine-tuned model gains on what it was trained for, and loses on the rest. The mean of its weights
-with its start's costs nothing; it often keeps most of the gain and wins back the loss. It helps only
-models that were trained from one start.
+with its start's costs nothing; it often keeps most of the gain and wins back the loss. It helps
+only models that were trained from one start.
 """
 
 from __future__ import annotations
