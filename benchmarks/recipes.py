@@ -186,15 +186,10 @@ def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]
     return figures
 
 
-def seen(train: Path, tests: Sequence[Path]) -> float:
-    """The share of test pairs that training pairs hold, in any order, case and punctuation."""
-
-    def keys(path: Path) -> list[frozenset[str]]:
-        pairs = load_scored_pairs(path)
-        return [frozenset(map(normalize_text, (pair.first, pair.second))) for pair in pairs]
-
-    known, asked = set(keys(train)), [key for path in tests for key in keys(path)]
-    return sum(key in known for key in asked) / len(asked)
+def pair_keys(files: Sequence[Path]) -> list[frozenset[str]]:
+    """Scored pairs, alike in any order, case and punctuation."""
+    pairs = (pair for path in files for pair in load_scored_pairs(path))
+    return [frozenset(map(normalize_text, (pair.first, pair.second))) for pair in pairs]
 
 
 def cell(name: str, values: list[float]) -> str:
@@ -257,10 +252,12 @@ def main() -> None:
     results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
     report: dict[str, object] = {"steps": args.steps, "results": results}
     if any(RECIPES[recipe].data is STS["train"] for recipe in args.recipes):
-        train_pairs = find(args.data, STS["train"][args.language])
+        known = set(pair_keys(find_all(args.data, STS["train"][args.language])))
         report["pairs of the tests in STS-B train"] = shares = {
-            task: round(seen(train_pairs, find_all(args.data, pattern)), 3)
-            for task, pattern in TESTS[args.language].items()
+            task: round(
+                statistics.fmean(k in known for k in pair_keys(find_all(args.data, files))), 3
+            )
+            for task, files in TESTS[args.language].items()
         }
         print(f"STS-B train, of which `cosent` and `angle` learn, holds of their pairs: {shares}")
     name = f"recipes-{args.language}"
