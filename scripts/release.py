@@ -104,7 +104,7 @@ RELEASES = {
             ),
             Stage(
                 "english_average",
-                800,
+                1500,
                 (AVERAGE, *ALL, ME5),
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.script import sentence
 
 BLOCK = 32  # texts handled together
@@ -64,6 +64,7 @@ def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def make_parser() -> argparse.ArgumentParser:
     """Describe every command but ``evaluate``, which describes itself."""
     parser = argparse.ArgumentParser(prog="simbert", description=__doc__.partition("\n")[0])
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_synonyms(commands)
     _add_encode(commands)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from simbert_hf import SimBert, vectorfiles
+from simbert_hf import SimBert, __version__, vectorfiles
 from simbert_hf.atomic import put_in_place
 from simbert_hf.cli import main
 from simbert_hf.index import TextEncoder
@@ -271,6 +271,13 @@ def test_evaluate_describes_itself(run):
     assert out.startswith("usage: simbert evaluate ")
     assert "--sts" in out
     assert "--json  " in out
+
+
+def test_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"simbert {__version__}\n"
 
 
 def test_help_loads_no_model_library():
