@@ -104,7 +104,7 @@ RELEASES = {
             ),
             Stage(
                 "english_average",
-                1500,
+                800,
                 (AVERAGE, *ALL, ME5),
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
