@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.teachers import together
 from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.collators import PairCollator
 from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.pooling import normalize
 from simbert_hf.teachers import Teacher, encoder
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert
@@ -24,6 +26,20 @@ def embedder(seed: int, shift: float):
 def naive_cosines(vectors: torch.Tensor) -> np.ndarray:
     rows = vectors.numpy() / np.linalg.norm(vectors.numpy(), axis=1, keepdims=True)
     return rows @ rows.T
+
+
+def test_what_the_benchmark_puts_side_by_side_ranks_as_the_teachers_do() -> None:
+    models = {"a": embedder(0, shift=0.1), "b": embedder(1, shift=3.0)}
+    teacher = Teacher([models["a"], models["b"], models["b"]], TEXTS)
+    parts = {
+        name: (lambda texts, m=model: normalize(m(texts)).numpy(), teacher.means[model])
+        for name, model in models.items()
+    }
+    vectors = together(parts, "a,b,b")(TEXTS)
+    ours, theirs = (vectors @ vectors.T).ravel(), teacher(TEXTS).numpy().ravel()
+    slope, constant = np.polyfit(ours, theirs, 1)
+    assert slope > 0
+    assert np.allclose(slope * ours + constant, theirs)
 
 
 def test_one_teacher_gives_its_own_cosines() -> None:
