@@ -37,6 +37,7 @@ def run_processes(work: Callable, world: int, *args: object, seconds: float = 24
 
 
 def _work(rank: int, work: Callable, world: int, port: int, seconds: float, args: tuple) -> None:
+    faulthandler.enable()  # a crash below Python shows where it came from, too
     faulthandler.dump_traceback_later(seconds)
     torch.set_num_threads(1)
     os.environ |= {
