@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         texts=objective.teacher is not None,
         sentences=unpaired,
         twice=objective_args.simcse_weight > 0,
+        targets=objective_args.seq2seq_weight > 0,
     )
     evaluator = None
     if data.validation is not None:

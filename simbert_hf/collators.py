@@ -224,6 +224,8 @@ class PairCollator(TextCollator):
             the pairs' rows.
         twice: Both are the same sentence, for SimCSE beside SimBERT; otherwise two that stand
             together, the first and second, third and fourth, ..., for a teacher to compare.
+        targets: Write each sentence's partner behind it. Without them the rows are half as long,
+            and their vectors the same, which do not see the target.
     """
 
     rows: RowBuilder
@@ -232,6 +234,7 @@ class PairCollator(TextCollator):
     texts: bool = False
     sentences: Sequence[str] = ()
     twice: bool = True
+    targets: bool = True
 
     def __post_init__(self) -> None:
         if self.mlm or self.denoising:
@@ -253,8 +256,10 @@ class PairCollator(TextCollator):
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
-        partners = [text for pair in zip(second, first, strict=True) for text in pair]
-        targets = self.rows.targets(partners, self.max_length)
+        targets: list[list[int]] = [[] for _ in texts]
+        if self.targets:
+            partners = [text for pair in zip(second, first, strict=True) for text in pair]
+            targets = self.rows.targets(partners, self.max_length)
         if self.mlm or self.denoising:
             sources, words = self.rows.sources_and_words(texts, self.max_length)
             seeds = [pair["seed"] * 2 + side for pair in pairs for side in (0, 1)]
@@ -283,7 +288,7 @@ class PairCollator(TextCollator):
             for side in ("source", "target")
         )
         both = [  # as a target, a sentence has no [CLS]
-            source.clip(max=self.max_length) + (target - 1).clip(max=self.max_length)
+            source.clip(max=self.max_length) + self.targets * (target - 1).clip(max=self.max_length)
             for source, target in ((first, second), (second, first))
         ]
         longest: Ints = np.maximum(both[0], both[1])

@@ -82,6 +82,21 @@ def test_weights_scale_the_parts() -> None:
     assert parts.total.item() == pytest.approx(expected.item())
 
 
+def test_rows_without_targets_are_shorter_and_teach_the_same() -> None:
+    model = tiny_simbert().double().eval()
+    collators = [PairCollator(model.rows, mlm=True, targets=targets) for targets in (True, False)]
+    long, short = (collator(PAIRS) for collator in collators)
+    assert short["attention_mask"].sum() < long["attention_mask"].sum()
+    assert not short["token_type_ids"].any()
+    for collator, batch in zip(collators, (long, short), strict=True):
+        counted = collator.lengths(PAIRS)
+        assert counted.max() == batch["input_ids"].shape[1]
+    expected, parts = (SimBertObjective(seq2seq_weight=0.0)(model, b) for b in (long, short))
+    assert parts.seq2seq is None
+    for name in ("total", "similarity", "mlm"):
+        assert getattr(parts, name).item() == pytest.approx(getattr(expected, name).item())
+
+
 def test_mlm_loss_restores_the_masked_source() -> None:
     model = tiny_simbert().double()
     batch = PairCollator(model.rows, mlm=True)(PAIRS)
