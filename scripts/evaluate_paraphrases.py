@@ -14,6 +14,7 @@ from typing import get_args
 
 from simbert_hf.atomic import write_text
 from simbert_hf.checkpoint import model_name
+from simbert_hf.evaluation.suite import split_name
 from simbert_hf.judging.evaluation import (
     USUAL,
     check_names,
@@ -47,8 +48,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     add = parser.add_argument
     add("--judge", help="directory that scripts/train_judge.py wrote; without it none is accepted")
-    add("--models", nargs="*", default=[], help="directories or Hub ids of SimBert models")
-    add("--outputs", nargs="*", default=[], help='{"text", "paraphrases"} JSON lines of others')
+    add("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids of SimBert models")
+    add("--outputs", nargs="*", default=[], help='[NAME=]JSON lines {"text", "paraphrases"}')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
     add("--form", choices=get_args(Form), default="auto", help="what rows hold")
     add("--text_columns", nargs=2, help="columns of a pair, as the training run was given them")
@@ -100,14 +101,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         name: check_independent(judge, name, name, args.allow_kin)
         for name in (args.relatives if judge else ())
     }
-    others = [read_paraphrases(path, data, args.k) for path in args.outputs]
+    outputs = map(split_name, args.outputs)
+    others = [read_paraphrases(path, data, args.k, name) for name, path in outputs]
     others += controls(data, args.seed)
-    check_names([*map(model_name, args.models), *(system.name for system in others)])
+    models = [(name or model_name(path), path) for name, path in map(split_name, args.models)]
+    check_names([*(name for name, _ in models), *(system.name for system in others)])
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    known = {name: check_writer(name, judge, args.allow_kin) for name in args.models}
+    known = [check_writer(path, judge, args.allow_kin) for _, path in models]
     systems = [
-        write_paraphrases(name, data, known[name], args.n, args.k, args.seed)
-        for name in args.models
+        write_paraphrases(name, path, data, figures, args.n, args.k, args.seed)
+        for (name, path), figures in zip(models, known, strict=True)
     ] + others
     scores = [
         judge.score_lists(data.sources, system.candidates) if judge else None for system in systems

@@ -235,6 +235,7 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
     assert (found.name, found.candidates) == ("peer", [["a", "b"], ["d"], []])
     row = measure(found, [[0.9, 0.9], [0.9], []], 0.5, DATA, 2)
     assert row["kinship"] == "unknown"
+    assert read_paraphrases(str(path), DATA, 2, "other").name == "other"
     assert markdown_table([row], 2).endswith(" unknown |")
 
 
@@ -282,26 +283,27 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
             found = [text for text, _ in sample["paraphrases"]["model"]]
             file.write(json.dumps({"text": sample["text"], "paraphrases": found}) + "\n")
     assert list(map(json.loads, listed)) == [{"text": each["text"]} for each in first["samples"]]
-    main([*flags, *model, "--outputs", str(peer)])
+    named = ["--models", f"mine={tmp_path / 'model'}", "--outputs", f"theirs={peer}"]
+    main([*flags, *named])
     again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     names = [row["name"] for row in again["rows"]]
     assert names == [
-        "model", "peer", "human reference", "copy of the source", "one word exchanged",
+        "mine", "theirs", "human reference", "copy of the source", "one word exchanged",
         "nearest other sentence", "random other sentence",
     ]  # fmt: skip
     mine, theirs = again["rows"][:2]
-    assert mine == first["rows"][0]  # the same seed writes and judges the same
+    assert mine | {"name": "model"} == first["rows"][0]  # the same seed writes and judges the same
     assert mine["candidates"] > 1
     shared = {k: v for k, v in mine.items() if k not in ("name", "perplexity", "kinship")}
-    assert theirs == {"name": "peer", "kinship": "unknown", **shared}
+    assert theirs == {"name": "theirs", "kinship": "unknown", **shared}
     judge = Judge.load(tmp_path / "judge")
     for sample in again["samples"]:
-        pairs = [(sample["text"], text) for text, _ in sample["paraphrases"]["peer"]]
-        assert judge.score(pairs).tolist() == [s for _, s in sample["paraphrases"]["peer"]]
+        pairs = [(sample["text"], text) for text, _ in sample["paraphrases"]["theirs"]]
+        assert judge.score(pairs).tolist() == [s for _, s in sample["paraphrases"]["theirs"]]
     assert again["judge"]["threshold"] == judge.threshold
     assert again["bleu"].startswith("nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:")
     printed = capsys.readouterr().out
-    assert "\n| model  " in printed
+    assert "\n| mine   " in printed
     assert "Sources: 4 drawn from all groups of groups.jsonl, as if" in printed
     assert (tmp_path / "out" / "paraphrases.md").read_text().startswith(printed.rstrip())
 
@@ -386,5 +388,5 @@ def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypat
     model = ["--models", str(tmp_path / "model")]
     with pytest.raises(DataError, match=r"nowhere\.jsonl: is no file"):
         main([*flags, *model, "--outputs", "nowhere.jsonl"])
-    with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: rename one\."):
+    with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: write NAME="):
         main([*flags, *model, str(tmp_path / "other" / "model")])

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from simbert_hf.checkpoint import model_name
 from simbert_hf.data import load_groups, split_groups, usual_share
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval, mean
 from simbert_hf.generation import check_can_write, gen_synonyms, load
@@ -144,7 +143,7 @@ def check_names(names: Sequence[str]) -> None:
     if twice:
         raise ValueError(
             f"Two rows would be named {twice[0]!r}; models are named by their directory and "
-            "outputs by their file: rename one."
+            "outputs by their file: write NAME=path."
         )
 
 
@@ -166,11 +165,12 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Fig
 
 
 def write_paraphrases(
-    name_or_path: str, data: HeldOut, known: Figures, n: int, k: int, seed: int
+    name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int, seed: int
 ) -> System:
     """Let a SimBert paraphrase the held-out sentences.
 
     Args:
+        name: Of its row.
         name_or_path: The model.
         data: The held-out sentences.
         known: What :func:`check_writer` said of it.
@@ -182,20 +182,21 @@ def write_paraphrases(
     found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
     perplexity = reference_perplexity(model, data.sources, data.references)
     return System(
-        model_name(name_or_path),
+        name,
         [[item.text for item in row] for row in found],
         [[item.similarity for item in row] for row in found],
         {**known, "perplexity": perplexity},
     )
 
 
-def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
+def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) -> System:
     """Read what another model made of the same sentences.
 
     Args:
         path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order.
         data: The held-out sentences; all of them must be there.
         k: Paraphrases of each to keep.
+        name: Of its row; None for the file's.
 
     Raises:
         DataError: If a line is of another form, or a sentence is missing.
@@ -216,7 +217,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int) -> System:
             problem = f"has no paraphrases of {shorten(source)}"
             raise fault(path, None, problem, "Paraphrase what --list_sources prints")
     candidates = [given[fold(source)] for source in data.sources]
-    return System(Path(path).stem, candidates, figures={"kinship": "unknown"})
+    return System(name or Path(path).stem, candidates, figures={"kinship": "unknown"})
 
 
 def controls(data: HeldOut, seed: int) -> list[System]:
