@@ -86,7 +86,7 @@ def test_repeated_rows_are_told_once(run, model, tmp_path, caplog):
     path = tmp_path / "faq.csv"
     path.write_text("question,answer\nwhat,a\nwhat,a\n")
     assert run("index", "build", tmp_path / "index", path, "--model", model)[0] == 0
-    assert caplog.messages.count(f"{path}: 1 rows repeat a question and its answer") == 1
+    assert caplog.messages.count(f"{path}: rows that repeat a question and its answer: 1") == 1
     assert sum("repeat a question" in message for message in caplog.messages) == 1
 
 

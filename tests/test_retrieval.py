@@ -275,8 +275,8 @@ def test_spreadsheets_headers(tmp_path, caplog):
     faqs = read_faqs(path)
     assert faqs[0] == Faq("what", "a", None, "1", {})
     assert caplog.messages == [
-        f"{path}: 1 rows repeat a question and its answer",
-        f"{path}: 1 questions have several answers, which are equally near, such as 'what'",
+        f"{path}: rows that repeat a question and its answer: 1",
+        f"{path}: questions with several answers, which are equally near: 1, such as 'what'",
     ]
     path.write_text("Question;Answer;;\nwhat;a;;\n")
     with pytest.raises(DataError, match="Its cells are parted by ';': save it with commas"):
@@ -691,7 +691,7 @@ def test_bad_rows_are_named_and_change_nothing(index, rows, sentence):
 def test_bad_files_are_named(tmp_path):
     path = tmp_path / "faq.csv"
     path.write_text("frage,answer\na,b\n")
-    with pytest.raises(DataError, match=r"faq.csv:2: has no column 'question', only"):
+    with pytest.raises(DataError, match=r"faq.csv:1: has no column 'question', only"):
         read_faqs(path)
     with pytest.raises(DataError, match="has no column 'text'"):
         read_faqs(path, {"question": "text"})

@@ -15,7 +15,7 @@ from typing import Any
 
 from simbert_hf.readers import read_headed_rows
 from simbert_hf.records import text_of
-from simbert_hf.textfiles import Row, fault, separator_of, shorten
+from simbert_hf.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
 
@@ -115,12 +115,12 @@ def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     """Warn of rows that say the same again, and of questions that one answer alone can be for."""
     distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
-        logger.warning("%s: %s rows repeat a question and its answer", name, f"{repeats:,}")
+        logger.warning("%s: rows that repeat a question and its answer: %s", name, f"{repeats:,}")
     answers = Counter(question for question, _ in distinct)
     several = [question for question, count in answers.items() if count > 1]
     if several:
         logger.warning(
-            "%s: %s questions have several answers, which are equally near, such as %s",
+            "%s: questions with several answers, which are equally near: %s, such as %s",
             *(name, f"{len(several):,}", shorten(several[0])),
         )
 
@@ -221,6 +221,8 @@ def _as_row(item: object) -> Row:
 
 def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Columns) -> None:
     line, row = first
+    if suffix_of(name) in TABLES:
+        line = 1  # the header
     needed = [text, "answer"] if text == "question" else [text]
     for ours in dict.fromkeys((*needed, *columns)):
         theirs = columns.get(ours, ours)
