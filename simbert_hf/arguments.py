@@ -61,8 +61,13 @@ class ModelArguments:
         metadata={"help": "Directory or Hub id of a BERT checkpoint; SimCSE takes any encoder."},
     )
     revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
-    token: str | None = field(default=None, metadata={"help": "Hub token for private models."})
-    cache_dir: str | None = field(default=None, metadata={"help": "Where downloads are kept."})
+    token: str | None = field(
+        default=None,
+        metadata={"help": "Hub token for a private start; HF_TOKEN serves data and teachers too."},
+    )
+    cache_dir: str | None = field(
+        default=None, metadata={"help": "Where the start is kept; HF_HOME keeps all downloads."}
+    )
     pooling: str | None = field(
         default=None,
         metadata={"help": "Sentence vector; the checkpoint's own, else mean.", "choices": POOLINGS},
