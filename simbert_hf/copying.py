@@ -10,7 +10,9 @@ training.)
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +27,20 @@ ELSEWHERE = 0.5  # share of its rise that a token gets behind another one than i
 GOES_ON = re.compile(rf"[^\s{HAN}]{{2}}")  # two characters of one word
 
 
+class Reader(Decoder, Protocol):
+    """A decoder that can say beforehand how likely it finds given tokens."""
+
+    def read(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Feed L tokens to each source behind ``start``, and forget them at the end.
+
+        Args:
+            tokens: Shape: (S, L).
+
+        Yields:
+            Logits after each of them, -inf where banned. Shape: (S, V), L times.
+        """
+
+
 class CopyingDecoder:
     """A decoder whose logits of the source's tokens are raised by what these lack.
 
@@ -32,8 +48,7 @@ class CopyingDecoder:
     source; by half elsewhere, if it begins a word, as words may change their order.
 
     Args:
-        decoder: Writes; it has not started.
-        reader: Another one of the same sources.
+        decoder: It has not started.
         sources: Token ids without special ones, as many of each as can be fed: S rows.
         inside: For these and later ones, whether they go on with the word before.
         weight: Of what they are raised by.
@@ -41,8 +56,7 @@ class CopyingDecoder:
 
     def __init__(
         self,
-        decoder: Decoder,
-        reader: Decoder,
+        decoder: Reader,
         sources: Sequence[list[int]],
         inside: Sequence[list[bool]],
         weight: float,
@@ -53,15 +67,17 @@ class CopyingDecoder:
         self.before[:, 0] = -1
         goes_on = padded(inside)[:, : self.ids.shape[1]]
         self.elsewhere = torch.where(goes_on == 0, ELSEWHERE, 0.0)
-        self.lacking = weight * torch.threshold(foreignness(reader, self.ids), KNOWN, 0)
+        self.weight = weight
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token, raised: (S, V)."""
         logits = self.decoder.start()
-        for name in ("ids", "before", "elsewhere", "lacking"):
+        for name in ("ids", "before", "elsewhere"):
             setattr(self, name, getattr(self, name).to(logits.device))
+        lacking = torch.threshold(foreignness(self.decoder, logits, self.ids), KNOWN, 0)
         nothing = torch.full_like(self.ids[:, 0], -1)
-        return self._raise(logits, self.lacking, torch.arange(len(logits)).to(nothing), nothing)
+        sources = torch.arange(len(logits), device=logits.device)
+        return self._raise(logits, self.weight * lacking, sources, nothing)
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""
@@ -74,7 +90,7 @@ class CopyingDecoder:
         share = self.elsewhere[sources].masked_fill(self.before[sources] == newest[:, None], 1)
         self.left, self.rises = left, left * share  # (R, L)
         ids = self.ids[sources].clamp(min=0)  # behind a row's end nothing is lacking
-        return logits + torch.zeros_like(logits).scatter_reduce(1, ids, self.rises, "amax")
+        return logits.scatter_reduce_(1, ids, logits.gather(1, ids) + self.rises, "amax")
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -84,24 +100,23 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 @torch.no_grad()
-def foreignness(decoder: Decoder, ids: Tensor) -> Tensor:
+def foreignness(decoder: Reader, first: Tensor, ids: Tensor) -> Tensor:
     """Feed tokens, and tell the negative log-probability of each, in nats.
 
     Args:
-        decoder: Of S sources; it has not started.
+        decoder: Of S sources; it has just started.
+        first: The logits that it started with. Shape: (S, V).
         ids: Tokens to feed, -1 behind a row's end. Shape: (S, L).
 
     Returns:
-        On the CPU; 0 behind a row's end, and of banned tokens, which nothing makes likelier. Shape:
-        (S, L).
+        0 behind a row's end, and of banned tokens, which nothing makes likelier. Shape: (S, L).
     """
-    rows, logits, found = torch.arange(len(ids)), decoder.start(), []
-    for i, column in enumerate(fed := ids.clamp(min=0).T):
-        if i:
-            logits = decoder.step(rows, rows, fed[i - 1])
-        at = column[:, None].to(logits.device)
-        found.append(-logits.log_softmax(dim=1).gather(1, at))
-    lacking = torch.cat(found, dim=1).cpu()
+    fed = ids.clamp(min=0)
+    found = [
+        -logits.log_softmax(dim=1).gather(1, column[:, None])
+        for logits, column in zip(chain([first], decoder.read(fed[:, :-1])), fed.T, strict=True)
+    ]
+    lacking = torch.cat(found, dim=1)
     return lacking.masked_fill((ids < 0) | lacking.isinf(), 0)
 
 

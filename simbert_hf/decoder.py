@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -78,6 +78,32 @@ class BertDecoder:
             logits_to_keep=1,
         )
         return self._ban(output.logits[:, 0])
+
+    def read(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Feed L tokens to each source behind ``start``, and forget them.
+
+        Args:
+            tokens: Shape: (S, L).
+
+        Yields:
+            Logits after each of them. Shape: (S, V), L times.
+        """
+        count, dtype = tokens.shape[1], self.mask.dtype
+        if not count:
+            return
+        later = torch.full((count, count), torch.finfo(dtype).min, dtype=dtype).triu(1)
+        seen = self.mask[..., : self.width].expand(-1, -1, count, -1)  # (S, 1, L, width)
+        tokens, later = tokens.to(seen.device), later.to(seen.device)
+        output = self.model(
+            tokens,
+            attention_mask=torch.cat([seen, later.expand(len(seen), 1, -1, -1)], dim=-1),
+            token_type_ids=torch.ones_like(tokens),
+            position_ids=self.lengths[:, None] + torch.arange(count, device=seen.device),
+            past_key_values=self.cache,
+        )
+        self.cache.crop(-count)
+        for hidden in output.last_hidden_state.unbind(dim=1):  # all logits at once may be too many
+            yield self._ban(self.model.lm_logits(hidden))
 
     def _ban(self, logits: Tensor) -> Tensor:
         return logits.float().index_fill_(1, self.banned, -torch.inf)

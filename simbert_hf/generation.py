@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
-from simbert_hf.copying import CopyingDecoder, inside_words
+from simbert_hf.copying import CopyingDecoder, Reader, inside_words
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
@@ -195,7 +195,7 @@ def check_can_write(model: SimBert) -> None:
 
 @torch.no_grad()
 def write_by(
-    make_decoder: Callable[[list[list[int]], int, Tensor], Decoder],
+    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
     model: Writer,
     texts: Sequence[str],
     settings: SearchSettings,
@@ -220,12 +220,11 @@ def write_by(
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         some = [rows[i] for i in batch]
-        make = partial(make_decoder, some, settings.max_new_tokens, banned)
-        decoder = make()
+        decoder: Decoder = (reader := make_decoder(some, settings.max_new_tokens, banned))
         if settings.copying:
             inside = inside_words(tokenizer, [texts[i] for i in batch])
             known = [row[1:-1][: settings.max_new_tokens] for row in some]  # as many as can be fed
-            decoder = CopyingDecoder(decoder, make(), known, inside, settings.copying)
+            decoder = CopyingDecoder(reader, known, inside, settings.copying)
         found = search(decoder, settings, model.rows.sep_id)
         for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
             drafts[batch[at]].append(draft)

@@ -242,9 +242,9 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             embedding = self.finish_vectors(pooled)
         logits = losses = None
         if lm_positions is not None:
-            logits = self._lm_logits(hidden.flatten(0, 1).index_select(0, lm_positions))
+            logits = self.lm_logits(hidden.flatten(0, 1).index_select(0, lm_positions))
         elif logits_to_keep:
-            logits = self._lm_logits(hidden[:, -logits_to_keep:])
+            logits = self.lm_logits(hidden[:, -logits_to_keep:])
         if lm_targets is not None:
             losses = self._lm_losses(hidden.flatten(0, 1), lm_targets)
         return SimBertOutput(
@@ -277,7 +277,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Segments as the embeddings know them: some checkpoints have one vector for all."""
         return segments if self.config.type_vocab_size > 1 else torch.zeros_like(segments)
 
-    def _lm_logits(self, hidden: Tensor) -> Tensor:
+    def lm_logits(self, hidden: Tensor) -> Tensor:
+        """Return the LM head's logits, (..., V), of hidden states of the last layer, (..., D)."""
         logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))
         return logits
 

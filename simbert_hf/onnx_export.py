@@ -341,6 +341,16 @@ class OnnxDecoder:
             position_ids=(self.lengths[chosen] + cached - self.width)[:, None],
         )
 
+    def read(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Feed L tokens to each source behind ``start``, and forget them; see ``BertDecoder.read``.
+
+        One after the other: in the graph, new tokens see each other.
+        """
+        keys, values, rows = self.keys, self.values, torch.arange(self.sources)
+        for column in tokens.T:
+            yield self.step(rows, rows, column)
+        self.keys, self.values = keys, values
+
     def _run(self, **inputs: np.ndarray) -> Tensor:
         cache = {"past_keys": self.keys, "past_values": self.values}
         logits, self.keys, self.values = self.session.run(None, inputs | cache)

@@ -89,8 +89,10 @@ def assert_same_pairs(graph: Graph, model: SimBert, sources: list[list[int]]) ->
 @torch.no_grad()
 def assert_writes_as(graph: Graph, model: SimBert, sources: list[list[int]]) -> None:
     """Sources of several lengths at once, with a cache: the graph's likeliest tokens."""
-    decoder = BertDecoder(model, sources, 6, torch.tensor(np.flatnonzero(~WRITTEN)))
+    banned = torch.tensor(np.flatnonzero(~WRITTEN))
+    decoder, reader = (BertDecoder(model, sources, 6, banned) for _ in range(2))
     logits, rows = decoder.start(), torch.arange(len(sources))
+    stepped: list[torch.Tensor] = []
     targets: list[list[int]] = [[] for _ in sources]
     for _ in range(6):
         for target, source, found in zip(targets, sources, logits.numpy(), strict=True):
@@ -101,6 +103,12 @@ def assert_writes_as(graph: Graph, model: SimBert, sources: list[list[int]]) -> 
             expected[~WRITTEN] = -np.inf
             target.append(int(expected.argmax()))
         logits = decoder.step(rows, rows, torch.tensor(targets)[:, -1])
+        stepped.append(logits)
+    reader.start()
+    for read, expected_logits in zip(reader.read(torch.tensor(targets)), stepped, strict=True):
+        torch.testing.assert_close(read, expected_logits, atol=1e-4, rtol=0)
+    after = reader.step(rows, rows, torch.tensor(targets)[:, 0])  # what was read is forgotten
+    torch.testing.assert_close(after, stepped[0], atol=1e-4, rtol=0)
     assert len({tuple(target) for target in targets}) > 1
     written = model.gen_synonyms(TEXTS[0], n=6, k=2, max_new_tokens=8, seed=0, return_scores=True)
     ours = model.encode([TEXTS[0], written[0].text])

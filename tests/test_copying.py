@@ -49,8 +49,8 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
     known = [row[1:-1] for row in sources]
     settings = SearchSettings(n=3, strategy=strategy, seed=0, max_new_tokens=6, top_k=None)
     with torch.inference_mode():
-        decoder, reader = (BertDecoder(model, sources, 16, banned_tokens(model)) for _ in range(2))
-        copying = CopyingDecoder(decoder, reader, known, inside, weight=2.0)
+        decoder = BertDecoder(model, sources, 16, banned_tokens(model))
+        copying = CopyingDecoder(decoder, known, inside, weight=2.0)
         found = search(copying, settings, model.rows.sep_id)
     copied = 0
     for at, row, log_prob in zip(
