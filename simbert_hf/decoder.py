@@ -88,12 +88,11 @@ class BertDecoder:
         Yields:
             Logits after each of them. Shape: (S, V), L times.
         """
-        count, dtype = tokens.shape[1], self.mask.dtype
+        count = tokens.shape[1]
         if not count:
             return
-        later = torch.full((count, count), torch.finfo(dtype).min, dtype=dtype).triu(1)
         seen = self.mask[..., : self.width].expand(-1, -1, count, -1)  # (S, 1, L, width)
-        tokens, later = tokens.to(seen.device), later.to(seen.device)
+        later = seen.new_full((count, count), torch.finfo(seen.dtype).min).triu(1)
         output = self.model(
             tokens,
             attention_mask=torch.cat([seen, later.expand(len(seen), 1, -1, -1)], dim=-1),

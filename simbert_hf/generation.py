@@ -220,7 +220,8 @@ def write_by(
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         some = [rows[i] for i in batch]
-        decoder: Decoder = (reader := make_decoder(some, settings.max_new_tokens, banned))
+        reader = make_decoder(some, settings.max_new_tokens, banned)
+        decoder: Decoder = reader
         if settings.copying:
             inside = inside_words(tokenizer, [texts[i] for i in batch])
             known = [row[1:-1][: settings.max_new_tokens] for row in some]  # as many as can be fed
