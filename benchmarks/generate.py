@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.headline import environment
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import Draft, write
@@ -129,7 +129,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/generate.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/generate.json")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="the slow combinations too")

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reports import load_report, save_report
+from benchmarks.reports import load_report, report_file, save_report
 
 LIMIT = 540  # seconds a stage
 
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the program")
     parser.add_argument("--stages", nargs="+", help="these alone")
     parser.add_argument("--list", action="store_true", help="name the stages and stop")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/gpu.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/gpu.json")
     args = parser.parse_args()
     stages = headline_stages(args) | peer_stages(args)
     if args.list:

@@ -24,7 +24,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
 from simbert_hf.compiling import compile_layers
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--attention_dropout", type=float, default=0.1)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/headline.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/headline.json")
     args = parser.parse_args()
     names = "rows steps bf16 compile packing attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}

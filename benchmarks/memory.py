@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="Measure this variant only, with --micro.")
     parser.add_argument("--micro", type=int, default=0)
     parser.add_argument("--large", type=int, default=LARGE)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/memory.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/memory.json")
     args = parser.parse_args()
     if args.rows:
         sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro)))

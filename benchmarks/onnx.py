@@ -22,7 +22,7 @@ import torch
 from scipy.stats import spearmanr
 
 from benchmarks.generate import markdown
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timed", type=int, default=512, help="sentences that are timed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/onnx.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/onnx.json")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     encoders: dict[str, Encode] = {

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.headline import clock, environment
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from benchmarks.train import DATA, ours
 from simbert_hf import SimBert
 from simbert_hf.arrays import Ints
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--groups", type=Path, default=DATA)
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/padding.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/padding.json")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     collator = PairCollator(SimBert.from_pretrained(args.model).rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ def same_settings(folder: Path, **settings: Any) -> None:
 def load_report(place: Path, otherwise: Any) -> Any:
     """Read figures that were kept; return something else where there are none."""
     return json.loads(place.read_text(encoding="utf-8")) if place.exists() else otherwise
+
+
+def report_file(given: str) -> Path:
+    """Name the file that figures go to; a folder is refused before anything is measured."""
+    if Path(given).is_dir():
+        raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
+    return Path(given)
 
 
 def save_report(place: Path, report: Any) -> None:

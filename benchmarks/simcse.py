@@ -37,7 +37,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import TrainerCallback
 
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
@@ -198,7 +198,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=3e-5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/simcse.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/simcse.json")
     return parser.parse_args()
 
 

@@ -23,7 +23,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf.data import PairStream, load_groups
 from simbert_hf.streams import stream_loader
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=5_000_000)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--processes", type=int, default=4, help="of which each takes its part")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/stream.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/stream.json")
     args = parser.parse_args()
     datasets.disable_progress_bars()
     middle = args.groups // args.processes // BATCH // 2

@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from benchmarks.headline import clock, environment
 from benchmarks.naive_port import build_optimizer, build_port, collate, train_step
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=64, help="Pairs a batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks/train.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     groups = load_groups(DATA)[0].shuffle(seed=0).select(range(args.steps * args.pairs))

@@ -159,7 +159,7 @@ def synonyms(args: argparse.Namespace) -> None:
         written = gen_synonyms(block, args.n, k, model=model, return_scores=True, **options)
         for text, found in zip(block, written, strict=True):
             if args.json:
-                show([as_json({"text": text, "synonyms": [one._asdict() for one in found]})])
+                show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])
             else:
                 show([text, *(f"  {one.score:.3f}  {one.text}" for one in found)])
 

@@ -104,15 +104,15 @@ def test_synonyms(run, model):
     code, (line,), _ = run(*argv, "--json")
     assert code == 0
     assert line["text"] == "what time is it"
-    assert 0 < len(line["synonyms"]) <= 3
+    assert 0 < len(line["paraphrases"]) <= 3
     _, text, _ = run(*argv)
-    assert line["synonyms"][0]["text"] in text
+    assert line["paraphrases"][0]["text"] in text
     assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
     more = {"temperature": 3.0, "max_new_tokens": 4, "copying": 0.0, "min_similarity": -1.0}
     flags = [part for name, value in more.items() for part in (f"--{name}", value)]
     _, (line,), _ = run(*argv, *flags, "--json")
     found = SimBert.from_pretrained(model).gen_synonyms(argv[1], 20, 3, seed=0, **more)
-    assert [one["text"] for one in line["synonyms"]] == found
+    assert [one["text"] for one in line["paraphrases"]] == found
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])

@@ -227,7 +227,7 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
     rows = [
         {"text": "Where are  you", "paraphrases": []},
         {"text": "something else", "paraphrases": ["x"]},
-        {"text": "how can i go there", "paraphrases": ["a ", "", "b", "c"]},
+        {"text": "how can i go there", "paraphrases": ["a ", {"text": "b", "score": 0.9}, "", "c"]},
         {"text": "what time is it?", "paraphrases": ["d"]},
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -244,6 +244,10 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
     [
         ('{"text": "a", "paraphrases": "b"}\n', r'peer\.jsonl:1: holds .*Write \{"text"'),
         ('{"text": "a", "paraphrases": [1]}\n', r"peer\.jsonl:1: 1 is int, not a sentence"),
+        (
+            '{"text": "a", "paraphrases": [{"at": 1}]}\n',
+            r".jsonl:1: .* dict, not a sentence",
+        ),
         ('{"text": "a"}\n', r"peer\.jsonl:1: holds"),
         ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
         ("", "has no paraphrases of 'how can i go there'"),

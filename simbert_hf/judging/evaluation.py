@@ -193,7 +193,8 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
     """Read what another model made of the same sentences.
 
     Args:
-        path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order.
+        path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order; or what
+            ``simbert synonyms --json`` printed, with scores.
         data: The held-out sentences; all of them must be there.
         k: Paraphrases of each to keep.
         name: Of its row; None for the file's.
@@ -210,7 +211,8 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
         if not isinstance(row.get("text"), str) or not isinstance(found, list):
             problem = f"holds {shorten(row)}"
             raise fault(path, line, problem, 'Write {"text": "...", "paraphrases": ["...", ...]}')
-        texts = [text for item in found if (text := text_of(path, line, item))]
+        plain = (item.get("text", item) if isinstance(item, dict) else item for item in found)
+        texts = [text for item in plain if (text := text_of(path, line, item))]
         given[fold(str(row["text"]))] = texts[:k]
     for source in data.sources:
         if fold(source) not in given:
