@@ -1,4 +1,4 @@
-"""FSDP2 over two gloo processes, by hand and through accelerate, against one process."""
+"""FSDP2 over two and four gloo processes, by hand and through accelerate, against one process."""
 
 from __future__ import annotations
 
@@ -63,19 +63,22 @@ def test_weights_that_no_forward_pass_gathers_are_refused() -> None:
 
 
 def work(rank: int, folder: Path) -> None:
-    torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
+    world = torch.distributed.get_world_size()
+    torch.distributed.device_mesh.init_device_mesh("cpu", (world,))
+    mine = slice(rank * len(PAIRS) // world, (rank + 1) * len(PAIRS) // world)
     for micro in (0, 3):
-        found = gradients(PAIRS[4 * rank : 4 * rank + 4], micro, sharded=True)
+        found = gradients(PAIRS[mine], micro, sharded=True)
         torch.save(found, folder / f"{micro}-{rank}.pt")
 
 
 @pytest.mark.multiproc
-def test_sharded_weights_get_the_gradients_of_one_process(tmp_path: Path) -> None:
-    run_processes(work, 2, tmp_path)
+@pytest.mark.parametrize("world", [2, 4])
+def test_sharded_weights_get_the_gradients_of_one_process(tmp_path: Path, world: int) -> None:
+    run_processes(work, world, tmp_path)
     wanted = gradients(PAIRS, 0, sharded=False)
     assert len(wanted) > 30
     for micro in (0, 3):
-        for rank in range(2):
+        for rank in range(world):
             found = torch.load(tmp_path / f"{micro}-{rank}.pt")
             assert found.keys() == wanted.keys()
             for name, gradient in wanted.items():
@@ -165,18 +168,25 @@ def work_sharded(rank: int, folder: Path) -> None:
         train(folder, folder / "refused", "whole")
 
 
+def work_four(rank: int, folder: Path) -> None:
+    launch(LAUNCH)
+    history = train(folder, folder / "four", "plain", world=4).state.log_history
+    torch.save(history, folder / f"four-{rank}.pt")
+
+
 @pytest.fixture(scope="module")
 def sharded(folder: Path) -> Path:
     """Outputs of all the runs."""
     run_processes(work_sharded, 2, folder, seconds=480)
+    run_processes(work_four, 4, folder)
     return folder
 
 
 @pytest.mark.multiproc
-@pytest.mark.parametrize("run", ["plain", "cached", "accumulated"])
+@pytest.mark.parametrize("run", ["plain", "cached", "accumulated", "four"])
 def test_a_sharded_run_is_that_of_one_process(sharded: Path, tmp_path: Path, run: str) -> None:
-    alone = train(sharded, tmp_path, run.replace("cached", "plain"), world=1)
-    for rank in range(2):
+    alone = train(sharded, tmp_path, run if run == "accumulated" else "plain", world=1)
+    for rank in range(4 if run == "four" else 2):
         history = torch.load(sharded / f"{run}-{rank}.pt")
         assert len(history) == len(alone.state.log_history) > 5
         for found, wanted in zip(history, alone.state.log_history, strict=True):
