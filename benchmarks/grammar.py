@@ -22,6 +22,7 @@ import numpy as np
 from harper import Linter
 from sacrebleu.metrics import CHRF
 
+from benchmarks.group_data import SHIPPED
 from benchmarks.reports import report_file, save_report
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare, mean
@@ -29,7 +30,7 @@ from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import gen_synonyms
 from simbert_hf.judging.evaluation import load_held_out
 
-QUESTIONS = "scripts/data/questions_en/test_questions.jsonl"
+QUESTIONS = SHIPPED / "questions_en" / "test_questions.jsonl"
 SLIPS = {  # kinds of faults that are no matter of spelling, of capitals or of taste
     "Agreement", "BoundaryError", "Eggcorn", "Grammar", "Malapropism", "Miscellaneous",
     "Nonstandard", "Redundancy", "Repetition", "Typo", "Usage", "WordChoice",

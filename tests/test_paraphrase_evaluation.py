@@ -246,7 +246,7 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
         ('{"text": "a", "paraphrases": [1]}\n', r"peer\.jsonl:1: 1 is int, not a sentence"),
         (
             '{"text": "a", "paraphrases": [{"at": 1}]}\n',
-            r".jsonl:1: .* dict, not a sentence",
+            r"peer\.jsonl:1: .* is dict, not a sentence",
         ),
         ('{"text": "a"}\n', r"peer\.jsonl:1: holds"),
         ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
