@@ -18,7 +18,7 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
 )
 from simbert_hf.collators import PairCollator
-from simbert_hf.data import load_sentences
+from simbert_hf.data import load_sentences, load_triplets
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.parsing import parse_arguments
@@ -37,12 +37,15 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model = load_model(model_args, data_args.max_length)
     data = load_training_data(data_args, args)
     has_fresh_head = not model.has_lm_head
-    model.has_lm_head |= objective_args.seq2seq_weight > 0 or objective_args.mlm_weight > 0
-    if not (objective_args.seq2seq_weight or objective_args.mlm_weight):
+    model.has_lm_head |= objective_args.writes
+    if not objective_args.writes:
         model.freeze_idle()
     if data_args.sample_sentences and not model.has_lm_head:
         raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
     unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]
+    preferences = [row for file in objective_args.preferences_file for row in load_triplets(file)]
+    if preferences and args.gradcache_batch_size:
+        raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and objective_args.simcse_weight:
         check_dropout(model)
     objective = SimBertObjective(
@@ -56,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         strangers_weight=objective_args.strangers_weight,
         strangers_cosine=objective_args.strangers_cosine,
         simcse_weight=objective_args.simcse_weight,
+        preference_weight=objective_args.preference_weight,
+        preference_scale=objective_args.preference_scale,
+        preference_margin=objective_args.preference_margin,
     )
     collator = PairCollator(
         model.rows,
@@ -67,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         sentences=unpaired,
         twice=objective_args.simcse_weight > 0,
         targets=objective_args.seq2seq_weight > 0,
+        preferences=preferences,
     )
     evaluator = None
     if data.validation is not None:

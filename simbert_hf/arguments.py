@@ -208,6 +208,22 @@ class ObjectiveArguments:
             "teacher: each pair brings two, in place of one twice."
         },
     )
+    preferences_file: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase "
+            "and a bad one, which is made less likely (SimPO); each pair brings one."
+        },
+    )
+    preference_weight: float = field(
+        default=1.0, metadata={"help": "Weight of that loss, with --preferences_file."}
+    )
+    preference_scale: float = field(
+        default=2.0, metadata={"help": "What a nat a token of difference counts in it (beta)."}
+    )
+    preference_margin: float = field(
+        default=0.5, metadata={"help": "Nats a token that the good one is to be ahead."}
+    )
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -227,11 +243,30 @@ class ObjectiveArguments:
             weights.append(self.simcse_weight)
         else:
             refuse_idle(self, ["simcse_weight"], "there is no --sentences_file")
+        if self.preferences_file:
+            weights.append(self.preference_weight)
+            self._check_preferences()
+        else:
+            names = ["preference_weight", "preference_scale", "preference_margin"]
+            refuse_idle(self, names, "there is no --preferences_file")
         if self.mlm_weight:
             refuse_idle(self, ["denoising"], "--mlm_weight masks the sources")
         check_weights(weights)
         if self.sentences_file and not (self.simcse_weight or self.teacher_name_or_path):
             raise ValueError("--sentences_file with --simcse_weight 0 needs a teacher.")
+
+    def _check_preferences(self) -> None:
+        if not self.preference_weight:
+            raise ValueError("--preference_weight 0: drop --preferences_file instead.")
+        if not 0 < self.preference_scale < inf:
+            raise ValueError(f"--preference_scale {self.preference_scale}: give it above 0.")
+        if not 0 <= self.preference_margin < inf:
+            raise ValueError(f"--preference_margin {self.preference_margin}: give 0 or more.")
+
+    @property
+    def writes(self) -> bool:
+        """Whether the LM head is trained."""
+        return bool(self.seq2seq_weight or self.mlm_weight or self.preferences_file)
 
 
 def check_scale(scale: float) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.arrays import Ints
-from simbert_hf.data import Pair
+from simbert_hf.data import Pair, Triplet
 from simbert_hf.rows import RowBuilder, Rows
 from simbert_hf.text import CJK
 
@@ -226,6 +226,8 @@ class PairCollator(TextCollator):
             together, the first and second, third and fourth, ..., for a teacher to compare.
         targets: Write each sentence's partner behind it. Without them the rows are half as long,
             and their vectors the same, which do not see the target.
+        preferences: A sentence, a good paraphrase and a bad one: each pair's seed draws one, which
+            makes two rows below all others.
     """
 
     rows: RowBuilder
@@ -235,6 +237,7 @@ class PairCollator(TextCollator):
     sentences: Sequence[str] = ()
     twice: bool = True
     targets: bool = True
+    preferences: Sequence[Triplet] = ()
 
     def __post_init__(self) -> None:
         if self.mlm or self.denoising:
@@ -252,7 +255,10 @@ class PairCollator(TextCollator):
             ``sentence_groups`` of those below: (2P,) each;
             ``target_positions``, ``target_labels``: (N,), where in the flattened B * L positions
             a target token is predicted, and which; with ``mlm``, ``mlm_positions`` and
-            ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings.
+            ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings. With ``preferences`` 2P
+            more rows, a chosen and a rejected paraphrase in turn: ``compared_lengths``, their
+            numbers of tokens, (2P,); ``compared_positions`` and ``compared_tokens``, as for the
+            targets, and ``compared_rows``, which of the 2P a token is of: (K,) each.
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
@@ -270,11 +276,16 @@ class PairCollator(TextCollator):
         drawn = self._draw_sentences(pairs)
         unpaired = [self._cut(self.sentences[i]) for i in drawn]
         alone = self.rows.sources(unpaired, self.max_length)
-        batch: dict[str, Any] = self.rows.pad(corrupted + alone, targets + [[] for _ in alone])
+        prompts, answers = self._draw_preferences(pairs)
+        batch: dict[str, Any] = self.rows.pad(
+            corrupted + alone + prompts, targets + [[] for _ in alone] + answers
+        )
         batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
         if drawn and self.twice:
             batch["sentence_groups"] = torch.tensor(drawn)
         batch |= target_labels(batch)
+        if answers:
+            batch |= compared_tokens(batch, answers)
         if self.mlm:
             batch |= mlm_labels(sources, chosen, width=batch["input_ids"].shape[1])
         if self.texts:
@@ -295,7 +306,22 @@ class PairCollator(TextCollator):
         if self.sentences:
             alone = self.row_lengths(self.sentences[i] for i in self._draw_sentences(pairs))
             longest = np.maximum(longest, alone.reshape(-1, 2).max(axis=1))
+        if self.preferences:
+            prompts, answers = self._draw_preferences(pairs)
+            whole = [len(prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
+            longest = np.maximum(longest, np.reshape(whole, (-1, 2)).max(axis=1))
         return longest
+
+    def _draw_preferences(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+        """Make the rows of a preference for each pair: its sentence twice, and both answers."""
+        n = len(self.preferences)
+        drawn = [self.preferences[pair["seed"] % n] for pair in pairs] if n else []
+        prompts = [self._cut(prompt) for prompt, _, _ in drawn for _ in (0, 1)]
+        answers = [self._cut(answer) for _, *both in drawn for answer in both]
+        return (
+            self.rows.sources(prompts, self.max_length),
+            self.rows.targets(answers, self.max_length),
+        )
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
         """Choose two sentences a pair: the same, or lines 1 and 2, 3 and 4, ...; or none."""
@@ -408,6 +434,21 @@ def mlm_labels(
         "mlm_positions": torch.tensor([i * width + column for i, column in at], dtype=torch.long),
         "mlm_labels": torch.tensor([clean[i][column] for i, column in at], dtype=torch.long),
     }
+
+
+def compared_tokens(batch: dict[str, Tensor], answers: Sequence[list[int]]) -> dict[str, Tensor]:
+    """Take the tokens of preferences, which the last rows hold, from those of other targets.
+
+    Returns:
+        The four ``compared_...`` of ``PairCollator``, and what is left of ``target_...``.
+    """
+    lengths = torch.tensor([len(answer) for answer in answers])
+    count, found = int(lengths.sum()), dict[str, Tensor]()
+    for name, new in (("positions", "positions"), ("labels", "tokens")):
+        both = batch[f"target_{name}"]
+        found |= {f"target_{name}": both[:-count], f"compared_{new}": both[-count:]}
+    rows = torch.arange(len(answers)).repeat_interleave(lengths)
+    return found | {"compared_rows": rows, "compared_lengths": lengths}
 
 
 def target_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:

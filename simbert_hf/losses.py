@@ -243,6 +243,31 @@ def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> InBatc
     return InBatchLoss(loss, right / ordered.sum().clamp(min=1))
 
 
+def preference_loss(
+    chosen: Tensor, rejected: Tensor, *, scale: float, margin: float
+) -> InBatchLoss:
+    """SimPO (Meng et al. 2024, arXiv 2405.14734): a good sentence is likelier than a bad one.
+
+    Args:
+        chosen: Mean log-probability of a token of each good sentence, in nats. Shape: (P,).
+        rejected: The same of each bad one. Shape: (P,).
+        scale: What a nat of difference counts (the paper's beta).
+        margin: By how many nats the good one is to be likelier (its gamma over beta).
+
+    Returns:
+        The loss, -log sigmoid(scale (chosen - rejected - margin)), in nats, and the share of pairs
+        whose good sentence is the likelier one; means over the pairs.
+
+    Example:
+        >>> found = preference_loss(torch.tensor([-1.0]), torch.tensor([-3.0]), scale=1, margin=2)
+        >>> round(found.loss.item(), 4), found.accuracy.item()
+        (0.6931, 1.0)
+    """
+    wins = chosen - rejected
+    loss = torch.nn.functional.softplus(-scale * (wins - margin)).mean()
+    return InBatchLoss(loss, (wins > 0).float().mean())
+
+
 def cosine_similarity(first: Tensor, second: Tensor) -> Tensor:
     """Cosine of each row of ``first`` and the same row of ``second``: (P, D), (P, D) -> (P,)."""
     first, second = (normalize(at_least_float32(vectors)) for vectors in (first, second))

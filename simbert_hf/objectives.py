@@ -8,16 +8,19 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from simbert_hf.distributed import gather_with_grad
 from simbert_hf.losses import (
     InBatchLoss,
     angle_similarity,
+    at_least_float32,
     cosent_loss,
     cosine_similarity,
     distillation_loss,
     one_way_loss,
     pair_loss,
+    preference_loss,
 )
 
 
@@ -33,6 +36,8 @@ class SimBertLoss:
         mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
         distillation: Mean squared difference of the cosines to a teacher's; None without one.
         simcse: In-batch softmax loss of unpaired sentences seen twice; None without such ones.
+        preference: SimPO's loss of preferred paraphrases, in nats; None without such.
+        preference_accuracy: Share of them that are likelier than what was rejected.
     """
 
     total: Tensor
@@ -42,6 +47,8 @@ class SimBertLoss:
     mlm: Tensor | None = None
     distillation: Tensor | None = None
     simcse: Tensor | None = None
+    preference: Tensor | None = None
+    preference_accuracy: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,9 @@ class SimBertObjective:
         strangers_cosine: What cosine of the model stands for the teacher's similarity 0.
         simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
         simcse_scale: Its inverse temperature.
+        preference_weight: Weight of SimPO's loss, where the collator adds preferences.
+        preference_scale: What a nat of difference counts in it.
+        preference_margin: By how many nats a token a preferred paraphrase is to be likelier.
     """
 
     scale: float = 30.0
@@ -77,6 +87,9 @@ class SimBertObjective:
     strangers_cosine: float = 0.0
     simcse_weight: float = 1.0
     simcse_scale: float = 20.0
+    preference_weight: float = 1.0
+    preference_scale: float = 2.0
+    preference_margin: float = 0.5
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.
@@ -91,10 +104,13 @@ class SimBertObjective:
         targets = lm_targets(batch)
         if not self.seq2seq_weight:
             del targets["target"]  # to score the vocabulary is much of a step's work
-        output = model(**model_inputs(batch), lm_targets=targets or None)
+        compared = batch.get("compared_positions")
+        output = model(**model_inputs(batch), lm_targets=targets or None, lm_positions=compared)
         losses = mean_token_losses(output.lm_losses or {}, batch)
         seq2seq, mlm = losses.get("target"), losses.get("mlm")
-        vectors, groups = output.sentence_embedding, batch["groups"]
+        groups = batch["groups"]
+        vectors = output.sentence_embedding
+        vectors = vectors[: len(vectors) - len(batch.get("compared_lengths", ()))]
         paired, alone = vectors[: len(groups)], vectors[len(groups) :]
         masked = groups if self.mask_false_negatives else None
         similarity = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
@@ -116,9 +132,30 @@ class SimBertObjective:
                 alone, drawn, scale=self.simcse_scale, gather=self.gather
             ).loss
             total = total + self.simcse_weight * simcse
+        preference = preferred = None
+        if compared is not None:
+            found = self._preference(output.logits, batch)
+            preference, preferred = found.loss, found.accuracy
+            total = total + self.preference_weight * preference
         return SimBertLoss(
-            total, seq2seq, similarity.loss, similarity.accuracy, mlm, distillation, simcse
+            total,
+            seq2seq,
+            similarity.loss,
+            similarity.accuracy,
+            mlm,
+            distillation,
+            simcse,
+            preference,
+            preferred,
         )
+
+    def _preference(self, logits: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
+        tokens, lengths = batch["compared_tokens"], batch["compared_lengths"]
+        found = -cross_entropy(at_least_float32(logits), tokens, reduction="none")
+        sums = found.new_zeros(len(lengths)).index_add(0, batch["compared_rows"], found)
+        chosen, rejected = (sums / lengths).view(-1, 2).unbind(dim=1)
+        scale, margin = self.preference_scale, self.preference_margin
+        return preference_loss(chosen, rejected, scale=scale, margin=margin)
 
 
 def contrasts(objective: object) -> bool:

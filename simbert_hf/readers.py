@@ -55,6 +55,7 @@ PAIR_COLUMNS = (
     ("query", "title"),  # Chinese retrieval sets
     ("#1 string", "#2 string"),  # MRPC
     ("sentence_a", "sentence_b"),  # SICK
+    ("prompt", "chosen"),  # preferences, with "rejected"
 )
 GROUP_COLUMNS = (
     ("group", "sentence"),

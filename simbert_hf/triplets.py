@@ -1,4 +1,4 @@
-"""Triplets: an anchor, a positive and a hard negative, as supervised SimCSE trains on."""
+"""Triplets: an anchor, a positive and a hard negative; or what is preferred to what."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from simbert_hf.readers import PAIR_COLUMNS, read_headed_rows
 from simbert_hf.records import cell_of, text_of
 from simbert_hf.textfiles import Row, fault, shorten
 
-NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative")
+NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 
 
 class Triplet(NamedTuple):
-    """A sentence, one that means the same, and one that does not although it looks alike."""
+    """A sentence, one that means the same, and one that does not although it looks alike.
+
+    Of preferences: a sentence, a good paraphrase and a bad one.
+    """
 
     anchor: str
     positive: str
@@ -25,7 +28,7 @@ def load_triplets(path: str | Path) -> list[Triplet]:
     r"""Read triplets from a ``.csv``, ``.tsv``, ``.txt``, ``.jsonl`` or ``.parquet`` file.
 
     The columns are a known pair (``sent0`` and ``sent1``, ``anchor`` and ``positive``, ...) and
-    ``hard_neg`` or ``negative``, in any order, beside others; tables have a header.
+    ``hard_neg``, ``negative`` or ``rejected``, in any order, beside others; tables have a header.
 
     Returns:
         ``(anchor, positive, negative)`` for each row; blank lines are left out.

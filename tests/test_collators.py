@@ -253,7 +253,8 @@ def test_lengths_are_those_of_the_rows(kind: type, max_length: int) -> None:
     parts = [{"texts": list(texts[:2]), "group": 0} for texts in sides]
     cases = [(SimCseCollator, pairs), (ClassCollator, pairs), (MemberCollator, parts)]
     if kind is RowBuilder:
-        cases += [(PairCollator, pairs), (partial(PairCollator, sentences=[LONG, SHORT]), pairs)]
+        more = [{}, {"sentences": [LONG, SHORT]}, {"preferences": [(SHORT, CHINESE, LONG)] * 2}]
+        cases += [(partial(PairCollator, **options), pairs) for options in more]
     for collator_class, examples in cases:
         collator = collator_class(rows, max_length=max_length)
         found = collator.lengths(examples).tolist()

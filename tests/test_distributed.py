@@ -2,13 +2,16 @@
 
 import multiprocessing
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.data import Triplet
 from simbert_hf.margin.classes import ClassCollator, MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
@@ -18,14 +21,18 @@ from tests.tiny import tiny_simbert
 TEXTS = ["a cat sat", "the cat sat on the mat", "a dog ran fast", "the dog ran",
          "what time is it", "tell me the time", "a cat ran", "the cat is going"]  # fmt: skip
 GROUPS = [0, 1, 2, 0]
+PREFERENCES = [Triplet(TEXTS[i], TEXTS[i + 1], TEXTS[i - 1]) for i in range(3)]
 
 
-def batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
+def batch_of(start: int, stop: int, model, **options: Any) -> dict[str, torch.Tensor]:
     pairs = [
         {"source": TEXTS[2 * i], "target": TEXTS[2 * i + 1], "group": GROUPS[i], "seed": i}
         for i in range(start, stop)
     ]
-    return PairCollator(model.rows)(pairs)
+    return PairCollator(model.rows, **options)(pairs)
+
+
+batch_with_preferences = partial(batch_of, preferences=PREFERENCES)
 
 
 def simcse_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
@@ -46,6 +53,7 @@ def class_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
 
 OBJECTIVES = {
     "simbert": (SimBertObjective(seq2seq_weight=0.0), batch_of),
+    "preferences": (SimBertObjective(seq2seq_weight=0.0), batch_with_preferences),
     "one_way": (SimCseObjective(symmetric=False), simcse_batch_of),
     "scored": (ScoredPairObjective(), simcse_batch_of),
     "margin": (MarginObjective(MarginSoftmax("arc"), center_weight=0.1), class_batch_of),
@@ -55,7 +63,8 @@ OBJECTIVES = {
 def simcse_ready(name: str):
     """A tiny model; without token losses, DDP must find no idle weight in its LM head."""
     model = tiny_simbert()
-    model.freeze_idle()
+    if name != "preferences":  # which train it
+        model.freeze_idle()
     if name == "margin":
         add_centres(model, (3, 2, 32), seed=0, center_loss=True)
     return model.double()

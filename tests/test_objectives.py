@@ -5,6 +5,7 @@ import torch
 
 from simbert_hf import objectives
 from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.data import Triplet
 from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from simbert_hf.pooling import POOLINGS
@@ -16,6 +17,7 @@ from tests.naive import (
     naive_lm_logits,
     naive_one_way_loss,
     naive_sentence_vector,
+    naive_seq2seq_loss,
     naive_simbert_loss,
     naive_similarity_loss,
 )
@@ -295,6 +297,50 @@ def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
         assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
     expected = alone.total.item() + 0.5 * naive.item()
     assert parts.total.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_preferences_equal_the_naive_loss_and_leave_the_other_parts_alone() -> None:
+    model = tiny_simbert().double()
+    preferences = [
+        Triplet("a cat sat", "the cat sat", "a cat cat is sitting"),
+        Triplet("what time is it", "tell me the time please", "time"),
+    ]
+    unpaired = SENTENCES[:3]
+    with_them, without = (
+        PairCollator(model.rows, max_length=20, sentences=unpaired, preferences=some)(PAIRS)
+        for some in (preferences, ())
+    )
+    objective = SimBertObjective(
+        preference_weight=0.3, preference_scale=1.5, preference_margin=0.2,
+        teacher=lambda texts: torch.eye(len(texts)), distillation_weight=2.0,
+    )  # fmt: skip
+    texts = {"texts": [""] * 12}
+    parts, alone = objective(model, with_them | texts), objective(model, without | texts)
+    assert alone.preference is None
+    for name in ("seq2seq", "similarity", "simcse", "distillation"):
+        assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
+
+    weights = float64_weights(model.state_dict(), requires_grad=True)
+    losses, wins = [], []
+    for pair in PAIRS:
+        prompt, *answers = preferences[pair["seed"] % 2]
+        [source] = model.rows.sources([prompt], 20)
+        means = []
+        for answer in model.rows.targets(answers, 20):
+            ids, segments = source + answer, [0] * len(source) + [1] * len(answer)
+            hidden = naive_encode_row(weights, model.config, ids, segments)[-1]
+            logits = naive_lm_logits(weights, model.config, hidden)
+            means.append(-naive_seq2seq_loss([(logits, ids, segments)]))
+        wins.append((means[0] > means[1]).item())
+        losses.append(-(1.5 * (means[0] - means[1] - 0.2)).sigmoid().log())
+    naive = sum(losses) / 3
+    assert parts.preference.item() == pytest.approx(naive.item(), abs=1e-9)
+    assert parts.preference_accuracy.item() == pytest.approx(sum(wins) / 3)
+    assert parts.total.item() == pytest.approx(alone.total.item() + 0.3 * naive.item(), abs=1e-9)
+    naive.backward()
+    model.zero_grad()
+    parts.preference.backward()
+    assert_same_gradients(model, weights)
 
 
 @pytest.mark.parametrize("gather", [True, False])

@@ -195,6 +195,27 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     assert last["seq2seq"] < first["seq2seq"]
 
 
+def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_path: Path) -> None:
+    pairs, preferences = tmp_path / "pairs.csv", tmp_path / "preferences.csv"
+    pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
+    rows = (f"{text},{text} please,go go go" for text in TEXTS)
+    preferences.write_text("\n".join(["prompt,chosen,rejected", *rows]))
+    given = flags(
+        start, pairs, tmp_path / "out", f"--preferences_file={preferences}",
+        "--preference_weight=0.5", "--similarity_weight=0",
+        "--validation_groups=4", "--max_steps=24", "--max_length=32",
+    )  # fmt: skip
+    trainer = train_simbert(given)
+    lines = [line for line in trainer.state.log_history if "preference" in line]
+    first, last = lines[0], lines[-1]
+    expected = first["seq2seq"] + 0.5 * first["preference"]
+    assert first["loss"] == pytest.approx(expected, rel=1e-4)
+    assert last["preference"] < 0.5 * first["preference"]
+    assert last["preference_accuracy"] > 0.9
+    with pytest.raises(ValueError, match="whole batches: drop --gradcache_batch_size"):
+        train_simbert([*given, "--gradcache_batch_size=2"])
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(
     start: Path, sentences: Path, sts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,7 +147,7 @@ class SimBertEvaluator:
 
     def __post_init__(self) -> None:
         self.collator = dataclasses.replace(
-            self.collator, mlm=False, denoising=False, texts=False, sentences=()
+            self.collator, mlm=False, denoising=False, texts=False, sentences=(), preferences=()
         )
         self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
         by_text = {text: row["group"] for row in self.pairs.groups for text in row["texts"]}
