@@ -756,6 +756,21 @@ def test_new_ids_are_free(model):
     assert [row.id for row in index.faqs()] == ["0", "2", "4", "3"]
 
 
+def test_questions_that_are_there_already_are_told(model, caplog):
+    index = FaqIndex.build(
+        model, [{"question": "a cat", "answer": "b"}, {"question": "c", "answer": "d"}]
+    )
+    index.add([{"question": "the cat", "answer": "b"}])
+    assert not caplog.messages
+    index.add([{"question": "a cat", "answer": "new"}, {"question": "go", "answer": "b"}])
+    [message] = caplog.messages
+    assert "holds 1 of these questions already, such as 'a cat'" in message
+    index.remove(["0", "3"])
+    caplog.clear()
+    index.add([{"question": "a cat", "answer": "b"}])
+    assert not caplog.messages
+
+
 def test_kinds_by_size():
     assert [kind_for(n) for n in (1, 99_999, 100_000, 999_999, 10**6)] == [
         "flat", "flat", "hnsw", "hnsw", "ivf_pq",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,8 @@ from simbert_hf.index.stores import (
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.search import check_count
 from simbert_hf.textfiles import DataError, fault, shorten
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
@@ -347,13 +350,19 @@ class FaqIndex:
         return table.faqs(table.living)
 
     def add(self, faqs: Source, *, columns: Columns | None = None) -> None:
-        """Add rows, encoding these alone.
+        """Add rows, encoding these alone; say so where their questions are in the index already.
 
         Raises:
             DataError: If the rows cannot be used, or an id is in the index.
         """
         rows = read_faqs(faqs, columns)
         with self._changing.writing():
+            if known := self._table.holds([row.question for row in rows]):
+                logger.warning(
+                    "The index holds %d of these questions already, such as %s: its rows stay "
+                    "beside the new ones. Update or remove those that these replace.",
+                    *(len(known), shorten(known[0])),
+                )
             table = self._table.with_rows(rows)
             self._switch(table, _encode(self.encoder, rows, progress=False))
 

@@ -81,6 +81,13 @@ class FaqTable:
         """The questions, folded; that of a removed row is empty."""
         return {fold(question) for question in self.data["question"].to_pylist()}
 
+    def holds(self, questions: Sequence[str]) -> list[str]:
+        """Return those of the questions that a row asks already, letter by letter."""
+        wanted = pyarrow.array(questions, pyarrow.string())
+        asked = self.data["question"]
+        found: list[str] = asked.filter(pyarrow.compute.is_in(asked, wanted)).unique().to_pylist()
+        return found
+
     @cached_property
     def groups(self) -> tuple[Numbers, Numbers]:
         """Code of each row's group (of its answer, where it has none), and living rows a code.
