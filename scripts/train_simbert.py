@@ -18,14 +18,21 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
 )
 from simbert_hf.collators import PairCollator
-from simbert_hf.data import load_sentences, load_triplets
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.simcse import check_dropout
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_model, load_teacher, load_training_data, run, set_up_logging
+from simbert_hf.training import (
+    load_model,
+    load_preferences,
+    load_teacher,
+    load_training_data,
+    load_unpaired,
+    run,
+    set_up_logging,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -42,11 +49,13 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         model.freeze_idle()
     if data_args.sample_sentences and not model.has_lm_head:
         raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
-    unpaired = [text for file in objective_args.sentences_file for text in load_sentences(file)]
-    preferences = [row for file in objective_args.preferences_file for row in load_triplets(file)]
+    held_out = None if data.validation is None else data.validation.groups
+    twice = objective_args.simcse_weight > 0
+    unpaired = load_unpaired(objective_args.sentences_file, held_out, twice=twice)
+    preferences = load_preferences(objective_args.preferences_file, held_out)
     if preferences and args.gradcache_batch_size:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
-    if unpaired and objective_args.simcse_weight:
+    if unpaired and twice:
         check_dropout(model)
     objective = SimBertObjective(
         scale=objective_args.scale,
@@ -71,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         denoising=objective_args.denoising,
         texts=objective.teacher is not None,
         sentences=unpaired,
-        twice=objective_args.simcse_weight > 0,
+        twice=twice,
         targets=objective_args.seq2seq_weight > 0,
         preferences=preferences,
     )

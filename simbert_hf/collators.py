@@ -315,7 +315,8 @@ class PairCollator(TextCollator):
     def _draw_preferences(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
         """Make the rows of a preference for each pair: its sentence twice, and both answers."""
         n = len(self.preferences)
-        drawn = [self.preferences[pair["seed"] % n] for pair in pairs] if n else []
+        other = max(1, len(self.sentences))  # else each would always meet the same sentences
+        drawn = [self.preferences[pair["seed"] // other % n] for pair in pairs] if n else []
         prompts = [self._cut(prompt) for prompt, _, _ in drawn for _ in (0, 1)]
         answers = [self._cut(answer) for _, *both in drawn for answer in both]
         return (

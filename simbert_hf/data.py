@@ -174,7 +174,7 @@ def split_groups(
 def _check_split(n_validation: int, n_groups: int) -> None:
     if not 0 < n_validation < n_groups:
         raise DataError(
-            f"n_validation_groups is {n_validation} of {n_groups} groups; choose a number from 1 "
+            f"{n_validation} of {n_groups} groups cannot be held out; choose a number from 1 "
             f"to {n_groups - 1}, so that both sides hold some."
         )
 

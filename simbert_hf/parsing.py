@@ -114,7 +114,7 @@ def read_yaml(path: Path, known: set[str]) -> list[str]:
     flags: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
-            flags += [f"--{name}", *map(str, value)]
+            flags += [f"--{name}", *map(str, value)] if value else []
         elif value is False and name.endswith("_strategy"):
             flags.append(f"--{name}=no")  # which YAML reads as false
         elif value is not None:

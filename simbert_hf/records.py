@@ -158,7 +158,7 @@ def _grouped_records(
         if not row:
             yield _record(([], BLANK), options)
             continue
-        key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]))
+        key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]), shape.columns[0])
         if key not in groups:
             if named is not None:
                 _check_name(file, line, key, named)
@@ -191,8 +191,9 @@ def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[
     return (_record((texts, USABLE), options) for texts in groups.values())
 
 
-def _group_id(file: str | Path, line: int, value: object) -> str:
+def _group_id(file: str | Path, line: int, value: object, column: str) -> str:
     key = "" if value is None else str(value).strip()
     if not key:
-        raise fault(file, line, "the group id is empty", "Write an id before the tab in every row")
+        name = "group id" if column == "group" else column
+        raise fault(file, line, f"the {name} is empty", f"Give every row a {name}, or drop it")
     return key

@@ -181,7 +181,7 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     named = len(head) > 1 and score and _number(score) is None  # by a header of unknown names
     if len(cells) != 3 or not (first or last) or named:
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
-        remedy = "Write s1, s2, score in each row, or name them in a header or by --columns"
+        remedy = "Write s1, s2, score in each row, or name them so in a header"
         raise fault(path, line, problem, separator_of(cells, remedy))
     return layout
 

@@ -189,7 +189,8 @@ def check_dropout(model: Embedder) -> None:
     if torch.allclose(one, other, atol=1e-5):
         raise ValueError(
             "Unsupervised SimCSE makes two views of a sentence by dropout, and this model has "
-            "none: give --hidden_dropout 0.1, or --augmentation."
+            "none: give --hidden_dropout 0.1, or another second view (train_simcse.py's "
+            "--augmentation, train_simbert.py's --simcse_weight 0)."
         )
 
 

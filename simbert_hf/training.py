@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from simbert_hf.data import (
     FixedPairs,
     PairDataset,
     PairStream,
+    Triplet,
     load_groups,
     load_scored_pairs,
     load_sentences,
@@ -219,24 +221,82 @@ def hold_out(
 
 
 def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
-    """Drop the groups that share a sentence, but for case and white space, with held-out ones.
+    """Drop held-out sentences, but for case and white space, and groups with less than two others.
 
     Raises:
         DataError: If none is left.
     """
-    kept = groups.filter(strangers_to(held_out), input_columns="texts")
+    seen = folded(held_out)
+    touched = partial(_without, seen)
+    kept = groups.map(touched, input_columns="texts").filter(_are_several, input_columns="texts")
     if isinstance(kept, Dataset):
         if not len(kept):
-            raise DataError("Every training group shares a sentence with the validation file.")
-        if len(kept) < len(groups):
-            logger.info("left out %d groups with held-out sentences", len(groups) - len(kept))
+            raise DataError("Every training group is of sentences of the validation file.")
+        logger.info("left out held-out sentences, and so %d groups", len(groups) - len(kept))
     return kept
 
 
-def strangers_to(held_out: Dataset) -> Callable[[Iterable[str]], bool]:
+def folded(held_out: Dataset) -> set[str]:
+    """Collect held-out sentences without case and white space."""
+    return {fold(text) for texts in held_out["texts"] for text in texts}
+
+
+def strangers_to(held_out: Dataset | None) -> Callable[[Iterable[str]], bool]:
     """Make a test whether none of some sentences is held out, but for case and white space."""
-    seen = {fold(text) for texts in held_out["texts"] for text in texts}
+    seen = set() if held_out is None else folded(held_out)
     return lambda texts: seen.isdisjoint(map(fold, texts))
+
+
+def _without(seen: set[str], texts: list[str]) -> dict[str, list[str]]:
+    return {"texts": [text for text in texts if fold(text) not in seen]}
+
+
+def _are_several(texts: list[str]) -> bool:
+    return len(texts) > 1
+
+
+def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool) -> list[str]:
+    """Read sentences, less the held-out ones.
+
+    Args:
+        files: One a line.
+        held_out: Groups to be measured on, if there are any.
+        twice: Keep each sentence once, as equal ones were each other's negatives. Otherwise lines 1
+            and 2, 3 and 4, ... of each file go together, and stay so.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left.
+    """
+    lines = [load_sentences(file) for file in files]
+    size = 1 if twice else 2
+    units = [unit for each in lines for unit in zip(*[iter(each)] * size, strict=False)]
+    kept = list(filter(strangers_to(held_out), units))
+    if twice:
+        distinct: dict[str, tuple[str, ...]] = {}
+        for unit in kept:
+            distinct.setdefault(fold(unit[0]), unit)
+        kept = list(distinct.values())
+    if files and not kept:
+        raise DataError(f"{', '.join(files)}: too few sentences that are not held out are left.")
+    if left_out := sum(map(len, lines)) - size * len(kept):
+        why = "equal" if twice else "without a partner"
+        logger.info("left out %d unpaired sentences, held out or %s", left_out, why)
+    return [text for unit in kept for text in unit]
+
+
+def load_preferences(files: Sequence[str], held_out: Dataset | None) -> list[Triplet]:
+    """Read preferences, less those with held-out sentences.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left.
+    """
+    rows = [row for file in files for row in load_triplets(file)]
+    kept = list(filter(strangers_to(held_out), rows))
+    if rows and not kept:
+        raise DataError(f"{', '.join(files)}: every preference holds a held-out sentence.")
+    if len(kept) < len(rows):
+        logger.info("left out %d preferences with held-out sentences", len(rows) - len(kept))
+    return kept
 
 
 def load_sts(data_args: DataArguments) -> list[ScoredPair]:

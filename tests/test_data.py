@@ -363,7 +363,7 @@ def test_split_depends_on_its_seed_alone(write, load):
 def test_a_split_leaves_something_on_both_sides(n_validation):
     groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 3, "group": [0, 1, 2]})
     said = message(split_groups, groups, n_validation, 0)
-    assert f"n_validation_groups is {n_validation} of 3" in said
+    assert f"{n_validation} of 3 groups cannot be held out" in said
     assert "from 1 to 2" in said
 
 

@@ -268,7 +268,14 @@ BAD = {
         "1\tA\n\tB\n",
         {"form": "groups"},
         "a.tsv:2: the group id is",
-        "an id",
+        "Give every row a group id, or drop it",
+    ),
+    "no label": (
+        "a.csv",
+        "text,label\nA,x\nB,\n",
+        {},
+        "a.csv:3: the label is empty",
+        "Give every row a label, or drop it",
     ),
     "damaged gzip": (
         "a.tsv.gz",
@@ -337,7 +344,11 @@ def test_numbers_as_sentences_do_not_confuse_scores(write):
         ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
         ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
         ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
-        ("句1,句2,分\nA,B,1\n", "a.csv:1: holds ['句1', '句2', '分'], neither", "by --columns"),
+        (
+            "句1,句2,分\nA,B,1\n",
+            "a.csv:1: holds ['句1', '句2', '分'], neither",
+            "name them so in a header",
+        ),
     ],
 )
 def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):

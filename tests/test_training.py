@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import datasets
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
@@ -28,7 +29,12 @@ from simbert_hf.parsing import parse_arguments
 from simbert_hf.script import run_script
 from simbert_hf.textfiles import DataError
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import checkpoint_of
+from simbert_hf.training import (
+    checkpoint_of,
+    load_preferences,
+    load_unpaired,
+    without_sentences_of,
+)
 from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
@@ -448,7 +454,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--seq2seq_weight=0", "--similarity_weight=0"], "not all of them 0"),
         (["--model_name_or_path=nowhere/at/all"], "nowhere/at/all"),
         (["--text_columns", "left", "right"], "left"),
-        (["--validation_groups=48"], "48"),
+        (
+            ["--validation_groups=48"],
+            "48 of 48 groups cannot be held out; choose a number from 1 to 47",
+        ),
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=64"], r"--max_length 64 is out of range.* 3 to 32"),
         (["--max_length=2"], "--max_length 2 is out of range"),
@@ -568,10 +577,43 @@ def test_validation_sentences_leave_the_training_groups(
         trainer = main(
             flags(start, groups, tmp_path / "out", f"--validation_file={held_out}", "--max_steps=3")
         )
-    assert "left out 5 groups" in caplog.text
+    assert "left out held-out sentences, and so 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
-    with pytest.raises(ValueError, match="Every training group shares a sentence"):
+    with pytest.raises(ValueError, match="Every training group is of sentences of the validation"):
         main(flags(start, held_out, tmp_path / "none", f"--validation_file={held_out}"))
+
+
+def test_a_held_out_sentence_costs_its_group_no_other() -> None:
+    rows = {"texts": [["a", "b", "c"], ["d", "e"], ["f", "g"]], "group": [0, 1, 2]}
+    held_out = Dataset.from_dict({"texts": [["A ", "z"], ["d", "z"]], "group": [0, 1]})
+    for groups in (Dataset.from_dict(rows), Dataset.from_dict(rows).to_iterable_dataset()):
+        kept = list(without_sentences_of(held_out, groups))
+        assert kept == [{"texts": ["b", "c"], "group": 0}, {"texts": ["f", "g"], "group": 2}]
+
+
+def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.txt", tmp_path / "two.txt"
+    one.write_text("a cat\na dog\nodd\n")
+    two.write_text("go\ngoing\nHeld out\nits partner\na  CAT\nlast\n")
+    held_out = Dataset.from_dict({"texts": [["held out", "z"]], "group": [0]})
+    files = [str(one), str(two)]
+    couples = ["a cat", "a dog", "go", "going", "a  CAT", "last"]
+    assert load_unpaired(files, held_out, twice=False) == couples
+    each = ["a cat", "a dog", "odd", "go", "going", "its partner", "last"]
+    assert load_unpaired(files, held_out, twice=True) == each
+    assert load_unpaired([], held_out, twice=True) == []
+    one.write_text("held out\n")
+    with pytest.raises(DataError, match=r"one\.txt: too few sentences that are not held out"):
+        load_unpaired([str(one)], held_out, twice=True)
+
+
+def test_preferences_are_not_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "preferences.csv"
+    path.write_text("prompt,chosen,rejected\na,b,c\nd,held out,e\n")
+    held_out = Dataset.from_dict({"texts": [["Held out", "z"]], "group": [0]})
+    assert load_preferences([str(path)], held_out) == [("a", "b", "c")]
+    with pytest.raises(DataError, match="every preference holds a held-out sentence"):
+        load_preferences([str(path)], Dataset.from_dict({"texts": [["a", "d"]]}))
 
 
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs.tsv", "groups.txt", "pairs.parquet"])

@@ -253,6 +253,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--smoothing=1"], "--smoothing 1.0"),
         (["--scale=0", "--loss=softmax"], "--scale 0.0"),
         (["--scale=3"], "--scale 3.0 would change nothing, as --loss triplet does not read it"),
+        (["--per_device_train_batch_size=1"], "a group's negatives are the others of its batch"),
         (["--margin=0.3", "--loss=sdml"], "--margin 0.3 would change nothing, as --loss sdml"),
         (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
         (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),

@@ -142,17 +142,14 @@ class SimBertEvaluator:
     sentences: Sequence[str] = ()
     batch_size: int = 64
     meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
-    _texts: list[str] = field(init=False, repr=False)
-    _groups: np.ndarray = field(init=False, repr=False)
+    _retrieval: RetrievalEvaluator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.collator = dataclasses.replace(
             self.collator, mlm=False, denoising=False, texts=False, sentences=(), preferences=()
         )
         self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
-        by_text = {text: row["group"] for row in self.pairs.groups for text in row["texts"]}
-        self._texts = list(by_text)
-        self._groups = np.array(list(by_text.values()))
+        self._retrieval = RetrievalEvaluator(self.pairs.groups, self.sts, self.meter)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -161,17 +158,13 @@ class SimBertEvaluator:
         summed = ("loss",) if seq2seq or similarity else ()  # a teacher's and MLM's are not known
         written = ("seq2seq", "perplexity") if seq2seq else ()
         losses = (*summed, "similarity", "similarity_accuracy", *written)
-        return (*losses, *TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
+        return (*losses, *self._retrieval.names)
 
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures; ``loss`` is the weighted sum of the objective's parts."""
         with evaluating(model), torch.no_grad():
             figures = self._losses(model)
-        vectors = model.encode(self._texts)
-        figures |= topk_accuracy(vectors, self._groups) | self.meter(vectors)
-        if self.sts:
-            figures[SPEARMAN] = sts_spearman(model, self.sts)
-        return figures
+        return figures | self._retrieval(model)
 
     def paraphrases(self, model: SimBert, k: int = 3) -> dict[str, list[Any]]:
         """Return the k best of 20 paraphrases of each fixed sentence, with scores."""
