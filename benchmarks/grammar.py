@@ -1,19 +1,22 @@
 """How many paraphrases hold a slip of grammar, and what gen_synonyms' options do about it.
 
-python -m benchmarks.grammar [--model DIR_OR_ID] [--groups pairs.jsonl] [--output FILE]
-    (pip install harper-py)
+python -m benchmarks.grammar [--models DIR_OR_ID ...] [--groups pairs.jsonl] [--output FILE]
+    (pip install harper-py; and Debian's python3-link-grammar)
 
 Harper, a grammar checker of rules, reads the best and the five best paraphrases of each sentence,
-and people's for comparison. It knows few of the slips a reader sees, and of people's sentences it
-finds fault with some: a measure to compare by. Beside it chrF (Popovic 2015) of the same
+and people's for comparison, and so does Link Grammar, a parser, which finds those that it cannot
+read without leaving words out. Neither knows all the slips that a reader sees, and both find fault
+with some of people's sentences: measures to compare by. Beside them chrF (Popovic 2015) of the same
 candidates with people's paraphrases, and how many different sentences were written. Each option is
-tested against the defaults (paired bootstrap over the sentences).
+tested against the defaults, or each model, with these, against the first (paired bootstrap over the
+sentences).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,10 +27,11 @@ from sacrebleu.metrics import CHRF
 
 from benchmarks.group_data import SHIPPED
 from benchmarks.reports import report_file, save_report
+from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare, mean
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation import gen_synonyms
+from simbert_hf.generation import FLUENCY_WEIGHT, Paraphrase, gen_synonyms
 from simbert_hf.judging.evaluation import load_held_out
 
 QUESTIONS = SHIPPED / "questions_en" / "test_questions.jsonl"
@@ -36,23 +40,28 @@ SLIPS = {  # kinds of faults that are no matter of spelling, of capitals or of t
     "Nonstandard", "Redundancy", "Repetition", "Typo", "Usage", "WordChoice",
 }  # fmt: skip
 DEFAULTS = "the defaults"
-OPTIONS: dict[str, dict[str, Any]] = {
-    DEFAULTS: {},
-    "fluency_weight=0": {"fluency_weight": 0.0},
-    "fluency_weight=0.2": {"fluency_weight": 0.2},
-    "copying=0": {"copying": 0.0},
-    "temperature=0.7": {"temperature": 0.7},
-    "top_p=0.9": {"top_p": 0.9},
-    "top_k=10, top_p=0.9": {"top_k": 10, "top_p": 0.9},
-    "without_replacement": {"strategy": "without_replacement"},
-    "beam": {"strategy": "beam"},
-}
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"copying": 0},
+    {"temperature": 0.7},
+    {"top_p": 0.9},
+    {"top_k": 10, "top_p": 0.9},
+    {"strategy": "without_replacement"},
+    {"strategy": "beam"},
+)
+WEIGHTS = (FLUENCY_WEIGHT, 0.0, 0.2)  # what is written by default is ranked by each
 TOP = 5
-NAMES = ("slips, best", f"slips, {TOP} best", "chrF, best", f"chrF, {TOP} best", "different")
+FAULTS = ("slips", "unread")
+NAMES = (
+    *(f"{fault}, {which}" for fault in FAULTS for which in ("best", f"{TOP} best")),
+    "chrF, best",
+    f"chrF, {TOP} best",
+    "different",
+)
 
 
 class Slips:
-    """Tells whether a sentence holds a slip."""
+    """Tells whether Harper finds a slip in a sentence."""
 
     def __init__(self) -> None:
         self.linter, self.known = Linter(), dict[str, bool]()
@@ -66,15 +75,18 @@ class Slips:
 
 
 def measure(
-    candidates: Sequence[Sequence[str]], references: Sequence[Sequence[str]], slips: Slips
+    candidates: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    checks: Sequence[Callable[[str], bool]],
 ) -> dict[str, Figure]:
     """Measure sentences' candidates, best first; where there are none, all is 0."""
     metric, rows = CHRF(), []
     for found, people in zip(candidates, references, strict=True):
-        wanted = [reference.lower() for reference in people]
-        slipped = [slips(text) for text in found[:TOP]] or [False]
-        chrf = [metric.sentence_score(text, wanted).score for text in found[:TOP]] or [0.0]
-        rows.append((slipped[0], fmean(slipped), chrf[0], fmean(chrf), len(found)))
+        wanted, top = [reference.lower() for reference in people], found[:TOP]
+        faults = [[faulty(text) for text in top] or [False] for faulty in checks]
+        chrf = [metric.sentence_score(text, wanted).score for text in top] or [0.0]
+        both = [share for each in (*faults, chrf) for share in (each[0], fmean(each))]
+        rows.append((*both, len(found)))
     columns = dict(zip(NAMES, np.array(rows, dtype=float).T, strict=True))
     return Bootstrap().figures(
         "grammar", len(rows), {name: column.mean() for name, column in columns.items()},
@@ -82,43 +94,58 @@ def measure(
     )  # fmt: skip
 
 
+def ranked(found: Sequence[Paraphrase], weight: float) -> list[str]:
+    """Rank what is written by another fluency weight."""
+    return [x.text for x in sorted(found, key=lambda x: -(x.similarity + weight * x.log_prob))]
+
+
 def cell(name: str, figure: Figure, usual: Figure) -> str:
-    """Show a figure, shares in per cent; a star where it differs from the defaults' at p < .05."""
-    text = f"{100 * figure.value if 'slips' in name else figure.value:.1f}"
+    """Show a figure, shares in per cent; a star where it differs from the first's at p < .05."""
+    text = f"{100 * figure.value if name.startswith(FAULTS) else figure.value:.1f}"
     p_value = compare(figure, usual).p_value
     return f"{text}*" if p_value is not None and p_value < 0.05 else text
 
 
 def main() -> None:
-    """Write with each option, measure, print a Markdown table, keep it."""
+    """Write with each option or model, measure, print a Markdown table, keep it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument(
+        "--models", nargs="+", default=[DEFAULT_MODEL], help="one with all options, or several"
+    )
     parser.add_argument("--groups", default=QUESTIONS, help="groups that no model was trained on")
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/grammar.json")
     args = parser.parse_args()
-    data, slips = load_held_out([args.groups], None, 0, args.limit), Slips()
-    people = measure([row[:TOP] for row in data.references], data.references, slips)
-    found = {}
-    for row, options in OPTIONS.items():
-        written = gen_synonyms(data.sources, args.n, args.n, model=args.model, seed=0, **options)
-        found[row] = measure(written, data.references, slips)
+    data, parses = load_held_out([args.groups], None, 0, args.limit), Parser()
+    checks = (Slips(), lambda text: not parses(text))
+    people = measure([row[:TOP] for row in data.references], data.references, checks)
+    several, found = len(args.models) > 1, {}
+    for model, options in product(args.models, [{}] if several else OPTIONS):
+        written = gen_synonyms(
+            data.sources, args.n, args.n, model=model, seed=0, return_scores=True, **options
+        )
+        shown = ", ".join(f"{name}={value}" for name, value in options.items()) or DEFAULTS
+        row = Path(model).name if several else shown
         print(f"{row}: {sum(not texts for texts in written)} sentences without any", flush=True)
+        for weight in [FLUENCY_WEIGHT] if several or options else WEIGHTS:
+            name = row if weight == FLUENCY_WEIGHT else f"fluency_weight={weight}"
+            candidates = [ranked(texts, weight) for texts in written]
+            found[name] = measure(candidates, data.references, checks)
+    first = next(iter(found.values()))
     rows = [
-        [row, *(cell(name, figures[name], found[DEFAULTS][name]) for name in NAMES)]
+        [row, *(cell(name, figures[name], first[name]) for name in NAMES)]
         for row, figures in found.items()
     ]
-    rows.append(
-        ["people's", *(f"{100 * people[name].value:.1f}" for name in NAMES[:2]), "", "", ""]
-    )
-    print(layout(["options", *NAMES], rows, left=[0]))
+    shares = [name for name in NAMES if name.startswith(FAULTS)]
+    rows.append(["people's", *(f"{100 * people[name].value:.1f}" for name in shares), "", "", ""])
+    print(layout(["models" if several else "options", *NAMES], rows, left=[0]))
     figures = {
         row: {name: {"value": one.value, "interval": one.interval} for name, one in each.items()}
-        for row, each in {**found, "people's": {name: people[name] for name in NAMES[:2]}}.items()
+        for row, each in {**found, "people's": {name: people[name] for name in shares}}.items()
     }
-    asked = {"model": Path(args.model).name, "groups": data.origin, "n": args.n}
-    save_report(args.output, {**asked, "figures": figures})
+    asked = {"models": [Path(model).name for model in args.models], "groups": data.origin}
+    save_report(args.output, {**asked, "n": args.n, "figures": figures})
 
 
 if __name__ == "__main__":

@@ -33,13 +33,18 @@ def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield text, synonyms
 
 
-def write_records(target: Path, records: Sequence[dict[str, Any]]) -> None:
+def write_lines(target: Path, records: Sequence[dict[str, Any]]) -> None:
     """Write records, packed so that the same input gives the same bytes; print their number."""
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
-    pairs = sum(len(record["synonyms"]) for record in records)
-    print(f"{len(records):,} records, {pairs:,} pairs, {target.stat().st_size:,} bytes")
+    print(f"{len(records):,} records, {target.stat().st_size:,} bytes")
+
+
+def write_records(target: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Write records of pairs; print the number of pairs, too."""
+    write_lines(target, records)
+    print(f"{sum(len(record['synonyms']) for record in records):,} pairs")
 
 
 def main() -> None:
