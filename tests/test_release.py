@@ -48,7 +48,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
         release.Stage(
             "english_related",
             2,
-            ("a", "chinese_teacher", release.BEGUN),
+            ("a", "chinese_teacher", release.AVERAGE),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
