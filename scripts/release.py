@@ -39,8 +39,8 @@ class Stage:
     With ``related``, two of the sentences drawn of each file go together where the release's start
     finds them alike: a cosine from one number to the other. What ``teaches`` is trained from that
     start, too, and is a teacher of later stages, by the recipe's name. With ``start_share``, the
-    stage begins from the average of the model so far and the start, which counts this much; the
-    average may be a teacher, too.
+    stage begins from the average of the model so far and the start, which counts this much. What a
+    stage begins from may be its teacher, too.
     """
 
     recipe: str
@@ -52,6 +52,7 @@ class Stage:
     drawn: int = 25_000
     teaches: bool = False
     start_share: float = 0.0
+    preferences: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Release:
         needed += [self.questions] if self.questions else []
         for stage in self.stages[:stages]:
             needed += [*stage.train, *stage.sentences]
+            needed += [stage.preferences] if stage.preferences else []
         return needed
 
 
@@ -86,7 +88,7 @@ OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
 ZH_PAIRS = ("data_similarity.json", "train_pair_postive_1w.json", "zh_synonyms.jsonl")
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
-AVERAGE = "average"  # of the model so far and the start
+BEGUN = "begun"  # what the stage begins from
 RELEASES = {
     "english": Release(
         MINILM,
@@ -105,7 +107,7 @@ RELEASES = {
             Stage(
                 "english_average",
                 1500,
-                (AVERAGE, *ALL, ME5),
+                (BEGUN, *ALL, ME5),
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
@@ -114,11 +116,20 @@ RELEASES = {
             Stage(
                 "english_anchored",
                 1500,
-                (AVERAGE,),
+                (BEGUN,),
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
                 start_share=0.3,
+            ),
+            Stage(
+                "english_preferences",
+                400,
+                (BEGUN,),
+                (TATOEBA, QUESTIONS),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                preferences="preferences_en/preferences.jsonl.gz",
             ),
         ),
         "stsb-en-dev.csv",
@@ -235,10 +246,11 @@ def train(
         begun = starts[release.start] if stage.teaches else path
         if not (out / "all_results.json").exists():
             if stage.start_share:
-                begun = starts[AVERAGE] = f"{out}-start"
+                begun = f"{out}-start"
                 shares = (str(1 - stage.start_share), str(stage.start_share))
                 run("average_models.py", "--models", path, starts[release.start],
                     "--shares", *shares, f"--output_dir={begun}")  # fmt: skip
+            starts[BEGUN] = begun
             given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
             flags = [f"--model_name_or_path={begun}", f"--output_dir={out}", "--train_file", *given]
             if stage.teachers:
@@ -249,6 +261,8 @@ def train(
             elif stage.sentences:
                 sentences = (find(args.data, pattern)[0] for pattern in stage.sentences)
                 flags += ["--sentences_file", *sentences]
+            if stage.preferences:
+                flags += ["--preferences_file", find(args.data, stage.preferences)[0]]
             flags += [
                 f"--max_steps={stage.steps}",
                 f"--sts_file={find(args.data, release.sts_dev)[0]}",
@@ -322,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     for pattern in release.files(args.stages):  # missing ones are better known before
         find(args.data, pattern)
-    taught = {AVERAGE, *(stage.recipe for stage in release.stages if stage.teaches)}
+    taught = {BEGUN, *(stage.recipe for stage in release.stages if stage.teaches)}
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - taught
     if missing := sorted(wanted - set(starts)):

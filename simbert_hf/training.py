@@ -137,7 +137,10 @@ def load_training_data(data_args: DataArguments, args: SimilarityTrainingArgumen
     if data_args.streaming:
         prepare_streaming(data_args, args)
     if data_args.sample_sentences:
-        check_texts(data_args.sample_sentences)
+        try:
+            check_texts(data_args.sample_sentences)
+        except ValueError as error:
+            raise ValueError(f"--sample_sentences: {error}") from None
     groups = read_groups(data_args.train_file, data_args, args, streaming=data_args.streaming)
     groups, held_out = hold_out(groups, data_args, args)
     check_measured(held_out, data_args)

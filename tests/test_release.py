@@ -39,6 +39,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
+    (data / "preferred.jsonl").touch()
     (data / "open.txt").write_text("".join(f"Sentence {i}.\n" for i in range(9)))
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
@@ -48,12 +49,13 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
         release.Stage(
             "english_related",
             2,
-            ("a", "chinese_teacher", release.AVERAGE),
+            ("a", "chinese_teacher", release.BEGUN),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
             drawn=7,
             start_share=0.25,
+            preferences="preferred.jsonl",
         ),
     )
     (data / "more_sts").mkdir()
@@ -142,6 +144,7 @@ def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[
     assert not set(drawn) & release.texts_of(validated)
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
+    assert last[last.index("--preferences_file") + 1].endswith("data/preferred.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -461,7 +461,7 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=64"], r"--max_length 64 is out of range.* 3 to 32"),
         (["--max_length=2"], "--max_length 2 is out of range"),
-        (["--sample_sentences", "a cat", ""], "text 1 is empty"),
+        (["--sample_sentences", "a cat", ""], "--sample_sentences: text 1 is empty"),
         (["--streaming=true", "--max_steps=-1"], "give --max_steps"),
         (["--streaming=true"], "--streaming holds nothing out: give --validation_file"),
         (
