@@ -12,6 +12,7 @@ It does not use the package, so a benchmark compares two independent programs.
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from transformers.generation.utils import GenerationMixin
 from transformers.modeling_outputs import CausalLMOutputWithCrossAttentions
 
 Batch = dict[str, Tensor]
+# What transformers calls the keys and values, since 5.24 and before.
+CACHE = "cache" if "cache" in inspect.signature(BertModel.forward).parameters else "past_key_values"
 
 
 class NaiveSimBert(BertForMaskedLM):
@@ -45,7 +48,6 @@ class NaiveGenerativeBert(NaiveSimBert, GenerationMixin):
     def prepare_inputs_for_generation(
         self,
         input_ids: Tensor,
-        past_key_values: Cache | None = None,
         attention_mask: Tensor | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
@@ -53,15 +55,16 @@ class NaiveGenerativeBert(NaiveSimBert, GenerationMixin):
 
         Args:
             input_ids: (B, T), prompt and new tokens.
-            past_key_values: the keys and values of the first tokens; empty before the prompt.
             attention_mask: (B, T), zero at the padding.
-            kwargs: what else `generate()` passes on.
+            kwargs: what else `generate()` passes on: the keys and values of the first tokens, none
+                before the prompt.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        inputs: dict[str, Any] = {"past_key_values": past_key_values}
+        past: Cache | None = kwargs.get(CACHE)
+        inputs: dict[str, Any] = {CACHE: past}
         positions = (attention_mask.cumsum(dim=1) - 1).clamp_min(0)
-        cached = 0 if past_key_values is None else past_key_values.get_seq_length()
+        cached = 0 if past is None else past.get_seq_length()
         if cached == 0:  # the prompt: a 2-D mask is bidirectional
             inputs["attention_mask"] = attention_mask
             inputs["token_type_ids"] = torch.zeros_like(input_ids)
@@ -81,9 +84,9 @@ class NaiveGenerativeBert(NaiveSimBert, GenerationMixin):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
         logits_to_keep: int = 0,
         return_dict: bool = True,
+        **past: Cache | None,
     ) -> CausalLMOutputWithCrossAttentions:
         """Return the logits of the last `logits_to_keep` positions (0: of all), and the cache."""
         hidden = self.bert(
@@ -91,10 +94,10 @@ class NaiveGenerativeBert(NaiveSimBert, GenerationMixin):
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            past_key_values=past_key_values,
+            **past,
         ).last_hidden_state
         logits = self.cls(hidden[:, -logits_to_keep:])
-        return CausalLMOutputWithCrossAttentions(logits=logits, past_key_values=past_key_values)
+        return CausalLMOutputWithCrossAttentions(logits=logits, **past)
 
 
 def build_port(config: BertConfig, generative: bool = False) -> NaiveSimBert:

@@ -287,6 +287,10 @@ def calibrate(args: argparse.Namespace) -> None:
     """Choose a threshold and save it in the index."""
     from simbert_hf.index import FaqIndex
 
+    if args.plot:
+        from simbert_hf.plots import check_picture
+
+        check_picture(args.plot)
     index = FaqIndex.load(args.index, args.model)
     found = index.calibrate(
         args.queries,

@@ -47,7 +47,7 @@ class BertDecoder:
 
     def start(self) -> Tensor:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""
-        output = self.model(**self.inputs, past_key_values=self.cache, logits_to_keep=1)
+        output = self.model(**self.inputs, cache=self.cache, logits_to_keep=1)
         logits = self._ban(output.logits[:, 0])
         logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
         return logits
@@ -74,7 +74,7 @@ class BertDecoder:
             attention_mask=self.mask[sources, :, :, : cached + 1],
             token_type_ids=torch.ones_like(tokens)[:, None],
             position_ids=(self.lengths[sources] + cached - self.width)[:, None],
-            past_key_values=self.cache,
+            cache=self.cache,
             logits_to_keep=1,
         )
         return self._ban(output.logits[:, 0])
@@ -98,7 +98,7 @@ class BertDecoder:
             attention_mask=torch.cat([seen, later.expand(len(seen), 1, -1, -1)], dim=-1),
             token_type_ids=torch.ones_like(tokens),
             position_ids=self.lengths[:, None] + torch.arange(count, device=seen.device),
-            past_key_values=self.cache,
+            cache=self.cache,
         )
         self.cache.crop(-count)
         for hidden in output.last_hidden_state.unbind(dim=1):  # all logits at once may be too many

@@ -23,7 +23,7 @@ from transformers.utils import cached_file
 from simbert_hf.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.pooling import normalize
-from simbert_hf.rows import Rows, check_texts
+from simbert_hf.rows import Rows, check_texts, warn_of_unread
 from simbert_hf.search import check_count
 
 logger = logging.getLogger(__name__)
@@ -319,7 +319,9 @@ def encode_by(
         ValueError: If a text is empty, or the batch size no whole number of at least 1.
     """
     check_count("batch_size", batch_size)
-    rows = model.rows.sources(check_texts(texts), model.max_length)
+    some = check_texts(texts)
+    warn_of_unread(model.rows.tokenizer, some)
+    rows = model.rows.sources(some, model.max_length)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
     for start in range(0, len(order), batch_size):

@@ -37,7 +37,8 @@ class Paraphrase(NamedTuple):
         text: The sentence.
         score: ``similarity + fluency_weight * log_prob``; paraphrases are sorted by it.
         similarity: Cosine of its vector with the input's.
-        log_prob: The model's mean log-probability of its tokens, in nats; 0 is certain.
+        log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but where
+            ``copying`` made tokens easier, with those as easy as they were then.
     """
 
     text: str
@@ -71,7 +72,7 @@ class Draft(NamedTuple):
 
     Attributes:
         text: The sentence.
-        log_prob: The model's mean log-probability of its tokens, [SEP] included, in nats.
+        log_prob: Mean log-probability of its tokens, [SEP] included, in nats, after ``copying``.
     """
 
     text: str

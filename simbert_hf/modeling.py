@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ from simbert_hf.masking import prefix_mask
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
+
+# What transformers calls it, since 5.24 and before.
+CACHE = "cache" if "cache" in inspect.signature(BertModel.forward).parameters else "past_key_values"
 
 
 class SimBertConfig(BertConfig):
@@ -46,7 +50,8 @@ class SimBertOutput(ModelOutput):
             ``logits_to_keep=K``; None when neither was asked for.
         lm_losses: Sum of the cross-entropies of each named set of ``lm_targets``, in nats; scalars.
         last_hidden_state: Shape: (B, L, D).
-        past_key_values: The cache that was passed in, grown by this pass.
+        cache: The cache that was passed in, grown by this pass.
+        past_key_values: The same, for ``generate()`` before transformers 5.24.
         hidden_states: Of the embeddings and each layer, where asked for; each (B, L, D).
         attentions: Of each layer, where asked for and eager; each (B, heads, L, keys).
     """
@@ -55,6 +60,7 @@ class SimBertOutput(ModelOutput):
     logits: Tensor | None = None
     lm_losses: dict[str, Tensor] | None = None
     last_hidden_state: Tensor | None = None
+    cache: Cache | None = None
     past_key_values: Cache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
@@ -194,7 +200,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         lm_positions: Tensor | None = None,
         lm_targets: Mapping[str, tuple[Tensor, Tensor]] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         use_cache: bool | None = None,  # generate() passes it; a given cache is always used
         logits_to_keep: int = 0,
         output_hidden_states: bool | None = None,
@@ -212,8 +218,9 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 Shape: (N,).
             lm_targets: Named sets of such positions and the tokens to be found there, (M,) each,
                 for losses in place of logits, which are too many to be held at once.
-            past_key_values: A cache to read and grow; then ``attention_mask`` must be 4-D.
-            use_cache: Ignored: caching follows ``past_key_values``.
+            cache: To read and grow; then ``attention_mask`` must be 4-D. Also taken by its name
+                before transformers 5.24, ``past_key_values``.
+            use_cache: Ignored: caching follows ``cache``.
             logits_to_keep: Run the LM head on the last this many positions of each row.
             output_hidden_states: Return those of every layer too.
             **kwargs: Passed to ``BertModel``.
@@ -221,6 +228,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         Returns:
             A ``SimBertOutput``.
         """
+        cache = kwargs.pop("past_key_values", cache)
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         all_layers = self.config.sentence_pooling == "first_last_mean"
@@ -229,13 +237,12 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             real,
             segments,
             position_ids=position_ids,
-            past_key_values=past_key_values,
             output_hidden_states=all_layers or output_hidden_states,
-            **kwargs,
+            **{**kwargs, CACHE: cache},
         )
         hidden = outputs.last_hidden_state
         embedding = None
-        if past_key_values is None and real.dim() == 2:
+        if cache is None and real.dim() == 2:
             layers = outputs.hidden_states if all_layers else (hidden,)
             source = real * (segments == 0)
             pooled = pool(layers, source, self.config.sentence_pooling, self.pooler)
@@ -252,7 +259,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             logits,
             losses,
             hidden,
-            past_key_values,
+            cache,
+            cache,
             outputs.hidden_states if output_hidden_states else None,
             outputs.attentions,
         )
@@ -300,19 +308,20 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,  # generate() drops one that hides nothing
         token_type_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Give ``generate()`` mask, segments and positions of the tokens not yet cached."""
+        cache = kwargs.pop("past_key_values", cache)
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        start = 0 if past_key_values is None else past_key_values.get_seq_length()
+        start = 0 if cache is None else cache.get_seq_length()
         return {
             "input_ids": input_ids[:, start:],
             "attention_mask": prefix_mask(segments, real, self.dtype)[:, :, start:],
             "token_type_ids": segments[:, start:],
             "position_ids": (real.cumsum(-1) - 1).clamp(min=0)[:, start:],
-            "past_key_values": past_key_values,
+            "cache": cache,
             "logits_to_keep": 1,
         }
 

@@ -100,7 +100,7 @@ class DecoderGraph(nn.Module):
             attention_mask=padding[:, None, None, :].expand(-1, 1, new, -1),
             token_type_ids=token_type_ids,
             position_ids=position_ids,
-            past_key_values=cache,
+            cache=cache,
         )
         last = attention_mask[:, -new:].sum(dim=1) - 1
         rows = torch.arange(input_ids.shape[0], device=input_ids.device)

@@ -18,7 +18,7 @@ from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput
 
 from simbert_hf.masking import prefix_mask
-from simbert_hf.modeling import SimBert
+from simbert_hf.modeling import CACHE, SimBert
 
 NAME = "simbert_packed"  # of our attention among transformers' ones
 
@@ -57,7 +57,7 @@ def use_packing(model: Any, attention: str) -> None:
     def run_packed(
         self: SimBert, input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any
     ) -> Any:
-        caching = kwargs.get("past_key_values") is not None
+        caching = kwargs.get(CACHE) is not None
         if real.dim() != 2 or caching or not torch.is_grad_enabled():
             return run_layers(self, input_ids, real, segments, **kwargs)
         positions = kwargs.pop("position_ids", None)

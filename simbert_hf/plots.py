@@ -22,6 +22,20 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def check_picture(path: Path) -> None:
+    """Raise a ValueError unless matplotlib can draw such a file.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+
+    Example:
+        >>> check_picture(Path("scores.svg"))
+    """
+    kinds = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in kinds:
+        raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
+
+
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
     """Draw both losses and the held-out retrieval over the steps of a run.
 

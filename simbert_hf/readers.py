@@ -249,6 +249,7 @@ def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[st
 def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:
     """Name the columns of a table without header."""
     width = len(rows[0])
+    rows = [cells for cells in rows if len(cells) == width]  # others are named where they are read
     if width == 3 and all(cells[-1].strip().lower() in LABELS for cells in rows):
         return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
     if width != 2:

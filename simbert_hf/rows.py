@@ -68,6 +68,39 @@ def warn_of_cuts(max_length: int) -> None:
     )
 
 
+def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str]:
+    """Find the texts of whose tokens a tokenizer does not know half or more.
+
+    To a model they are nearly alike, as Chinese ones are to an English model. Every vocabulary is
+    taken to know ASCII.
+
+    Example:
+        >>> from simbert_hf.gru import char_tokenizer
+        >>> unread(char_tokenizer(["你好"], min_count=1), ["你好", "再见你", "早"])
+        ['再见你', '早']
+    """
+    foreign = [text for text in texts if not text.isascii()]
+    unknown = tokenizer.unk_token_id
+    if unknown is None or not foreign:
+        return []
+    rows = tokenizer(foreign, add_special_tokens=False, verbose=False)["input_ids"]
+    return [
+        text
+        for text, row in zip(foreign, rows, strict=True)
+        if 2 * list(row).count(unknown) >= len(row) > 0
+    ]
+
+
+def warn_of_unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    """Say once that a model cannot read texts."""
+    if unread(tokenizer, texts):
+        warnings.warn(
+            "Half or more of a text's tokens are unknown to the model, so such texts are nearly "
+            "alike to it; take a model that was trained on their language.",
+            stacklevel=1,  # one place, so that Python shows it once
+        )
+
+
 def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, add_special_tokens: bool = False
 ) -> Ints:

@@ -99,7 +99,7 @@ class Hypotheses:
     Attributes:
         source: Which source each one paraphrases. Shape: (R,).
         tokens: New tokens, then [SEP] to the end. Shape: (R, T).
-        log_prob: The model's log-probability of the tokens. Shape: (R,), float64.
+        log_prob: The decoder's log-probability of the tokens. Shape: (R,), float64.
         path: Their log-probability under the distribution drawn from. Shape: (R,), float64.
         score: What the strategy goes by: how many of the samples share the prefix, or the
             (perturbed) log-probability. Shape: (R,), float64.

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
@@ -61,8 +62,8 @@ def encode_file(
         How many of the texts an earlier call had encoded.
 
     Raises:
-        ValueError: If there are no texts or processes, the format is unknown, or an earlier call
-            left vectors of other texts, of another model or in other blocks.
+        ValueError: If there are no texts or processes, the format is unknown, an earlier call left
+            vectors of other texts, of another model or in other blocks, or another one is at work.
     """
     check_output(output)
     check_count("processes", processes)
@@ -70,6 +71,27 @@ def encode_file(
         raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
     parts = output.with_name(f"{output.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(parts / "lock", timeout=0):
+            done = _fill(parts, texts, encoder, output, processes=processes, block=block)
+    except Timeout:
+        problem = "is being filled by another process"
+        raise fault(parts, None, problem, "Wait for it, or name another output") from None
+    shutil.rmtree(parts)
+    return done
+
+
+def _fill(
+    parts: Path,
+    texts: Sequence[str],
+    encoder: TextEncoder,
+    output: Path,
+    *,
+    processes: int,
+    block: int,
+) -> int:
+    """Encode the blocks that are missing, and join them; return how many texts were encoded."""
     _claim(parts, texts, encoder, block)
     starts = range(0, len(texts), block)
     files = [parts / f"{start}.npy" for start in starts]
@@ -83,12 +105,11 @@ def encode_file(
     join = _join_npy if output.suffix == ".npy" else _join_parquet
     join(files, texts, made, block)
     put_in_place(made, output)
-    shutil.rmtree(parts)
     return done
 
 
 def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) -> None:
-    """Make the folder of parts, or see that it is of the same work."""
+    """Note whose parts the folder holds, or see that they are of the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     work = {"texts": digest, "model": encoder.fingerprint, "block": block}
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
@@ -99,8 +120,8 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
             problem = "holds vectors of other texts, another model or other blocks"
             raise fault(parts, None, problem, "Remove it, or name another output")
         return
-    shutil.rmtree(parts, ignore_errors=True)  # a kill while it was removed may have left blocks
-    parts.mkdir(parents=True)
+    for left in parts.glob("*.npy"):  # by a kill while the folder was removed
+        left.unlink()
     _write_block(probe, vectors)
     write_text(note, json.dumps(work))
 

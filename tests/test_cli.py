@@ -69,6 +69,8 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert error.startswith("The index has no threshold")
     assert line["hits"][0]["answer"] == "Late."
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
+    code, out, error = run(*argv, "--plot", tmp_path / "scores.foo")
+    assert (code, out, "no picture ends so; give it one of" in error) == (1, "", True)
     code, (found,), _ = run(*argv, "--plot", tmp_path / "scores.svg", "--json")
     assert "out of scope" in (tmp_path / "scores.svg").read_text()
     assert (code, found["false_accepts"]["value"], found["false_accepts"]["count"]) == (0, 0, 1)
@@ -161,6 +163,23 @@ def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="another model"):
         vectorfiles.encode_file(["a cat"], str(tmp_path / "cls"), output)
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
+
+
+def test_encode_refuses_what_another_process_fills(model, tmp_path, monkeypatch):
+    output = tmp_path / "out.npy"
+    encode = TextEncoder.__call__
+
+    def meanwhile(self, texts):
+        monkeypatch.setattr(TextEncoder, "__call__", encode)
+        with pytest.raises(
+            ValueError, match=r"out\.npy\.parts: is being filled by another process"
+        ):
+            vectorfiles.encode_file(["a cat"], model, output)
+        return encode(self, texts)
+
+    monkeypatch.setattr(TextEncoder, "__call__", meanwhile)
+    assert vectorfiles.encode_file(["a cat"], model, output) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
 
 
 def test_encode_leaves_folders_alone_and_wants_texts(model, tmp_path):

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.embedding import Embedder
-from simbert_hf.rows import count_tokens, warn_of_cuts
+from simbert_hf.rows import count_tokens, unread, warn_of_cuts, warn_of_unread
 from simbert_hf.textfiles import DataError, shorten
 
 if TYPE_CHECKING:
@@ -68,20 +69,33 @@ class TextEncoder:
         Raises:
             DataError: If a text gets no vector of length 1, as by a model that diverged.
         """
-        self.check_lengths(texts)
+        if not isinstance(self.model, Embedder):  # which warns itself
+            self._warn(texts)
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         if not isinstance(self.model, Embedder):
             options["show_progress_bar"] = False
         return check_vectors(self.model.encode(list(texts), **options), texts)
 
-    def check_lengths(self, texts: Sequence[str]) -> None:
-        """Warn of texts that a ``SentenceTransformer`` would cut silently."""
-        ours = isinstance(self.model, Embedder)  # which warns itself
-        most = None if ours else getattr(self.model, "max_seq_length", None)
+    def unread(self, texts: Sequence[str]) -> list[str]:
+        """Find the texts that the model cannot read; see :func:`simbert_hf.rows.unread`."""
+        tokenizer = self._tokenizer
+        return [] if tokenizer is None else unread(tokenizer, texts)
+
+    @property
+    def _tokenizer(self) -> PreTrainedTokenizerBase | None:
+        found = getattr(self.model, "tokenizer", None)
+        return found if isinstance(found, PreTrainedTokenizerBase) else None
+
+    def _warn(self, texts: Sequence[str]) -> None:
+        """Warn of texts that a ``SentenceTransformer`` would silently cut, or cannot read."""
+        tokenizer, most = self._tokenizer, getattr(self.model, "max_seq_length", None)
+        if tokenizer is None:
+            return
+        warn_of_unread(tokenizer, texts)
         if most is None:
             return
         long = [text for text in texts if len(text.encode()) > most - 2]  # a token has a byte
-        if long and max(count_tokens(self.model.tokenizer, long, add_special_tokens=True)) > most:
+        if long and max(count_tokens(tokenizer, long, add_special_tokens=True)) > most:
             warn_of_cuts(most)
 
 

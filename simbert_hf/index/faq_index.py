@@ -126,7 +126,7 @@ class FaqIndex:
             progress: Show a bar on stderr.
 
         Raises:
-            DataError: If the rows cannot be used.
+            DataError: If the rows cannot be used, or the model cannot read most of the questions.
             ValueError: If they are too few for an ``ivf_pq``, or the store is not empty.
         """
         check_count("votes", votes)
@@ -136,6 +136,7 @@ class FaqIndex:
         if len(place):
             raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size)
+        _check_read(encoder, rows)
         table = FaqTable().with_rows(rows)
         vectors = _encode(encoder, rows, progress)
         place.add(vectors)
@@ -145,7 +146,8 @@ class FaqIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a directory, in the place of the one there.
 
-        A kill or a full disk leaves the old one as it was.
+        A kill or a full disk leaves the old one as it was; of several saves at once, by threads or
+        processes, the last one stays.
 
         Raises:
             ValueError: If the directory holds something else.
@@ -246,7 +248,7 @@ class FaqIndex:
             Hits; a list of such lists for several queries.
 
         Raises:
-            DataError: If a query is empty, too long or holds control characters.
+            DataError: If a query is no string, empty, too long or holds control characters.
         """
         check_count("k", k)
         vectors = self._embed([query] if isinstance(query, str) else query)
@@ -258,6 +260,8 @@ class FaqIndex:
         return hits[0] if isinstance(query, str) else hits
 
     def _embed(self, queries: Sequence[str]) -> Vectors:
+        if isinstance(queries, bytes) or not isinstance(queries, Iterable):
+            raise DataError(f"The query is {shorten(queries)}: give a string, or a list of them.")
         texts = [check_question("the query", None, text) for text in queries]
         return self.encoder(texts) if texts else np.empty((0, 0), dtype=np.float32)
 
@@ -283,7 +287,7 @@ class FaqIndex:
             k: Best answers that the reply brings along.
 
         Raises:
-            DataError: If a query is empty, too long or holds control characters.
+            DataError: If a query is no string, empty, too long or holds control characters.
             ValueError: If there is no threshold, or it is no number.
         """
         if threshold is None:
@@ -366,7 +370,7 @@ class FaqIndex:
             table = self._table.with_rows(rows)
             self._switch(table, _encode(self.encoder, rows, progress=False))
 
-    def remove(self, ids: str | Iterable[str]) -> None:
+    def remove(self, ids: str | int | Iterable[str | int]) -> None:
         """Remove rows; no search finds them again, and their text is gone with the next save.
 
         Where very many are removed, build anew: ``FaqIndex.build(model, index.faqs())`` drops their
@@ -376,7 +380,7 @@ class FaqIndex:
             DataError: If an id is not in the index.
         """
         with self._changing.writing():
-            numbers = self._numbers([ids] if isinstance(ids, str) else ids)
+            numbers = self._numbers([ids] if isinstance(ids, str | int) else ids)
             self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
@@ -403,12 +407,12 @@ class FaqIndex:
                 self.store.add(added)
             self._table = table
 
-    def _numbers(self, ids: Iterable[str]) -> list[int]:
+    def _numbers(self, ids: Iterable[str | int]) -> list[int]:
         known = self._table.number_of
-        ids = list(dict.fromkeys(map(str, ids)))
-        if missing := [one for one in ids if one not in known]:
+        named = list(dict.fromkeys(map(str, ids)))
+        if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
-        return [known[one] for one in ids]
+        return [known[one] for one in named]
 
 
 def _open(
@@ -416,6 +420,17 @@ def _open(
 ) -> tuple[dict[str, Any], FaqTable, VectorStore]:
     table = FaqTable.read(folder / FILE)
     return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
+
+
+def _check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
+    """Refuse questions that are nearly alike to the model: all would be found with score 1."""
+    foreign = encoder.unread([faq.question for faq in faqs])
+    if 2 * len(foreign) > len(faqs):
+        raise DataError(
+            f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
+            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Take a model that was "
+            "trained on their language."
+        )
 
 
 def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:

@@ -216,7 +216,10 @@ def _as_row(item: object) -> Row:
         return asdict(item)
     if isinstance(item, Mapping):
         return dict(item)
-    raise TypeError(f"A row is {shorten(item)}; give dictionaries such as {{'question': ...}}.")
+    raise TypeError(
+        f"A row is {shorten(item)}; give dictionaries such as {{'question': ...}}; of a pandas "
+        "frame, frame.to_dict('records')."
+    )
 
 
 def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Columns) -> None:

@@ -14,11 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from filelock import FileLock
+
 from simbert_hf.atomic import put_in_place, sync
 from simbert_hf.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1
+LOCK = "faqindex.lock"  # held by the one save that goes on; what it holds is nothing
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
 NAME = re.compile(r"\w[\w.-]*")
@@ -28,7 +31,7 @@ T = TypeVar("T")
 
 
 def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
-    """Save an index in a directory, in the place of the one that is there; one process at a time.
+    """Save an index in a directory, in the place of the one that is there; saves take turns.
 
     Args:
         place: The directory.
@@ -40,6 +43,11 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
+    with FileLock(place / LOCK):
+        _replace(place, write)
+
+
+def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     made = place / f"{folder.name}.json"
     try:
@@ -68,7 +76,7 @@ def is_data(path: Path) -> bool:
 
 def check_place(place: Path) -> None:
     """Raise a ValueError if a directory holds anything but an index, whole or begun."""
-    begun = place.is_dir() and all(map(is_data, place.iterdir()))
+    begun = place.is_dir() and all(p.name == LOCK or is_data(p) for p in place.iterdir())
     if place.exists() and not begun and not is_index(place):
         raise ValueError(f"{place} holds something else than an index; name an empty directory.")
 
