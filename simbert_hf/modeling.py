@@ -51,7 +51,6 @@ class SimBertOutput(ModelOutput):
         lm_losses: Sum of the cross-entropies of each named set of ``lm_targets``, in nats; scalars.
         last_hidden_state: Shape: (B, L, D).
         cache: The cache that was passed in, grown by this pass.
-        past_key_values: The same, for ``generate()`` before transformers 5.24.
         hidden_states: Of the embeddings and each layer, where asked for; each (B, L, D).
         attentions: Of each layer, where asked for and eager; each (B, heads, L, keys).
     """
@@ -61,7 +60,6 @@ class SimBertOutput(ModelOutput):
     lm_losses: dict[str, Tensor] | None = None
     last_hidden_state: Tensor | None = None
     cache: Cache | None = None
-    past_key_values: Cache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
 
@@ -260,7 +258,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             losses,
             hidden,
             cache,
-            cache,
             outputs.hidden_states if output_hidden_states else None,
             outputs.attentions,
         )
@@ -303,7 +300,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     # ------------------------------------------------------------------ transformers' generate()
 
-    def prepare_inputs_for_generation(  # type: ignore[override]
+    def prepare_inputs_for_generation(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,  # generate() drops one that hides nothing

@@ -18,6 +18,7 @@ from transformers import (
     BertModel,
     DistilBertConfig,
     DistilBertModel,
+    DynamicCache,
     pipeline,
 )
 
@@ -376,3 +377,22 @@ def test_loads_by_hub_id_revision_and_cache(tmp_path: Path) -> None:
         assert np.abs(loaded.encode(TEXTS) - model.encode(TEXTS)).max() < 1e-6
     with pytest.raises(OSError, match="org/name"):
         SimBert.from_pretrained("org/name", cache_dir=tmp_path / "empty")
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_a_cache_by_either_name(name: str) -> None:
+    """As transformers has called it since 5.24, and before."""
+    model, ids = tiny_simbert().eval(), torch.tensor([[2, 5, 6, 3, 7]])
+    mask = torch.zeros(1, 1, 5, 5)
+    mask[..., :4, 4] = torch.finfo(torch.float32).min
+    whole, cache = model(ids, attention_mask=mask).last_hidden_state, DynamicCache()
+    for rows in (slice(0, 4), slice(4, 5)):
+        output = model(
+            ids[:, rows],
+            attention_mask=mask[:, :, rows, : rows.stop],
+            position_ids=torch.arange(5)[None, rows],
+            **{name: cache},
+        )
+    assert output.cache is cache
+    assert cache.get_seq_length() == 5
+    torch.testing.assert_close(output.last_hidden_state, whole[:, 4:], atol=1e-5, rtol=0)
