@@ -23,7 +23,7 @@ from transformers.utils import cached_file
 from simbert_hf.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.pooling import normalize
-from simbert_hf.rows import Rows, check_texts, warn_of_unread
+from simbert_hf.rows import Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.search import check_count
 
 logger = logging.getLogger(__name__)
@@ -320,8 +320,12 @@ def encode_by(
     """
     check_count("batch_size", batch_size)
     some = check_texts(texts)
-    warn_of_unread(model.rows.tokenizer, some)
     rows = model.rows.sources(some, model.max_length)
+    foreign = [
+        model.rows.ids(row) for text, row in zip(some, rows, strict=True) if not text.isascii()
+    ]
+    if foreign and any(are_unknown(model.rows.tokenizer, foreign)):
+        warn_of_unread()
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
     for start in range(0, len(order), batch_size):

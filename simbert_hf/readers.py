@@ -300,7 +300,8 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
         if len(row) < len(names):
             check_names(path, names)
         return row
-    problem = f"has {len(cells)} cells where {len(names)} are due: {shorten(cells)}"
+    plural = "s" * (len(cells) != 1)
+    problem = f"has {len(cells)} cell{plural} where {len(names)} are due: {shorten(cells)}"
     remedy = "Part the cells by single tabs, and keep tabs out of sentences"
     if suffix_of(path) == ".csv":
         remedy = "Part the cells by commas, and put quotes around a sentence that holds one"

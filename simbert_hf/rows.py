@@ -80,25 +80,30 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
         ['再见你', '早']
     """
     foreign = [text for text in texts if not text.isascii()]
-    unknown = tokenizer.unk_token_id
-    if unknown is None or not foreign:
+    if not foreign:
         return []
     rows = tokenizer(foreign, add_special_tokens=False, verbose=False)["input_ids"]
+    found = zip(foreign, are_unknown(tokenizer, rows), strict=True)
+    return [text for text, unknown in found if unknown]
+
+
+def are_unknown(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[bool]:
+    """Tell of rows of ids whether half or more are unknown, special ones aside: (N,)."""
+    unknown, special = tokenizer.unk_token_id, set(tokenizer.all_special_ids)
+    counts = (list(row).count(unknown) for row in rows)
     return [
-        text
-        for text, row in zip(foreign, rows, strict=True)
-        if 2 * list(row).count(unknown) >= len(row) > 0
+        count > 0 and count >= sum(one not in special for one in row)
+        for row, count in zip(rows, counts, strict=True)
     ]
 
 
-def warn_of_unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+def warn_of_unread() -> None:
     """Say once that a model cannot read texts."""
-    if unread(tokenizer, texts):
-        warnings.warn(
-            "Half or more of a text's tokens are unknown to the model, so such texts are nearly "
-            "alike to it; take a model that was trained on their language.",
-            stacklevel=1,  # one place, so that Python shows it once
-        )
+    warnings.warn(
+        "Half or more of a text's tokens are unknown to the model, so such texts are nearly alike "
+        "to it; take a model that was trained on their language.",
+        stacklevel=1,  # one place, so that Python shows it once
+    )
 
 
 def count_tokens(
@@ -132,6 +137,9 @@ class Rows(Protocol):
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[Any]:
         """Make a row of each text."""
+
+    def ids(self, row: Any, /) -> list[int]:
+        """Return the token ids of a row."""
 
     def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
         """Count the tokens of each text's row: (N,)."""
@@ -190,6 +198,10 @@ class RowBuilder:
     def _sources(self, encoded: BatchEncoding, max_length: int) -> list[list[int]]:
         rows = self._ids(encoded, max_length, self.n_special)
         return [[self.cls_id, *row, self.sep_id] for row in rows]
+
+    def ids(self, row: list[int]) -> list[int]:
+        """Return the token ids of a row: itself."""
+        return row
 
     def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
         """Count the tokens of each source row: (N,)."""
@@ -260,6 +272,11 @@ class TemplateRows:
         encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
         columns = zip(*(encoded[name] for name in self.names), strict=True)
         return [list(zip(*row, strict=True)) for row in columns]
+
+    def ids(self, row: list[tuple[int, ...]]) -> list[int]:
+        """Return the token ids of a row."""
+        at = self.names.index("input_ids")
+        return [token[at] for token in row]
 
     def lengths(self, texts: Sequence[str], max_length: int) -> Ints:
         """Count the tokens of each row: (N,)."""

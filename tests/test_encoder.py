@@ -203,3 +203,10 @@ def test_a_decoder_is_refused(tmp_path: Path) -> None:
     unigram_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="'t5' has a decoder"):
         SentenceEncoder.from_pretrained(tmp_path)
+
+
+def test_a_text_that_it_cannot_read(start: Path) -> None:
+    model = SentenceEncoder.from_pretrained(start)
+    model.encode(["where is the cat on the mat 怎么"])
+    with pytest.warns(UserWarning, match="trained on their language"):
+        model.encode(["a cat", "怎么 退款"])

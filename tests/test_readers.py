@@ -207,7 +207,7 @@ BAD = {
     "semicolons": ("a.csv", "s1;s2\nA;B\n", {}, "a.csv:1: the columns", "parted by ';'"),
     "other commas in a row": (
         *("a.csv", "s1,s2\n怎么登录，如何登录\n", {}),
-        *("a.csv:2: has 1 cells where 2 are due", "Part the cells by commas"),
+        *("a.csv:2: has 1 cell where 2 are due", "Part the cells by commas"),
     ),
     "a workbook": (
         *("a.csv", "PK\x03\x04\n", {}),
@@ -227,14 +227,14 @@ BAD = {
         "a.tsv",
         "A\tB\nC\nD\tE\n",
         {},
-        "a.tsv:2: has 1 cells where 2 are due",
+        "a.tsv:2: has 1 cell where 2 are due",
         "single tabs",
     ),
-    "no tab, labels": ("a.tsv", "A\tB\t1\nC\n", {}, "a.tsv:2: has 1 cells where 3 are due", "tabs"),
+    "no tab, labels": ("a.tsv", "A\tB\t1\nC\n", {}, "a.tsv:2: has 1 cell where 3 are due", "tabs"),
     "one column": ("a.txt", "A\nB\n", {}, "a.txt:1: has one column, so no pairs", "a tab"),
     "four columns": ("a.tsv", "A\tB\tC\tD\n", {}, "a.tsv:1: has 4 columns", "text_columns"),
     "more cells": ("a.csv", "s1,s2\nA,B\nA, b,C\n", {}, "a.csv:3: has 3 cells where 2", "quotes"),
-    "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cells where 2 are due", "tabs"),
+    "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cell where 2 are due", "tabs"),
     "open quote": (
         "a.csv",
         's1,s2\nA,B\n"A,B\nC,D\n',

@@ -19,7 +19,7 @@ import torch
 from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
-from simbert_hf import DEFAULT_MODEL, CharGru
+from simbert_hf import DEFAULT_MODEL, CharGru, SimBert
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
@@ -436,7 +436,10 @@ def test_saves_at_once_take_turns(index, model, tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("faqindex-*"))) == 1
 
 
-def test_questions_that_the_model_cannot_read(model):
+@pytest.mark.parametrize("load", [lambda path: load_model(str(path)), SimBert.from_pretrained])
+def test_questions_that_the_model_cannot_read(model, tmp_path, load):
+    model.save_pretrained(tmp_path)
+    model = load(tmp_path)
     rows = [
         {"question": f"{text}怎么退款", "answer": "a"}
         for text in ("where is the cat on the mat ", "", "如何注册")

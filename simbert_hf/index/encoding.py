@@ -91,7 +91,8 @@ class TextEncoder:
         tokenizer, most = self._tokenizer, getattr(self.model, "max_seq_length", None)
         if tokenizer is None:
             return
-        warn_of_unread(tokenizer, texts)
+        if unread(tokenizer, texts):
+            warn_of_unread()
         if most is None:
             return
         long = [text for text in texts if len(text.encode()) > most - 2]  # a token has a byte
