@@ -319,18 +319,16 @@ def encode_by(
         ValueError: If a text is empty, or the batch size no whole number of at least 1.
     """
     check_count("batch_size", batch_size)
-    some = check_texts(texts)
-    rows = model.rows.sources(some, model.max_length)
-    foreign = [
-        model.rows.ids(row) for text, row in zip(some, rows, strict=True) if not text.isascii()
-    ]
-    if foreign and any(are_unknown(model.rows.tokenizer, foreign)):
+    some, builder = check_texts(texts), model.rows
+    rows = builder.sources(some, model.max_length)
+    foreign = [builder.ids(row) for text, row in zip(some, rows, strict=True) if not text.isascii()]
+    if foreign and any(are_unknown(builder.tokenizer, foreign)):
         warn_of_unread()
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        vectors[chosen] = embed(model.rows.pad([rows[i] for i in chosen]))
+        vectors[chosen] = embed(builder.pad([rows[i] for i in chosen]))
     return vectors[0] if isinstance(texts, str) else vectors
 
 

@@ -309,7 +309,7 @@ def test_saved_and_loaded(index, model, tmp_path):
     again.add([{"question": "learn english", "answer": "Read."}])  # not in the mapped file
     again.save(tmp_path / "faq")
     again.add([{"question": "learn english fast", "answer": "Read."}])  # its file is gone now
-    assert len(list((tmp_path / "faq").glob("faqindex-*"))) == 1
+    assert len(list((tmp_path / "faq").iterdir())) == 3  # manifest, lock, data
     assert (
         FaqIndex.load(tmp_path / "faq", model, mmap=False).search("learn english")[0].score > 0.999
     )
@@ -877,6 +877,7 @@ def test_columns_of_tables(tmp_path):
 
 def test_rows_are_removed_by_their_ids_as_text(index):
     index.add([{"question": "learn english", "answer": "Fast.", "id": 7}])
-    index.remove(7)
-    with pytest.raises(DataError, match="The index has no row '7'"):
-        index.remove(7)
+    index.remove([7])
+    for again in ([7], 7, "7"):
+        with pytest.raises(DataError, match="The index has no row '7'"):
+            index.remove(again)
