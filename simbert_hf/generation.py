@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from heapq import nlargest
+from itertools import chain
 from pathlib import Path
 from string import punctuation
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +25,7 @@ from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
+from simbert_hf.sentences import end_as, join_sentences, split_sentences
 from simbert_hf.text import decode, normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
@@ -34,11 +37,12 @@ class Paraphrase(NamedTuple):
     """A paraphrase and why it stands where it does.
 
     Attributes:
-        text: The sentence.
+        text: The sentence, or sentences.
         score: ``similarity + fluency_weight * log_prob``; paraphrases are sorted by it.
         similarity: Cosine of its vector with the input's.
         log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but where
-            ``copying`` made tokens easier, with those as easy as they were then.
+            ``copying`` made tokens easier, with those as easy as they were then. Of several
+            sentences, the mean of theirs.
     """
 
     text: str
@@ -94,11 +98,13 @@ def gen_synonyms(
     max_new_tokens: int = 32,
     copying: float = 1.0,
     fluency_weight: float = FLUENCY_WEIGHT,
+    by_sentence: bool = True,
     return_scores: bool = False,
 ) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
-    The input itself and repetitions are dropped, so fewer than k may be left. In float32 a text
+    Of a text of several sentences each is paraphrased, and the best of each are put together. The
+    input itself and repetitions are dropped, so fewer than k may be left. In float32 a text
     gets the same paraphrases alone and among others; in 16 bits rounding may change some.
 
     Args:
@@ -121,6 +127,8 @@ def gen_synonyms(
             not write by itself; 0 leaves that to the model, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
+        by_sentence: Paraphrase a text sentence by sentence; else, as the original does, all of it
+            as if it were one, which models that learnt on single sentences do badly.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
 
     Returns:
@@ -141,7 +149,7 @@ def gen_synonyms(
     best = []
     for first in range(0, len(texts), BLOCK):
         some = texts[first : first + BLOCK]
-        ranked = rank(model, some, write(model, some, settings), fluency_weight)
+        ranked = paraphrase(model, some, settings, fluency_weight, by_sentence)
         best += [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
@@ -162,6 +170,47 @@ def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: 
         raise ValueError(
             f"fluency_weight={fluency_weight!r} is out of range: it must be 0 or more."
         )
+
+
+def paraphrase(
+    model: SimBert,
+    texts: Sequence[str],
+    settings: SearchSettings,
+    fluency_weight: float,
+    by_sentence: bool,
+) -> list[list[Paraphrase]]:
+    """Write and rank paraphrases of each text, best first; see :func:`gen_synonyms`."""
+    parts = {text: split_sentences(text) if by_sentence else [text] for text in texts}
+    sentences = list(dict.fromkeys(chain.from_iterable(parts.values())))
+    drafts = write(model, sentences, settings)
+    with cuts_known():  # of a long sentence, writing has warned
+        ranked = rank(model, sentences, drafts, fluency_weight)
+    found = dict(zip(sentences, ranked, strict=True))
+    several = [text for text, part in parts.items() if len(part) > 1]
+    if several:
+        joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
+        found |= zip(several, rank(model, several, joined, fluency_weight), strict=True)
+    return [found[parts[text][0] if len(parts[text]) == 1 else text] for text in texts]
+
+
+def join(
+    sentences: Sequence[str], found: Mapping[str, Sequence[Paraphrase]], n: int
+) -> list[Draft]:
+    """Put paraphrases of sentences together: the n combinations of the best summed score.
+
+    A sentence without a paraphrase stays as it is.
+    """
+    best: list[tuple[Paraphrase, ...]] = [()]
+    for sentence in sentences:
+        choice = found[sentence] or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
+        longer = ((*row, one) for row in best for one in choice)
+        best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
+    drafts = []
+    for row in best:
+        ended = [end_as(one.text, as_in) for one, as_in in zip(row, sentences, strict=True)]
+        log_prob = sum(one.log_prob for one in row) / len(row)
+        drafts.append(Draft(join_sentences(ended), log_prob))
+    return drafts
 
 
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
@@ -305,8 +354,7 @@ def rank(
     model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
 ) -> list[list[Paraphrase]]:
     """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
-    with cuts_known():  # of a long text, writing has warned
-        vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
+    vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
     ranked, first = [], len(texts)
     for i, row in enumerate(drafts):
         cosines = (vectors[first : first + len(row)] @ vectors[i]).tolist()

@@ -1,0 +1,104 @@
+from itertools import product
+
+import pytest
+import torch
+from tiny import tiny_simbert, wordpiece_tokenizer
+
+from simbert_hf.generation import Paraphrase, join, write
+from simbert_hf.search import SearchSettings
+from simbert_hf.sentences import end_as, join_sentences, split_sentences
+
+FIRST, SECOND = "how can i reset my password?", "the weather is nice."
+TEXT = f"{FIRST} {SECOND}"
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = tiny_simbert(tokenizer=wordpiece_tokenizer())
+    with torch.no_grad():
+        model.cls.predictions.bias[model.rows.sep_id] += 4.0
+    return model
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("what is it", ["what is it"]),
+        ("It cost $3.50 at 5 p.m. in the U.S. office.", None),
+        ("See e.g. node.js or Mr. Smith, No. 5.", None),
+        ("i lost it here. can you help me?", ["i lost it here.", "can you help me?"]),
+        ("one two three\n\nfour five six", ["one two three", "four five six"]),
+        ("Thanks. Where is my refund?", None),  # too short a sentence joins the next,
+        ("Where is my refund? Please help!", None),  # or the last
+        ("No. Yes!", None),
+        ("...", None),
+        ("我的卡丢了。可以补办吗？谢谢！", ["我的卡丢了。", "可以补办吗？谢谢！"]),
+    ],
+)
+def test_sentences_of_a_text(text, sentences):
+    assert split_sentences(text) == (sentences or [text])
+    assert "".join(join_sentences(split_sentences(text)).split()) == "".join(text.split())
+
+
+def test_a_sentence_takes_the_mark_that_it_lacks():
+    assert end_as("go", "Stop!") == "go!"
+    assert end_as("go.", "Stop!") == "go."
+    assert end_as("go", "stop") == "go"
+
+
+def test_join_takes_the_best_sums_as_trying_all_does():
+    def found(name, *scores):
+        return [Paraphrase(f"{name}{i}", score, score, -i) for i, score in enumerate(scores)]
+
+    found = {"A a.": found("a", 0.9, 0.5, 0.4), "B b.": found("b", 0.8, 0.75), "C c?": []}
+    drafts = join(list(found), found, 4)
+    every = product(found["A a."], found["B b."])
+    best = sorted(every, key=lambda pair: -pair[0].score - pair[1].score)[:4]
+    assert [draft.text for draft in drafts] == [f"{a.text}. {b.text}. C c?" for a, b in best]
+    means = [(a.log_prob + b.log_prob) / 3 for a, b in best]
+    assert [draft.log_prob for draft in drafts] == pytest.approx(means)
+
+
+def test_very_many_sentences_join():
+    found = {"a b c.": [Paraphrase("d", 1.0, 1.0, -1.0), Paraphrase("e", 0.9, 0.9, -1.0)]}
+    drafts = join(["a b c."] * 200, found, 5)
+    assert len(drafts) == 5
+    assert drafts[0].text == " ".join(["d."] * 200)
+
+
+def test_each_sentence_is_paraphrased_and_all_are_ranked_together(model):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6, "return_scores": True}
+    parts = [model.gen_synonyms(sentence, **options) for sentence in (FIRST, SECOND)]
+    found = model.gen_synonyms(TEXT, **options)
+    assert len(found) == 6
+    made = {
+        join_sentences([end_as(a.text, FIRST), end_as(b.text, SECOND)]) for a, b in product(*parts)
+    }
+    assert {one.text for one in found} <= made
+    vectors = model.encode([TEXT, *(one.text for one in found)])
+    assert [one.similarity for one in found] == pytest.approx(vectors[1:] @ vectors[0], abs=1e-5)
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True)
+    assert scores == pytest.approx([one.similarity + 0.1 * one.log_prob for one in found])
+
+
+def test_a_text_of_sentences_gets_the_same_alone_and_among_others(model):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6}
+    texts = [SECOND, TEXT, "dog", TEXT, f"{SECOND} {FIRST}"]
+    among = model.gen_synonyms(texts, **options)
+    assert among == [model.gen_synonyms(text, **options) for text in texts]
+
+
+def test_a_text_is_paraphrased_at_once_if_asked(model):
+    options = {"n": 20, "k": 20, "seed": 0, "max_new_tokens": 8}
+    whole = model.gen_synonyms(TEXT, by_sentence=False, **options)
+    drafts = write(model, [TEXT], SearchSettings(n=20, seed=0, max_new_tokens=8))[0]
+    assert sorted(whole) == sorted(draft.text for draft in drafts)
+    assert whole != model.gen_synonyms(TEXT, **options)
+
+
+def test_a_long_text_of_sentences_is_ranked_by_its_beginning_with_a_warning(model):
+    long = " ".join([SECOND] * 20)
+    with pytest.warns(UserWarning, match="were cut to that length"):
+        found = model.gen_synonyms(long, n=2, k=2, seed=0, max_new_tokens=4)
+    assert all(len(text.split()) >= 20 for text in found)
