@@ -1,0 +1,101 @@
+"""Are texts of several sentences paraphrased better sentence by sentence than at once?
+
+python -m benchmarks.sentences --judge DIR --data DIR [--model DIR_OR_ID] [--limit 200]
+
+Banking77's test questions that consist of several sentences are paraphrased both ways. A judge
+(scripts/train_judge.py) says which of the five best paraphrases mean the same, and chrF (Popovic
+2015) with the source how much of it they repeat. A question with one word exchanged shows what the
+judge lets pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from sacrebleu.metrics import CHRF
+
+from benchmarks.group_data import banking77
+from benchmarks.reports import report_file, save_report
+from simbert_hf import DEFAULT_MODEL, gen_synonyms
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare, mean
+from simbert_hf.evaluation.report import layout
+from simbert_hf.judging.evaluation import exchange_word
+from simbert_hf.judging.judge import Judge
+from simbert_hf.sentences import split_sentences
+
+TOP = 5
+NAMES = "best accepted", f"{TOP} best accepted", "chrF with the source"
+WAYS = {"sentence by sentence": True, "at once": False}
+EXCHANGED = "one word exchanged"
+
+
+def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> dict[str, Figure]:
+    """Measure sources' candidates, best first; where there are none, all is 0."""
+    metric, rows = CHRF(), []
+    for source, found, scores in zip(
+        sources, candidates, judge.score_lists(sources, candidates), strict=True
+    ):
+        accepted = [score >= judge.threshold for score in scores] or [False]
+        repeated = [metric.sentence_score(text, [source.lower()]).score for text in found] or [0.0]
+        rows.append((100 * accepted[0], 100 * fmean(accepted), fmean(repeated)))
+    columns = dict(zip(NAMES, np.array(rows).T, strict=True))
+    return Bootstrap().figures(
+        "sentences", len(rows), {name: column.mean() for name, column in columns.items()},
+        lambda counts: {name: mean(column, counts) for name, column in columns.items()},
+    )  # fmt: skip
+
+
+def cell(figure: Figure) -> str:
+    """Show a figure with its interval."""
+    low, high = figure.interval or (figure.value, figure.value)
+    return f"{figure.value:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def main() -> None:
+    """Write, judge, print a Markdown table, keep the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--judge", required=True, help="a folder of scripts/train_judge.py")
+    parser.add_argument("--data", type=Path, required=True, help="holds Banking77")
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--limit", type=int, default=200)
+    parser.add_argument("--n", type=int, default=50)
+    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/sentences.json")
+    args = parser.parse_args()
+    judge = Judge.load(args.judge)
+    questions = [text.strip() for text, _ in banking77(args.data)["test"]]
+    several = [text for text in dict.fromkeys(questions) if len(split_sentences(text)) > 1]
+    chosen = np.random.default_rng(0).permutation(len(several))[: args.limit].tolist()
+    sources = [several[i] for i in chosen]
+    written = {
+        name: gen_synonyms(sources, args.n, TOP, model=args.model, seed=0, by_sentence=way)
+        for name, way in WAYS.items()
+    }
+    others = [*sources[1:], sources[0]]
+    written[EXCHANGED] = [
+        [exchange_word(text, other)] for text, other in zip(sources, others, strict=True)
+    ]
+    found = {name: measure(judge, sources, texts) for name, texts in written.items()}
+    first = found["sentence by sentence"]
+    figures = {
+        row: {
+            name: {
+                "value": figure.value,
+                "interval": figure.interval,
+                "p_value": compare(figure, first[name]).p_value,  # that it differs from the first
+            }
+            for name, figure in each.items()
+        }
+        for row, each in found.items()
+    }
+    rows = [[row, *(cell(each[name]) for name in NAMES)] for row, each in found.items()]
+    print(f"{len(sources)} of {len(several)} questions of several sentences")
+    print(layout(["", *NAMES], rows, left=[0]))
+    asked = {"model": Path(args.model).name, "n": args.n, "of": len(several)}
+    save_report(args.output, {**asked, "sources": len(sources), "figures": figures})
+
+
+if __name__ == "__main__":
+    main()
