@@ -336,8 +336,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     for pattern in release.files(args.stages):  # missing ones are better known before
         find(args.data, pattern)
-    taught = {BEGUN, *(stage.recipe for stage in release.stages if stage.teaches)}
-    teachers = {name for stage in release.stages for name in stage.teachers}
+    stages = release.stages[: args.stages]
+    taught = {BEGUN, *(stage.recipe for stage in stages if stage.teaches)}
+    teachers = {name for stage in stages for name in stage.teachers}
     wanted = {release.start, *teachers} - taught
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")

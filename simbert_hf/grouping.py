@@ -22,6 +22,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from simbert_hf.arrays import Hashes, Ints
+from simbert_hf.atomic import put_in_place
 from simbert_hf.readers import fold
 from simbert_hf.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
 from simbert_hf.sampling import mix
@@ -248,4 +249,4 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file whole or not at all, as other processes may read it."""
     with TemporaryDirectory(dir=path.parent) as folder:
         write(Path(folder, path.name))
-        Path(folder, path.name).replace(path)
+        put_in_place(Path(folder, path.name), path)

@@ -270,6 +270,8 @@ class TemplateRows:
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
+        if any(one.overflowing for one in encoded.encodings or ()):
+            warn_of_cuts(max_length)
         columns = zip(*(encoded[name] for name in self.names), strict=True)
         return [list(zip(*row, strict=True)) for row in columns]
 

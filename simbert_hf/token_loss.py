@@ -48,12 +48,13 @@ class _TokenLoss(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, grad_enabled: bool
     ) -> Tensor:
+        wide = torch.promote_types(hidden.dtype, torch.float32)
         ctx.needed = [grad_enabled and needed for needed in ctx.needs_input_grad[:3]]
         gradients = [
-            torch.zeros_like(at_least_float32(tensor)) if needed else None
+            torch.zeros_like(tensor, dtype=wide) if needed else None
             for tensor, needed in zip((hidden, weight, bias), ctx.needed, strict=True)
         ]
-        total = at_least_float32(hidden).new_zeros(())
+        total = hidden.new_zeros((), dtype=wide)
         size = chunk_rows(hidden.device, len(weight))
         for start in range(0, len(hidden), size):
             rows, right = hidden[start : start + size], labels[start : start + size, None]

@@ -369,7 +369,8 @@ def load_teacher(
     if not strangers and len(names) > 1:
         if not isinstance(data.train, PairDataset):
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
-        strangers = [data.train[i]["source"] for i in range(min(1000, len(data.train)))]
+        rows = range(0, len(data.train), max(1, len(data.train) // 1000))  # files may be sorted
+        strangers = [data.train[i]["source"] for i in rows[:1000]]
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +22,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.atomic import put_in_place, write_text
-from simbert_hf.index.encoding import TextEncoder
 from simbert_hf.search import check_count
+from simbert_hf.text_encoder import TextEncoder
 from simbert_hf.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
@@ -75,10 +74,14 @@ def encode_file(
     try:
         with FileLock(parts / "lock", timeout=0):
             done = _fill(parts, texts, encoder, output, processes=processes, block=block)
+            for file in parts.glob("*.*"):  # all but the lock, before another call may begin
+                file.unlink()
     except Timeout:
         problem = "is being filled by another process"
         raise fault(parts, None, problem, "Wait for it, or name another output") from None
-    shutil.rmtree(parts)
+    with suppress(OSError):  # which finds it in use again
+        (parts / "lock").unlink()
+        parts.rmdir()
     return done
 
 

@@ -1,5 +1,6 @@
 """Encoders of other architectures than BERT, tiny and random."""
 
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -113,7 +114,10 @@ def test_too_long_a_text_is_cut_alike(start: Path, tmp_path: Path) -> None:
         assert model.max_length == 40  # RoBERTa's 42 positions begin behind the padding's
     model.save_pretrained(tmp_path / "out")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert np.abs(theirs.encode(text) - model.encode(text)).max() < 1e-5
+    told = pytest.warns(UserWarning, match="more than 40 tokens were cut")
+    with nullcontext() if start.name == "xlnet" else told:
+        ours = model.encode(text)
+    assert np.abs(theirs.encode(text) - ours).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ SCRIPT = """
 import sys
 sys.modules |= dict.fromkeys({extras}, None)
 from scripts import evaluate, push_to_hub, train_simbert
+from simbert_hf import cli
 train_simbert.main(
     ["--model_name_or_path=start", "--train_file=groups.jsonl", "--output_dir=out", "--use_cpu",
      "--max_steps=2", "--per_device_train_batch_size=3", "--validation_groups=3", "--max_length=24",
@@ -25,6 +26,8 @@ train_simbert.main(
 )
 evaluate.main(["--models", "out", "--sts", "sts.csv", "--output_dir=evaluation"])
 push_to_hub.main(["out", "someone/out", "--dry_run"])
+cli.main(["synonyms", "a cat", "--model", "out"])
+cli.main(["encode", "texts.txt", "--model", "out", "--output", "vectors.npy"])
 """
 
 
@@ -35,6 +38,7 @@ def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
     (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
     scored = [f"{a},{b},{i}" for i, (a, b) in enumerate(zip(WORDS, WORDS[3:], strict=False))]
     (tmp_path / "sts.csv").write_text("\n".join(["sentence1,sentence2,score", *scored]))
+    (tmp_path / "texts.txt").write_text("a cat\n")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(extras=EXTRAS)],
         cwd=tmp_path,
@@ -48,3 +52,4 @@ def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
     assert (tmp_path / "evaluation" / "table.md").exists()
     assert "no pictures: Plots need matplotlib" in done.stderr
     assert "model.safetensors" in done.stdout
+    assert (tmp_path / "vectors.npy").exists()

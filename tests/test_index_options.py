@@ -10,8 +10,8 @@ import pytest
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
-from simbert_hf.index.encoding import TextEncoder
 from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.text_encoder import TextEncoder
 from tests.test_retrieval import ROWS
 from tests.tiny import tiny_simbert
 

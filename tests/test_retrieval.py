@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import pkgutil
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +25,10 @@ from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
 from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
-from simbert_hf.index.encoding import TextEncoder, load_model, saved_name
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
+from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.text_encoder import TextEncoder, saved_name
 from simbert_hf.textfiles import DataError
 from simbert_hf.vectorfiles import encode_file
 from tests.tiny import WORDS, tiny_simbert
@@ -436,7 +438,9 @@ def test_saves_at_once_take_turns(index, model, tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("faqindex-*"))) == 1
 
 
-@pytest.mark.parametrize("load", [lambda path: load_model(str(path)), SimBert.from_pretrained])
+@pytest.mark.parametrize(
+    "load", [lambda path: load_sentence_transformer(str(path)), SimBert.from_pretrained]
+)
 def test_questions_that_the_model_cannot_read(model, tmp_path, load):
     model.save_pretrained(tmp_path)
     model = load(tmp_path)
@@ -477,7 +481,7 @@ def test_an_index_names_its_model_for_everyone(model, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     assert len(FaqIndex.load(tmp_path / "faq")) == 5
     assert saved_name(DEFAULT_MODEL) == "simbert-minilm-en"
-    assert load_model("simbert-minilm-en").get_embedding_dimension() == 384
+    assert load_sentence_transformer("simbert-minilm-en").get_embedding_dimension() == 384
     assert saved_name("org/name") == "org/name"
 
 
@@ -881,3 +885,29 @@ def test_rows_are_removed_by_their_ids_as_text(index):
     for again in ([7], 7, "7"):
         with pytest.raises(DataError, match="The index has no row '7'"):
             index.remove(again)
+
+
+def test_the_best_precision_is_one_that_a_threshold_has():
+    """Of equal scores, all or none are answered."""
+    scores, kinds = np.array([0.9, 0.9, 0.5]), [0, 1, 1]
+    with pytest.raises(ValueError, match=r"reaches a precision of 0.8 .* the best is 0.500"):
+        calibrate_scores(scores, kinds, "precision", 0.8)
+
+
+def test_a_reply_shows_that_a_score_is_below_the_threshold(index):
+    score = index.search("what time it is")[0].score
+    reason = index.answer("what time it is", threshold=score + 4e-4).reason
+    shown = re.findall(r"0\.\d+", reason)
+    assert float(shown[0]) < float(shown[1])
+
+
+def test_looking_for_warnings_leaves_the_model_s_tokenizer_alone(tmp_path):
+    """Another thread may have told it to cut."""
+    tiny_simbert().save_pretrained(tmp_path)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    encoder = TextEncoder(model)
+    engine = model.tokenizer.backend_tokenizer
+    engine.enable_truncation(9)
+    with pytest.warns(UserWarning, match="were cut"):
+        encoder._warn([" ".join(WORDS * 30)])
+    assert engine.truncation["max_length"] == 9

@@ -1,8 +1,10 @@
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 
 from benchmarks.teachers import together
 from simbert_hf.bridge import as_sentence_transformer
@@ -10,7 +12,9 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.losses import distillation_loss
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import normalize
+from simbert_hf.sampling import PairDataset
 from simbert_hf.teachers import Teacher, encoder
+from simbert_hf.training import TrainingData, load_teacher
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert
 
@@ -108,3 +112,14 @@ def test_unpaired_sentences_stand_once_for_a_teacher_and_are_taught() -> None:
     expected = distillation_loss(vectors, wanted).item()
     assert parts.simcse is None
     assert parts.distillation.item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_pairs_that_put_teachers_on_one_scale_are_of_the_whole_file(monkeypatch) -> None:
+    """A file may be sorted, and neighbours are alike."""
+    texts = [str(i) for i in range(2500)]
+    groups = {"texts": [[text, text] for text in texts], "group": range(len(texts))}
+    data = TrainingData(PairDataset(Dataset.from_dict(groups)), None, [], [])
+    monkeypatch.setattr(Teacher, "load", lambda names, strangers, *_: strangers)
+    args = SimpleNamespace(device="cpu", mixed_precision="no")
+    assert load_teacher(["a", "b"], [], data, args) == texts[:2000:2]
+    assert load_teacher(["a", "b"], texts, data, args) == texts[:2000:2]

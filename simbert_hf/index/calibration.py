@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import precision_recall_curve, roc_auc_score
 
 from simbert_hf.evaluation.bootstrap import (
     LEVEL,
@@ -302,5 +302,5 @@ def _places(
 
 
 def _best_precision(scores: Floats, kinds: Kinds) -> float:
-    right = (kinds == 0)[np.argsort(-scores, kind="stable")]
-    return float((right.cumsum() / np.arange(1, len(right) + 1)).max())
+    right = kinds == 0
+    return float(precision_recall_curve(right, scores)[0][:-1].max()) if right.any() else 0.0

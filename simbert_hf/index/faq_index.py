@@ -15,7 +15,6 @@ import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
-from simbert_hf.index.encoding import TextEncoder, saved_name
 from simbert_hf.index.faqs import (
     Columns,
     Faq,
@@ -41,6 +40,7 @@ from simbert_hf.index.stores import (
 )
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.search import check_count
+from simbert_hf.text_encoder import TextEncoder, saved_name
 from simbert_hf.textfiles import DataError, fault, shorten
 
 logger = logging.getLogger(__name__)

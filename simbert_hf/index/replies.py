@@ -63,7 +63,7 @@ def make_reply(hits: Sequence[Hit], threshold: float) -> Reply:
         return Reply(None, "The index is empty.", hits)
     best = hits[0]
     if best.score >= threshold:
-        reason = f"The score, {best.score:.3g}, reaches the threshold {threshold:.3g}."
+        reason = f"The score, {best.score:.4g}, reaches the threshold {threshold:.4g}."
         return Reply(best.answer, reason, hits)
-    reason = f"The best score, {best.score:.3g}, is below the threshold {threshold:.3g}."
+    reason = f"The best score, {best.score:.4g}, is below the threshold {threshold:.4g}."
     return Reply(None, reason, hits)

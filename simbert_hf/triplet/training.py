@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, get_args
 
 from datasets import Dataset
@@ -275,8 +276,7 @@ def make_collator(
     return kind(rows, max_length=data_args.max_length, max_chars=data_args.max_chars)
 
 
-def training_texts(train: Train) -> list[str]:
-    """Return all sentences that are trained on."""
-    if isinstance(train, FixedPairs):
-        return [text for column in train.columns.values() for text in column]
-    return [text for texts in train.groups["texts"] for text in texts]
+def training_texts(train: Train) -> Iterator[str]:
+    """Give all sentences that are trained on."""
+    columns = train.columns.values() if isinstance(train, FixedPairs) else train.groups["texts"]
+    return chain.from_iterable(columns)

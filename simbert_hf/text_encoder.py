@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +18,8 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.embedding import Embedder
-from simbert_hf.rows import count_tokens, unread, warn_of_cuts, warn_of_unread
+from simbert_hf.rows import are_unknown, unread, warn_of_cuts, warn_of_unread
 from simbert_hf.textfiles import DataError, shorten
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 Vectors = NDArray[np.float32]
 
@@ -47,13 +46,17 @@ class TextEncoder:
 
     def __init__(self, model: Any, *, batch_size: int = 64) -> None:
         if isinstance(model, str | os.PathLike):
-            model = load_model(os.fspath(model))
+            from simbert_hf.loader import load_sentence_transformer  # slow to import
+
+            model = load_sentence_transformer(os.fspath(model))
         if not isinstance(model, nn.Module) or not hasattr(model, "encode"):
             raise TypeError(
                 f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
             )
         self.model: Any = model.eval()  # else threads switch each other's dropout on
         self.batch_size = batch_size
+        found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut
+        self._tokenizer = deepcopy(found) if isinstance(found, PreTrainedTokenizerBase) else None
         body = body_of(model)
         self.name = saved_name(getattr(getattr(body, "config", None), "_name_or_path", ""))
         self.fingerprint = fingerprint(body)
@@ -78,26 +81,21 @@ class TextEncoder:
 
     def unread(self, texts: Sequence[str]) -> list[str]:
         """Find the texts that the model cannot read; see :func:`simbert_hf.rows.unread`."""
-        tokenizer = self._tokenizer
-        return [] if tokenizer is None else unread(tokenizer, texts)
-
-    @property
-    def _tokenizer(self) -> PreTrainedTokenizerBase | None:
-        found = getattr(self.model, "tokenizer", None)
-        return found if isinstance(found, PreTrainedTokenizerBase) else None
+        return [] if self._tokenizer is None else unread(self._tokenizer, texts)
 
     def _warn(self, texts: Sequence[str]) -> None:
         """Warn of texts that a ``SentenceTransformer`` would silently cut, or cannot read."""
-        tokenizer, most = self._tokenizer, getattr(self.model, "max_seq_length", None)
-        if tokenizer is None:
+        if self._tokenizer is None:
             return
-        if unread(tokenizer, texts):
+        most = getattr(self.model, "max_seq_length", None) or math.inf
+        doubtful = [  # a token has a byte at least
+            text for text in texts if not text.isascii() or len(text.encode()) > most - 2
+        ]
+        rows = self._tokenizer(doubtful, verbose=False)["input_ids"] if doubtful else []
+        if any(are_unknown(self._tokenizer, rows)):
             warn_of_unread()
-        if most is None:
-            return
-        long = [text for text in texts if len(text.encode()) > most - 2]  # a token has a byte
-        if long and max(count_tokens(tokenizer, long, add_special_tokens=True)) > most:
-            warn_of_cuts(most)
+        if max(map(len, rows), default=0) > most:
+            warn_of_cuts(int(most))
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
@@ -126,17 +124,6 @@ def saved_name(name: str) -> str:
     if name == DEFAULT_MODEL:
         return Path(name).name
     return str(Path(name).resolve()) if name and Path(name).is_dir() else name
-
-
-def load_model(name_or_path: str) -> SentenceTransformer:
-    """Load a model by its path or id, or by what :func:`saved_name` gives.
-
-    Raises:
-        OSError: If there is none.
-    """
-    from simbert_hf.loader import load_sentence_transformer  # slow to import
-
-    return load_sentence_transformer(name_or_path)
 
 
 def body_of(model: nn.Module) -> nn.Module:
