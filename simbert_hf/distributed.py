@@ -36,6 +36,30 @@ def gather_with_grad(local: Tensor) -> tuple[Tensor, int]:
     return rows, dist.get_rank() * len(local)
 
 
+def gather_uneven_with_grad(local: Tensor) -> Tensor:
+    """Concatenate the processes' rows, however many each has; gradients flow back to their owners.
+
+    A loss that every process computes alike from all rows, averaged over processes by DDP, has
+    exactly the gradient of one process on the concatenated batch.
+
+    Args:
+        local: This process's rows. Shape: (B, ...).
+
+    Returns:
+        All rows, in the order of the processes. Shape: (sum of B, ...).
+
+    Example:
+        >>> gather_uneven_with_grad(torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    if not is_distributed():
+        return local
+    sizes = gather_with_grad(torch.tensor([len(local)], device=local.device))[0].tolist()
+    padding = local.new_zeros(max(sizes) - len(local), *local.shape[1:])
+    rows = gather_with_grad(torch.cat([local, padding]))[0].split(max(sizes))
+    return torch.cat([part[:size] for part, size in zip(rows, sizes, strict=True)])
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from simbert_hf.data import Triplet
 from simbert_hf.margin.classes import ClassCollator, MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
+from simbert_hf.triplet.members import MemberCollator, Members
+from simbert_hf.triplet.objective import TripletObjective, add_pair_classifier
 from tests.processes import run_processes
 from tests.tiny import tiny_simbert
 
@@ -51,11 +53,28 @@ def class_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
     )
 
 
+def member_batch_of(start: int, stop: int, model, size: int = 3) -> dict[str, torch.Tensor]:
+    """Parts of 3, 1, 3 and 2 sentences, or of 2 each: processes may have unlike many rows."""
+    parts = [TEXTS[2 * i : 2 * i + size] for i in range(start, stop)]
+    if size == 3:
+        parts = [part[:1] if i == 1 else part for i, part in enumerate(parts, start)]
+    return MemberCollator(model.rows)(
+        [Members(texts=part, group=GROUPS[i]) for i, part in enumerate(parts, start)]
+    )
+
+
+member_pairs_of = partial(member_batch_of, size=2)
+
 OBJECTIVES = {
     "simbert": (SimBertObjective(seq2seq_weight=0.0), batch_of),
     "preferences": (SimBertObjective(seq2seq_weight=0.0), batch_with_preferences),
     "one_way": (SimCseObjective(symmetric=False), simcse_batch_of),
     "scored": (ScoredPairObjective(), simcse_batch_of),
+    "hard": (TripletObjective(), member_batch_of),
+    "unanchored": (TripletObjective("unanchored", margin=2.0), member_batch_of),
+    "given": (TripletObjective(), simcse_batch_of),
+    "sdml": (TripletObjective("sdml", distance="squared"), member_pairs_of),
+    "siamese": (TripletObjective("siamese"), simcse_batch_of),
     "margin": (MarginObjective(MarginSoftmax("arc"), center_weight=0.1), class_batch_of),
 }
 
@@ -67,6 +86,9 @@ def simcse_ready(name: str):
         model.freeze_idle()
     if name == "margin":
         add_centres(model, (3, 2, 32), seed=0, center_loss=True)
+    if name == "siamese":
+        torch.manual_seed(0)
+        add_pair_classifier(model)
     return model.double()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts import train_simbert, train_simcse
+from scripts import train_simbert, train_simcse, train_triplet
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
@@ -27,6 +27,7 @@ RUNS: dict[str, list[str]] = {
     "joint": ["--mlm_weight=0.5", "--validation_groups=0"],
     "cached": ["--mlm_weight=0.5", "--validation_groups=0", "--gradcache_batch_size=3"],
     "tokens": ["--similarity_weight=0", "--mlm_weight=0.5", "--validation_groups=0"],
+    "triplet": ["--members=2", "--margin=2"],
     "simcse": ["--examples=pairs", "--mlm_weight=0.5"],
 }
 
@@ -45,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, run: str, pairs: int, accumulation: int) -> tuple[Weights, float]:
-    main: Callable = train_simcse.main if run == "simcse" else train_simbert.main
+    scripts = {"simcse": train_simcse, "triplet": train_triplet}
+    main: Callable = scripts.get(run, train_simbert).main
     trainer = main(
         [f"--model_name_or_path={folder / 'start'}", f"--train_file={folder / 'groups.jsonl'}",
          f"--output_dir={folder / 'out'}", f"--per_device_train_batch_size={pairs}",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from simbert_hf.distributed import gather_uneven_with_grad
 from simbert_hf.embedding import Embedder
 from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss
 from simbert_hf.objectives import model_inputs
@@ -49,8 +50,9 @@ class TripletParts:
 class TripletObjective:
     """Positive pairs nearer than negative ones.
 
-    Negatives are a row's given ones, where the batch has ``negative_rows``, or mined in the batch.
-    Each process mines its own batch, and processes and micro-batches average their losses.
+    Negatives are a row's given ones, where the batch has ``negative_rows``, or mined in the batch,
+    which is that of all processes together; each computes the whole loss. Accumulated micro-batches
+    average theirs.
 
     Attributes:
         loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch whoever's they
@@ -83,8 +85,9 @@ class TripletObjective:
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
-        negatives = None if rows is None else vectors[rows]
-        vectors = vectors[: len(groups)]
+        negatives = None if rows is None else gather_uneven_with_grad(vectors[rows])
+        vectors = gather_uneven_with_grad(vectors[: len(groups)])
+        groups = gather_uneven_with_grad(groups)
         if self.loss in ("sdml", "softmax"):
             picked = self._softmax(vectors, groups, negatives)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
