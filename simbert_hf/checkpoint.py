@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -47,6 +48,26 @@ def model_name(name_or_path: str | os.PathLike[str]) -> str:
         ('model', 'mine', True)
     """
     return Path(os.path.abspath(name_or_path)).name  # noqa: PTH100  resolve() follows links
+
+
+def damage(file: Path) -> str:
+    """Say what is wrong with a file of text, weights or torch's; nothing if it seems to be whole.
+
+    What was cut off shows at the beginning or the end, so that large files are not read.
+    """
+    try:
+        if file.suffix in (".json", ".md", ".txt"):
+            text = file.read_text(encoding="utf-8")
+            if file.suffix == ".json":
+                json.loads(text)
+        elif file.suffix == ".safetensors":
+            with safe_open(file, "pt"):
+                pass
+        elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
+            return "it was cut off"
+    except (OSError, ValueError, SafetensorError) as error:
+        return str(error)
+    return ""
 
 
 def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]) -> None:

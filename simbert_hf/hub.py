@@ -16,7 +16,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from simbert_hf import __version__
-from simbert_hf.checkpoint import check_graphs
+from simbert_hf.checkpoint import check_graphs, damage
 from simbert_hf.textfiles import read_json
 
 WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"
@@ -168,7 +168,7 @@ def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> No
     """Refuse to upload the half of a model.
 
     Raises:
-        ValueError: If config, tokenizer or weights are missing, or held by a pickle alone.
+        ValueError: If config, tokenizer or weights are missing, damaged, or held by a pickle alone.
     """
     needed = {
         "config.json": ("config.json",),
@@ -182,6 +182,9 @@ def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> No
                 f"{folder} holds no {what}; name a folder that save_pretrained or a training run "
                 "wrote."
             )
+    for name in chosen:
+        if fault := damage(folder / name):
+            raise ValueError(f"{folder / name} is damaged ({fault}): save or copy it again.")
     for name in names:
         module, _, file = name.rpartition("/")
         pickled = matches(module, ("[0-9]*_*",)) and file == "pytorch_model.bin"

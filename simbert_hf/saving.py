@@ -59,7 +59,13 @@ class SavingTrainer(Trainer):
             ) from error
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
+        try:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        except (KeyError, ValueError) as error:
+            raise ValueError(
+                f"{checkpoint} is of another model or loss: resume with the arguments of then. "
+                f"{error!r}"
+            ) from error
         if checkpoint is not None:
             self._load_parts(Path(checkpoint))
 
@@ -127,7 +133,8 @@ class SavingTrainer(Trainer):
         if self.accelerator.reduce((~finite).int()):  # each may hold a part
             raise Diverged(
                 f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
-                "Checkpoints before are as they were; lower --learning_rate or the loss's weights."
+                "Checkpoints before are as they were: begin anew, or with the weights of one of "
+                "them (--model_name_or_path), with a lower --learning_rate or weights of the loss."
             )
 
     def _get_output_dir(self, trial: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,6 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 from datasets import Dataset
-from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from simbert_hf.architectures import ARCHITECTURES
 from simbert_hf.arguments import PRESETS, DataArguments, ModelArguments, SimilarityTrainingArguments
@@ -39,6 +36,7 @@ from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert, read_config
 from simbert_hf.parsing import Presets
 from simbert_hf.readers import fold
+from simbert_hf.resuming import SameRun, checkpoint_of
 from simbert_hf.rows import check_texts
 from simbert_hf.scored import ScoredPair, check_scores
 from simbert_hf.teachers import Teacher
@@ -384,6 +382,8 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
+    rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
+    trainer.add_callback(SameRun.of(args, rows))
     [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it
     if checkpoint is None and args.should_save:  # what a former run measured
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
@@ -398,7 +398,6 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
         trainer.save_metrics("eval", last_figures(trainer))
     trainer.save_state()  # which then holds the figures of what is saved
     if trainer.is_world_process_zero():
-        rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
         record_run(out, Path(sys.argv[0]).name, rows, [*arguments, args], presets["modern"])
         try:
             write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
@@ -406,35 +405,6 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
             logger.info("%s", error)
     if args.push_to_hub:
         trainer.push_to_hub()
-
-
-def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
-    """Name the checkpoint that a run is to go on from; None for a new run.
-
-    Raises:
-        ValueError: If the one that is named cannot be gone on from, or a new run would mix its own
-            with a former one's.
-    """
-    out = Path(str(args.output_dir))
-    wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
-    if wanted.lower() in ("none", "false"):
-        if former := checkpoints_in(out):
-            raise ValueError(
-                f"{former[max(former)]} is a former run's: give --resume_from_checkpoint true to "
-                "go on with it, another --output_dir, or remove it."
-            )
-        return None
-    if wanted.lower() != "true":
-        if not is_whole(Path(wanted)):
-            raise ValueError(
-                f"--resume_from_checkpoint {wanted} lacks {SCHEDULER_NAME} or "
-                f"{TRAINER_STATE_NAME}: name a checkpoint-... folder with both, or true for the "
-                "newest."
-            )
-        return wanted
-    checkpoint = newest_checkpoint(out)
-    logger.info("resuming from %s", checkpoint or "nothing: there is no whole checkpoint")
-    return checkpoint
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
@@ -445,26 +415,3 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
     if known and not trainer.args.load_best_model_at_end:
         return measured[-1]
     return trainer.evaluate()
-
-
-def newest_checkpoint(directory: Path) -> str | None:
-    """Return the newest checkpoint that is whole and can be resumed from."""
-    whole = {step: path for step, path in checkpoints_in(directory).items() if is_whole(path)}
-    return str(whole[max(whole)]) if whole else None
-
-
-def checkpoints_in(directory: Path) -> dict[int, Path]:
-    """Find the folders named as checkpoints, by their steps."""
-    found = (
-        re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
-    )
-    return {int(name[1]): directory / name[0] for name in found if name}
-
-
-def is_whole(checkpoint: Path) -> bool:
-    """Tell whether a run can go on from a checkpoint.
-
-    This package's are whole, or not there. Trainer alone writes its state last, and with
-    ``save_only_model`` no schedule.
-    """
-    return all((checkpoint / name).exists() for name in (SCHEDULER_NAME, TRAINER_STATE_NAME))

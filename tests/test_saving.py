@@ -22,8 +22,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from scripts.train_simbert import main
 from simbert_hf import SimBert
 from simbert_hf.atomic import write_text
+from simbert_hf.resuming import newest_checkpoint
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import newest_checkpoint
 from tests.tiny import WORDS, tiny_simbert
 
 resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
@@ -82,6 +82,21 @@ def assert_goes_on(flags: list[str], out: Path, whole: dict[str, torch.Tensor]) 
     found = load_file(out / "model.safetensors")
     assert all(torch.equal(found[name], whole[name]) for name in whole)
     assert not (out / "_saving").exists()
+
+
+def test_a_run_goes_on_with_the_settings_that_it_began_with(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint brings back its learning rate; with another seed, other groups are held out."""
+    more = ["--save_total_limit=5", "--resume_from_checkpoint=true"]
+    main(setting(tmp_path, "--max_steps=3"))
+    for other in ("learning_rate 0.01, not 0.001", "seed 42, not 7", "optim adamw_torch_fused, no"):
+        flag = {"l": "--learning_rate=1e-3", "s": "--seed=7", "o": "--optim=sgd"}[other[0]]
+        with pytest.raises(ValueError, match=f"checkpoint-3 is of a run with --{other}"):
+            main(setting(tmp_path, flag, *more))
+    main(setting(tmp_path, "--gradient_accumulation_steps=2", "--save_steps=2", *more))
+    assert "run with other gradient_accumulation_steps: 1, now 2" in caplog.text
+    assert {path.name[-1] for path in tmp_path.glob("checkpoint-*")} == {"3", "4", "6"}
 
 
 @contextmanager

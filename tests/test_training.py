@@ -11,7 +11,7 @@ import datasets
 import pytest
 import torch
 from datasets import Dataset
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from scripts.train_simbert import main
@@ -26,11 +26,11 @@ from simbert_hf.arguments import (
 from simbert_hf.batching import LengthGroupedBatchSampler
 from simbert_hf.loss_meter import LossMeter
 from simbert_hf.parsing import parse_arguments
+from simbert_hf.resuming import checkpoint_of
 from simbert_hf.script import run_script
 from simbert_hf.textfiles import DataError
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training import (
-    checkpoint_of,
     load_preferences,
     load_unpaired,
     without_sentences_of,
@@ -272,6 +272,17 @@ def test_every_process_writes_and_the_first_shows(
     assert (tmp_path / "out" / "paraphrases.md").read_text() == shown
 
 
+def checkpoint_in(folder: Path) -> Path:
+    """Make what looks like a whole checkpoint."""
+    folder.mkdir(parents=True)
+    for name in ("config.json", "trainer_state.json"):
+        (folder / name).write_text("{}")
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        torch.save({}, folder / name)
+    save_file({"a": torch.ones(1)}, folder / "model.safetensors")
+    return folder
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [(True, "checkpoint-7"), ("true", "checkpoint-7"), ("there/checkpoint-3",) * 2],
@@ -282,9 +293,7 @@ def test_what_is_resumed(
     """Flags give strings, Python gives a bool too."""
     names = ("checkpoint-7", "checkpoint-5", "checkpoint-best", "checkpoint-8-keep")
     for folder in (*names, "there/checkpoint-3"):
-        (tmp_path / folder).mkdir(parents=True)
-        for name in ("scheduler.pt", "trainer_state.json"):
-            (tmp_path / folder / name).touch()
+        checkpoint_in(tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     args = SimilarityTrainingArguments(
         output_dir=".", report_to="none", resume_from_checkpoint=given
@@ -303,15 +312,42 @@ def test_a_new_run_goes_where_no_other_was(tmp_path: Path, given: object) -> Non
         checkpoint_of(args)
 
 
-@pytest.mark.parametrize("given", ["nowhere", "saved"])
-def test_what_cannot_be_resumed_is_named(tmp_path: Path, given: str) -> None:
-    (tmp_path / "saved").mkdir()  # of weights alone
-    (tmp_path / "saved" / "trainer_state.json").touch()
-    args = SimilarityTrainingArguments(
-        str(tmp_path), report_to="none", resume_from_checkpoint=str(tmp_path / given)
-    )
-    with pytest.raises(ValueError, match=rf"{given} lacks scheduler\.pt or trainer_state\.json"):
-        checkpoint_of(args)
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("scheduler.pt", None, "lacks scheduler.pt"),  # as by --save_only_model
+        ("optimizer.pt", None, r"lacks optimizer\*"),
+        ("optimizer.pt", b"PK", r"has a damaged optimizer.pt \(it was cut off\)"),
+        ("model.safetensors", b"", r"has a damaged model.safetensors \("),
+        ("trainer_state.json", b"{", r"has a damaged trainer_state.json \("),
+    ],
+)
+def test_what_cannot_be_resumed_is_named(
+    tmp_path: Path, name: str, content: bytes | None, fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    last = checkpoint_in(tmp_path / "checkpoint-7")
+    (last / name).unlink()
+    if content is not None:
+        (last / name).write_bytes(content)
+
+    def asked(given: str) -> str | None:
+        return checkpoint_of(
+            SimilarityTrainingArguments(
+                str(tmp_path), report_to="none", resume_from_checkpoint=given
+            )
+        )
+
+    with pytest.raises(ValueError, match=f"checkpoint-7 {fault}"):
+        asked(str(last))
+    with pytest.raises(ValueError, match=f"can be gone on from: checkpoint-7 {fault}"):
+        asked("true")
+    with pytest.raises(ValueError, match="nowhere is no folder"):
+        asked(str(tmp_path / "nowhere"))
+    before = checkpoint_in(tmp_path / "checkpoint-5")
+    assert asked("true") == str(before)
+    assert "checkpoint-7 is passed over" in caplog.text
+    assert asked(str(before)) == str(before)
+    assert "checkpoint-7 is later than" in caplog.text
 
 
 def test_a_diverged_run_leaves_the_checkpoint_before(
