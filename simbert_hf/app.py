@@ -25,7 +25,7 @@ from simbert_hf.app_tools import (
     read_upload,
 )
 from simbert_hf.extras import install
-from simbert_hf.generation import load
+from simbert_hf.generation import check_can_write, load
 from simbert_hf.modeling import SimBert
 
 try:
@@ -94,9 +94,7 @@ def launch(
     if port is not None and not 0 < port < 2**16:
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
-    if not loaded.has_lm_head:
-        name = "The model" if loaded is model else model
-        raise ValueError(f"{name} has no LM head: it embeds, but cannot write paraphrases.")
+    check_can_write(loaded)
     make_page(loaded).launch(
         server_name=host, server_port=port, max_file_size=MAX_BYTES, show_error=True, **options
     )
@@ -221,7 +219,8 @@ def _precision(session: Session | None, threshold: float) -> str:
 def _answer(session: Session | None, query: str, threshold: float) -> tuple[str, list[list[Any]]]:
     if session is None:
         raise ValueError("Give an FAQ first.")
-    reply = session.index.answer(check_text(query), threshold=threshold)
+    text = check_text(session.index.encoder.model, query)
+    reply = session.index.answer(text, threshold=threshold)
     rows = [[round(hit.score, 3), hit.answer, hit.question] for hit in reply.hits]
     return reply.answer or f"No answer. {reply.reason}", rows
 

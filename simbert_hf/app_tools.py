@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
 from simbert_hf.modeling import SimBert
+from simbert_hf.rows import unread
 from simbert_hf.textfiles import DataError
 
 MAX_CHARS = 500  # of a text
@@ -22,32 +23,41 @@ MAX_ROWS = 2_000
 RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
 
 
-def check_text(text: str | None) -> str:
+def check_text(model: SimBert, text: str | None) -> str:
     """Strip a text; a caller may send none.
 
     Raises:
-        ValueError: If nothing is left, or more than ``MAX_CHARS`` characters.
+        ValueError: If nothing is left, more than ``MAX_CHARS`` characters, or nothing that the
+            model can read.
     """
     text = (text or "").strip()
     if not text:
         raise ValueError("Write a sentence first.")
     if len(text) > MAX_CHARS:
         raise ValueError(f"The text has {len(text):,} characters; this page takes {MAX_CHARS}.")
+    if unread(model.loaded_tokenizer(), [text]):
+        raise ValueError("The model does not know half or more of the text's characters.")
     return text
 
 
 def paraphrase(model: SimBert, text: str, n: int, k: int, diversity: float) -> list[list[Any]]:
-    """Return the k best of n paraphrases: text, score, cosine with the input, log-probability."""
+    """Return the k best of n paraphrases: text, score, cosine with the input, log-probability.
+
+    Raises:
+        ValueError: If the text is none to paraphrase, or nothing but copies of it was written.
+    """
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
     found = model.gen_synonyms(
-        check_text(text), n, min(k, n), temperature=diversity, seed=0, return_scores=True
+        check_text(model, text), n, min(k, n), temperature=diversity, seed=0, return_scores=True
     )
+    if not found:
+        raise ValueError("Only copies of the text were written: raise Written or Diversity.")
     return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
 
 
 def compare(model: SimBert, one: str, other: str) -> float:
     """Return the cosine of two texts' vectors."""
-    vectors = model.encode([check_text(one), check_text(other)])
+    vectors = model.encode([check_text(model, one), check_text(model, other)])
     return float(vectors[0] @ vectors[1])
 
 

@@ -306,6 +306,7 @@ def record_run(
     rows: int | None,
     arguments: Sequence[Any],
     preset: Container[str] = (),
+    processes: int = 1,
 ) -> None:
     """Write ``run.json``: those of a run's arguments that are not the defaults, and its size.
 
@@ -315,6 +316,7 @@ def record_run(
         rows: Examples it trained on; None where that is not known.
         arguments: Dataclasses of flags.
         preset: Names of flags whose defaults in that script are others; they are told anyhow.
+        processes: How many trained together.
     """
     told: dict[str, Any] = {}
     for dataclass_ in arguments:
@@ -326,7 +328,7 @@ def record_run(
             changed = value not in (default, [], {}) or each.name in preset
             if plain and changed and each.name not in UNTOLD:
                 told[each.name] = value
-    content = {"script": script, "rows": rows, "arguments": told}
+    content = {"script": script, "rows": rows, "processes": processes, "arguments": told}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / RUN).write_text(text + "\n", encoding="utf-8")
 
@@ -334,16 +336,19 @@ def record_run(
 def describe_run(folder: Path) -> dict[str, Any]:
     """Say how a run trained and what it measured, from its files; {} where there are none."""
     found: dict[str, Any] = {}
+    together = ""
     if (folder / RUN).exists():
         run = read_json(folder / RUN)
         arguments = {name: shortened(value) for name, value in run["arguments"].items()}
         found["command"] = as_yaml(arguments).strip()
         found["script"] = run["script"]
+        if (processes := run.get("processes", 1)) > 1:
+            together = f", on {processes} processes together"
         size = "Examples" if run["rows"] is None else f"{run['rows']:,} examples"
         found["data"] = f"{size} of {', '.join(arguments.get('train_file', ['data']))}."
     if (folder / "trainer_state.json").exists():
         state = read_json(folder / "trainer_state.json")
-        found["training"] = f"It made {state['global_step']:,} steps."
+        found["training"] = f"It made {state['global_step']:,} steps{together}."
         found["held_out"] = held_out_table(state["log_history"])
     if (folder / "paraphrases.md").exists():
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")

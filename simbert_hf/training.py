@@ -398,7 +398,8 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
         trainer.save_metrics("eval", last_figures(trainer))
     trainer.save_state()  # which then holds the figures of what is saved
     if trainer.is_world_process_zero():
-        record_run(out, Path(sys.argv[0]).name, rows, [*arguments, args], presets["modern"])
+        name, told = Path(sys.argv[0]).name, [*arguments, args]
+        record_run(out, name, rows, told, presets["modern"], args.world_size)
         try:
             write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
         except ValueError as error:  # a card of somebody's own

@@ -148,6 +148,15 @@ def test_texts_are_limited() -> None:
         compare(model, "a", None)
     with pytest.raises(ValueError, match="501 characters"):
         paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5, 1.0)
+    with pytest.raises(ValueError, match="does not know half"):
+        compare(model, "a cat", "你好")
+
+
+def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_simbert()
+    monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: [])
+    with pytest.raises(ValueError, match="raise Written or Diversity"):
+        paraphrase(model, "a cat", 5, 5, 1.0)
 
 
 def test_what_cannot_be_served_is_said_so() -> None:
@@ -158,5 +167,5 @@ def test_what_cannot_be_served_is_said_so() -> None:
     with pytest.raises(ValueError, match="port=99999 is out of range"):
         launch(model, port=99999)
     model.has_lm_head = False
-    with pytest.raises(ValueError, match=r"^The model has no LM head"):
+    with pytest.raises(ValueError, match=r"has no LM head to write with"):
         launch(model)

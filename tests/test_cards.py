@@ -15,7 +15,7 @@ from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.arguments import TrainingArguments
 from simbert_hf.card_tables import judged_samples
-from simbert_hf.cards import CardArguments, as_yaml, make_card, record_run, write_card
+from simbert_hf.cards import CardArguments, as_yaml, describe_run, make_card, record_run, write_card
 from simbert_hf.data import DataError
 from simbert_hf.parsing import parse_arguments
 from tests.tiny import WORDS, tiny_simbert
@@ -212,7 +212,9 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     given = {"lr_scheduler_type": "cosine_with_min_lr", "eval_strategy": "no", "debug": []}
     given |= {"lr_scheduler_kwargs": {"min_lr": 1e-6}, "output_dir": str(tmp_path)}
     arguments = TrainingArguments(**given)
-    record_run(tmp_path, "train_simbert.py", 3, [arguments])
+    record_run(tmp_path, "train_simbert.py", 3, [arguments], processes=2)
+    (tmp_path / "trainer_state.json").write_text('{"global_step": 7, "log_history": []}')
+    assert describe_run(tmp_path)["training"] == "It made 7 steps, on 2 processes together."
     recorded = json.loads((tmp_path / "run.json").read_text())["arguments"]
     assert recorded["lr_scheduler_type"] == "cosine_with_min_lr"
     assert "debug" not in recorded

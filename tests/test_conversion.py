@@ -17,7 +17,7 @@ from scripts.convert_tf_checkpoint import main
 from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
 from simbert_hf.conversion.bundle import TensorBundle
-from simbert_hf.conversion.convert import find_weights, open_weights, read_settings
+from simbert_hf.conversion.convert import SIZES, find_weights, open_weights, read_settings, save
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.training import load_encoder
@@ -32,6 +32,7 @@ from tests.original import (
     random_weights,
     write_keras,
 )
+from tests.tiny import tiny_simbert
 
 TEXTS = ["广州和深圳哪个好？", "你好吗", "Simberting 是什么²"]
 
@@ -448,6 +449,24 @@ def test_settings_are_an_object(tmp_path: Path) -> None:
         read_settings(tmp_path / "bert_config.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("num_attention_heads", 0, "no whole number from 1 on as num_attention_heads"),
+        ("hidden_size", True, "no whole number from 1 on as hidden_size"),
+        ("max_position_embeddings", None, "no whole number from 1 on as max_position"),
+        ("initializer_range", "0.02", "no number as initializer_range"),
+    ],
+)
+def test_settings_are_numbers(tmp_path: Path, name: str, value: object, fault: str) -> None:
+    place, settings = tmp_path / "bert_config.json", dict.fromkeys(SIZES, 4)
+    place.write_text("\ufeff" + json.dumps(settings), encoding="utf-8")
+    assert read_settings(place) == settings
+    place.write_text(json.dumps(settings | {name: value}))
+    with pytest.raises(ValueError, match=fault):
+        read_settings(place)
+
+
 def test_case_may_be_kept() -> None:
     tokens = [*SPECIALS, "A", "a", "É"]
     assert build_tokenizer(tokens, 40, lower_case=False)("A a É")["input_ids"] == [2, 4, 5, 6, 3]
@@ -457,3 +476,11 @@ def test_case_may_be_kept() -> None:
 def test_a_simplified_vocabulary_keeps_what_chinese_text_yields() -> None:
     full = ["[unused1]", *SPECIALS[::-1], "[MASK]", "我", "##我", "，", "##，", "go", "##go", "go-"]
     assert simplify(full) == [*SPECIALS, "我", "，", "go", "##go"]
+
+
+def test_a_link_to_another_disk_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "model")
+    save(tiny_simbert(), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "disk" / "model" / "config.json").exists()

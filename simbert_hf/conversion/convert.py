@@ -42,14 +42,8 @@ RENAMES = (
 )
 # bert_config.json's fields without which there is no model.
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-OPTIONS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "embedding_size",
-)
+OTHER_SIZES = ("max_position_embeddings", "type_vocab_size", "embedding_size")
+SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
 class Weights(Protocol):
@@ -156,20 +150,24 @@ def read_settings(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If there is no such file.
-        ValueError: If it is no JSON object, lacks a size, or asks for another activation.
+        ValueError: If it is no JSON object, lacks a size, asks for another activation, or a value
+            is none.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON ({error}).") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds no JSON object of settings.")
-    missing = [name for name in SIZES if not isinstance(found.get(name), int)]
-    if missing:
-        raise ValueError(f"{path} gives no whole number as {', '.join(missing)}.")
+    sizes = {name: found.get(name) for name in (*SIZES, *OTHER_SIZES) if name in {*SIZES, *found}}
+    if wrong := [name for name, size in sizes.items() if type(size) is not int or size < 1]:
+        raise ValueError(f"{path} gives no whole number from 1 on as {', '.join(wrong)}.")
+    shares = {name: found[name] for name in SHARES if name in found}
+    if wrong := [n for n, share in shares.items() if type(share) not in (int, float)]:
+        raise ValueError(f"{path} gives no number as {', '.join(wrong)}.")
     if found.get("hidden_act", "gelu") != "gelu":
         raise ValueError(f"{path}: hidden_act is {found['hidden_act']!r}; only gelu is converted.")
-    return {name: found[name] for name in (*SIZES, *OPTIONS) if name in found}
+    return sizes | shares
 
 
 def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights) -> None:
@@ -296,6 +294,7 @@ def refuse_leftovers(weights: Weights, used: list[str]) -> None:
 
 def save(model: SimBert, place: Path) -> None:
     """Write the model's directory aside and move it to its place."""
+    place = place.resolve()  # what a link leads to may be on another disk
     place.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as scratch:
         made = Path(scratch) / place.name
