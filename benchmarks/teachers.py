@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from simbert_hf.arrays import Vectors
 from simbert_hf.data import load_sentences
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.geometry import mean_pairwise_cosine
 from simbert_hf.evaluation.report import make_table
-from simbert_hf.evaluation.results import Embed, Results, Vectors
+from simbert_hf.evaluation.results import Embed, Results
 from simbert_hf.evaluation.suite import EvaluationArguments, embed_once, load_tasks
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.pooling import normalize

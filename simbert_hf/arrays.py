@@ -5,5 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 Ints = NDArray[np.int64]
+Vectors = NDArray[np.float32]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 import torch
@@ -30,9 +32,9 @@ class SimBertLoss:
 
     Attributes:
         total: Their weighted sum, to be minimised.
-        seq2seq: Mean cross-entropy of a target token, in nats; None where it has no weight.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
+        seq2seq: Mean cross-entropy of a target token, in nats; None where it has no weight.
         mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
         distillation: Mean squared difference of the cosines to a teacher's; None without one.
         simcse: In-batch softmax loss of unpaired sentences seen twice; None without such ones.
@@ -41,9 +43,9 @@ class SimBertLoss:
     """
 
     total: Tensor
-    seq2seq: Tensor | None
     similarity: Tensor
     similarity_accuracy: Tensor
+    seq2seq: Tensor | None = None
     mlm: Tensor | None = None
     distillation: Tensor | None = None
     simcse: Tensor | None = None
@@ -107,47 +109,31 @@ class SimBertObjective:
         compared = batch.get("compared_positions")
         output = model(**model_inputs(batch), lm_targets=targets or None, lm_positions=compared)
         losses = mean_token_losses(output.lm_losses or {}, batch)
-        seq2seq, mlm = losses.get("target"), losses.get("mlm")
         groups = batch["groups"]
         vectors = output.sentence_embedding
         vectors = vectors[: len(vectors) - len(batch.get("compared_lengths", ()))]
         paired, alone = vectors[: len(groups)], vectors[len(groups) :]
         masked = groups if self.mask_false_negatives else None
-        similarity = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
-        total = self.similarity_weight * similarity.loss
-        distillation = simcse = None
-        if seq2seq is not None:
-            total = total + self.seq2seq_weight * seq2seq
-        if mlm is not None:
-            total = total + self.mlm_weight * mlm
+        found = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
+        named = {"target": "seq2seq", "mlm": "mlm"}
+        parts = {"similarity": found.loss} | {named[n]: loss for n, loss in losses.items()}
+        accuracies = {"similarity_accuracy": found.accuracy}
         if self.teacher is not None:
-            wanted = self.teacher(batch["texts"]).to(total.device)
-            distillation = distillation_loss(
+            wanted = self.teacher(batch["texts"]).to(vectors.device)
+            parts["distillation"] = distillation_loss(
                 vectors, wanted, self.strangers_weight, self.strangers_cosine
             )
-            total = total + self.distillation_weight * distillation
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]
-            simcse = gathered_pair_loss(
+            parts["simcse"] = gathered_pair_loss(
                 alone, drawn, scale=self.simcse_scale, gather=self.gather
             ).loss
-            total = total + self.simcse_weight * simcse
-        preference = preferred = None
         if compared is not None:
-            found = self._preference(output.logits, batch)
-            preference, preferred = found.loss, found.accuracy
-            total = total + self.preference_weight * preference
-        return SimBertLoss(
-            total,
-            seq2seq,
-            similarity.loss,
-            similarity.accuracy,
-            mlm,
-            distillation,
-            simcse,
-            preference,
-            preferred,
-        )
+            preference = self._preference(output.logits, batch)
+            parts["preference"] = preference.loss
+            accuracies["preference_accuracy"] = preference.accuracy
+        weighted = (getattr(self, f"{name}_weight") * part for name, part in parts.items())
+        return SimBertLoss(reduce(add, weighted), **parts, **accuracies)
 
     def _preference(self, logits: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         tokens, lengths = batch["compared_tokens"], batch["compared_lengths"]

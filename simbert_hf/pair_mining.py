@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simbert_hf.arrays import Ints
+from simbert_hf.arrays import Ints, Vectors
 from simbert_hf.text import letters_of
 from simbert_hf.textfiles import DataError
 from simbert_hf.words import nearest_by_words
@@ -18,7 +17,6 @@ from simbert_hf.words import nearest_by_words
 logger = logging.getLogger(__name__)
 
 BLOCK = 4096  # sentences that search at a time
-Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)

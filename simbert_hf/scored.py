@@ -11,11 +11,10 @@ from simbert_hf.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check
 from simbert_hf.records import is_positive
 from simbert_hf.textfiles import (
     OBJECTS,
-    PACKED,
-    TABLES,
     check_exists,
     fault,
     read_cells,
+    read_objects,
     separator_of,
     shorten,
     suffix_of,
@@ -55,12 +54,13 @@ SEMEVAL = _Layout(1, 2, 0, 3)
 
 
 def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[ScoredPair]:
-    r"""Read scored pairs from a ``.csv``, ``.tsv`` or ``.txt`` file (or a ``.gz`` or ``.xz``).
+    r"""Read scored pairs from a table (``.csv``, ``.tsv``, ``.txt``), ``.jsonl`` or ``.parquet``.
 
-    With a header, the columns are a known pair (``sentence1`` and ``sentence2``, ``s1`` and
-    ``s2``, ...) and ``score`` or ``label``, in any order, beside others. Without, there are three:
-    the score comes last (STS-B) or first (SemEval), told by which column holds more numbers.
-    SemEval's rows without a score were never judged: they are left out, as by its own script.
+    Text may be in a ``.gz`` or ``.xz``. With a header, or in objects, the columns are a known pair
+    (``sentence1`` and ``sentence2``, ``s1`` and ``s2``, ...) and ``score`` or ``label``, in any
+    order, beside others. Without, there are three: the score comes last (STS-B) or first (SemEval),
+    told by which column holds more numbers. SemEval's rows without a score were never judged: they
+    are left out, as by its own script.
 
     Args:
         path: The file.
@@ -144,10 +144,8 @@ def _find_rows(
     if columns and len(columns) != 3:
         raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
     check_exists(path)
-    if (suffix := suffix_of(path)) in OBJECTS:
-        remedy = f"Write a table: {', '.join(TABLES)} (or one of these in {' or '.join(PACKED)})"
-        raise fault(path, None, f"scored pairs are not read from {suffix}", remedy)
-    rows = [(line, cells) for line, cells in read_cells(path) if cells]
+    rows = _objects(path) if suffix_of(path) in OBJECTS else list(read_cells(path))
+    rows = [(line, cells) for line, cells in rows if cells]
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")
     names = [cell.strip().lower() for cell in rows[0][1]]
@@ -156,6 +154,15 @@ def _find_rows(
         return rows, _headless(path, rows)
     check_names(path, names)
     return rows[1:], headed
+
+
+def _objects(path: str | Path) -> Cells:
+    """Read a file of objects as a table that is headed by the names in the first one."""
+    objects = [(line, row) for line, row in read_objects(path) if row]
+    names = list(objects[0][1]) if objects else []
+    cells = ((line, [row.get(name) for name in names]) for line, row in objects)
+    told = [(line, ["" if one is None else str(one) for one in row]) for line, row in cells]
+    return [(1, names), *told]
 
 
 def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:

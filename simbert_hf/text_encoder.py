@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
+from simbert_hf.arrays import Vectors
 from simbert_hf.embedding import Embedder
 from simbert_hf.rows import are_unknown, unread, warn_of_cuts, warn_of_unread
 from simbert_hf.textfiles import DataError, shorten
-
-Vectors = NDArray[np.float32]
 
 
 class TextEncoder:

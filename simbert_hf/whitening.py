@@ -12,12 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from simbert_hf.arrays import Floats
 from simbert_hf.embedding import Embedder
-
-Floats = NDArray[np.float64]
 
 NOISE = 1e-10  # share of the largest variance below which float32 vectors vary by rounding only
 

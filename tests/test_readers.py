@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -366,12 +367,9 @@ def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
     assert remedy in said
 
 
-@pytest.mark.parametrize("load", [load_scored_pairs, load_labelled_pairs])
-@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json.gz"])
-def test_scored_pairs_are_read_from_tables_alone(write, name, load):
-    said = message(load, write(name, b'{"s1": "A"}'))
-    assert f"{name}: scored pairs are not read from .{name.split('.')[1]}" in said
-    assert ".csv, .tsv, .txt (or one of these in .gz or .xz)" in said
+def test_objects_that_are_no_scored_pairs_are_shown(write):
+    said = message(load_scored_pairs, write("a.jsonl", '{"a": "x", "b": "y", "c": "z"}\n'))
+    assert "a.jsonl:1: holds ['a', 'b', 'c'], neither a known header nor a scored pair" in said
 
 
 def test_sentences_are_stripped_and_blank_lines_left_out(write):
@@ -523,3 +521,19 @@ def test_utf16_without_a_mark_is_not_taken_for_utf8(tmp_path):
     path.write_bytes("One.\nTwo.\n".encode("utf-16-le"))
     with pytest.raises(DataError, match=r"a.txt:1: holds zero bytes, as UTF-16 does"):
         load_sentences(path)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_pairs_in_objects_are_read_as_in_a_table(tmp_path, suffix):
+    rows = [{"id": i, "sentence1": f"a {i}", "sentence2": f"b {i}", "score": i / 2} for i in (1, 2)]
+    path, labelled = tmp_path / f"sts{suffix}", tmp_path / f"labelled{suffix}"
+    for place, table in (
+        (path, rows),
+        (labelled, [row | {"score": None, "label": 1} for row in rows]),
+    ):
+        made = datasets.Dataset.from_list(table)
+        made.to_parquet(place) if suffix == ".parquet" else made.to_json(place)
+    assert load_scored_pairs(path) == [("a 1", "b 1", 0.5), ("a 2", "b 2", 1.0)]
+    assert load_labelled_pairs(labelled)[0] == ("a 1", "b 1", True)
+    with pytest.raises(DataError, match="the score '' is not a number"):
+        load_scored_pairs(labelled)

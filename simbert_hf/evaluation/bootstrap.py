@@ -14,9 +14,10 @@ from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
+from scipy.stats import binomtest
 
-Floats = NDArray[np.float64]
+from simbert_hf.arrays import Floats
+
 Counts = NDArray[np.int64]
 Statistic = Callable[[Counts], Mapping[str, Floats]]
 
@@ -228,10 +229,8 @@ def exact_interval(hits: int, count: int) -> tuple[float, float]:
         >>> exact_interval(50, 50)
         (0.928..., 1.0)
     """
-    tail = (1 - LEVEL) / 2
-    low = betaincinv(hits, count - hits + 1, tail) if hits else 0.0
-    high = betaincinv(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
-    return float(low), float(high)
+    found = binomtest(hits, count).proportion_ci(LEVEL, "exact")
+    return float(found.low), float(found.high)
 
 
 def mean(values: NDArray[np.floating], counts: Counts) -> Floats:

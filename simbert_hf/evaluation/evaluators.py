@@ -132,7 +132,6 @@ class SimBertEvaluator:
         sts: (sentence, sentence, score) triples, if there are any.
         sentences: Sentences to paraphrase for the reader.
         batch_size: Pairs a forward pass.
-        meter: Measures how the held-out sentences' vectors spread.
     """
 
     pairs: PairDataset
@@ -141,7 +140,6 @@ class SimBertEvaluator:
     sts: Sequence[tuple[str, str, float]] = ()
     sentences: Sequence[str] = ()
     batch_size: int = 64
-    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
     _retrieval: RetrievalEvaluator = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -149,7 +147,7 @@ class SimBertEvaluator:
             self.collator, mlm=False, denoising=False, texts=False, sentences=(), preferences=()
         )
         self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
-        self._retrieval = RetrievalEvaluator(self.pairs.groups, self.sts, self.meter)
+        self._retrieval = RetrievalEvaluator(self.pairs.groups, self.sts)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
+from simbert_hf.arrays import Floats, Vectors
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
     Counts,
     Distinct,
     Figure,
-    Floats,
     mean,
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
-from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
+from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.evaluation.sts import cosine
 from simbert_hf.readers import fold
 from simbert_hf.scored import LabelledPair, check_labels, load_labelled_pairs

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from simbert_hf.arrays import Vectors
 from simbert_hf.atomic import write_text
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 
-Vectors = NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Vectors]
 
 

@@ -12,8 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from simbert_hf.arrays import Floats, Ints
 from simbert_hf.data import load_groups
-from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Floats
+from simbert_hf.embedding import default_device
+from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.readers import fold
@@ -22,7 +24,6 @@ from simbert_hf.textfiles import fault
 logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.floating]
-Groups = NDArray[np.int64]
 
 KS = (1, 5, 10)
 TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
@@ -49,7 +50,7 @@ class Ranks:
         return hits | {"mrr": 1 / self.first, "map": self.average_precision}
 
 
-def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ranks:
+def rank_group_mates(vectors: Vectors, groups: Ints, chunk: int = 1024) -> Ranks:
     """Let every sentence rank all the others by dot product, and find its group in the ranking.
 
     Equal scores (nearer than 1e-6) are ranked against the model: sentences of other groups come
@@ -72,7 +73,7 @@ def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ran
     if n < 2:
         raise ValueError(f"Retrieval needs at least two sentences; got {n}.")
     check_finite(vectors)
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = default_device()
     collection = torch.as_tensor(vectors, device=device)
     labels = np.unique(groups, return_inverse=True)[1]
     by_group = np.argsort(labels, kind="stable")
@@ -87,7 +88,7 @@ def rank_group_mates(vectors: Vectors, groups: Groups, chunk: int = 1024) -> Ran
     return Ranks(*torch.cat(found, dim=1).numpy())
 
 
-def _mates(queries: Groups, labels: Groups, by_group: Groups, starts: Groups) -> Tensor:
+def _mates(queries: Ints, labels: Ints, by_group: Ints, starts: Ints) -> Tensor:
     """Indices of each query's group, itself included, padded with -1: (Q, M)."""
     first, last = starts[labels[queries]], starts[labels[queries] + 1]
     places = first[:, None] + np.arange((last - first).max())
@@ -147,7 +148,7 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
     return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
-def topk_accuracy(vectors: Vectors, groups: Groups, ks: Sequence[int] = KS) -> dict[str, float]:
+def topk_accuracy(vectors: Vectors, groups: Ints, ks: Sequence[int] = KS) -> dict[str, float]:
     """Share of sentences with one of their group among the k nearest others.
 
     Args:
@@ -183,7 +184,7 @@ class RetrievalTask:
     name: str
     path: Path
     sentences: Sequence[str]
-    groups: Groups
+    groups: Ints
 
     def texts(self) -> Iterator[tuple[Path, str]]:
         """Yield the sentences and their file."""

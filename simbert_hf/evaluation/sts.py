@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import pearsonr, spearmanr, zscore
 
+from simbert_hf.arrays import Floats, Vectors
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
     Counts,
     Distinct,
     Figure,
-    Floats,
     correlation,
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
-from simbert_hf.evaluation.results import Embed, TaskResult, Vectors
+from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.scored import ScoredPair, check_scores, load_scored_pairs
 from simbert_hf.textfiles import fault
 

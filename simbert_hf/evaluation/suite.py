@@ -14,11 +14,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
+from simbert_hf.arrays import Vectors
 from simbert_hf.checkpoint import model_name, resolve_name
 from simbert_hf.data import HUB_ID
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
-from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult, Vectors
+from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
 from simbert_hf.loader import load_sentence_transformer

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
+from simbert_hf.arrays import Floats
 from simbert_hf.evaluation.bootstrap import (
     LEVEL,
     NONE,
     Bootstrap,
     Counts,
     Distinct,
-    Floats,
     exact_interval,
 )
 

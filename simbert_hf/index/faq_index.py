@@ -14,6 +14,7 @@ from typing import Any, Self, overload
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
+from simbert_hf.arrays import Vectors
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.faqs import (
     Columns,
@@ -31,7 +32,6 @@ from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import ANEW, read_index, write_index
 from simbert_hf.index.stores import (
     FaissVectors,
-    Vectors,
     VectorStore,
     check_kind,
     measure_recall,

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simbert_hf.index.stores import Numbers, Vectors, VectorStore
+from simbert_hf.arrays import Ints, Vectors
+from simbert_hf.index.stores import VectorStore
 
 MOST = 4096  # vectors looked at for one query, where a search is not a scan
 CELLS = 2**22  # results held at a time
@@ -22,7 +23,7 @@ class Found(NamedTuple):
 
 
 def nearest_groups(
-    store: VectorStore, groups: tuple[Numbers, Numbers], vectors: Vectors, k: int, votes: int
+    store: VectorStore, groups: tuple[Ints, Ints], vectors: Vectors, k: int, votes: int
 ) -> list[list[Found]]:
     """Rank groups by the mean cosine of their ``votes`` nearest rows, of all where they have fewer.
 
@@ -59,8 +60,8 @@ def nearest_groups(
 
 
 def _searched(
-    store: VectorStore, vectors: Vectors, queries: Numbers, fetch: int
-) -> Iterator[tuple[int, Vectors, Numbers]]:
+    store: VectorStore, vectors: Vectors, queries: Ints, fetch: int
+) -> Iterator[tuple[int, Vectors, Ints]]:
     """Search block by block; yield each query with the cosines and numbers found."""
     block = max(1, CELLS // fetch)
     for start in range(0, len(queries), block):
@@ -69,7 +70,7 @@ def _searched(
 
 
 def _rank(
-    scores: Vectors, numbers: Numbers, groups: tuple[Numbers, Numbers], votes: int
+    scores: Vectors, numbers: Ints, groups: tuple[Ints, Ints], votes: int
 ) -> tuple[list[Found], set[int]]:
     """Rank the groups of fetched rows, and name those of which votes may be outside.
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from simbert_hf.arrays import Ints, Vectors
 from simbert_hf.extras import install
-from simbert_hf.index.stores import Numbers, Vectors
 from simbert_hf.textfiles import DataError
 
 try:
@@ -147,11 +147,11 @@ class MilvusVectors:
             self.collection, schema=schema, index_params=index, consistency_level="Strong"
         )
 
-    def remove(self, numbers: Numbers) -> None:
+    def remove(self, numbers: Ints) -> None:
         """Delete vectors. Shape: (N,)."""
         self.client.delete(self.collection, ids=numbers.tolist())
 
-    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
@@ -167,7 +167,7 @@ class MilvusVectors:
                 numbers[i, : len(hits)] = [hit["id"] for hit in hits]
         return scores, numbers
 
-    def vectors(self, numbers: Numbers) -> Vectors:
+    def vectors(self, numbers: Ints) -> Vectors:
         """Return stored vectors: (N,) -> (N, D)."""
         rows = self.client.get(self.collection, ids=numbers.tolist(), output_fields=["vector"])
         by_id = {row["id"]: row["vector"] for row in rows}

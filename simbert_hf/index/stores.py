@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from simbert_hf.arrays import Ints, Vectors
 from simbert_hf.extras import install
 from simbert_hf.textfiles import fault, shorten
 
@@ -22,8 +22,6 @@ except ImportError as error:
     raise ImportError(f"An index needs faiss: {install('index')}.") from error
 
 faiss: Any = untyped  # its stubs know neither selectors nor most parameters
-Vectors = NDArray[np.float32]
-Numbers = NDArray[np.int64]
 
 KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
@@ -49,16 +47,16 @@ class VectorStore(Protocol):
     def add(self, vectors: Vectors) -> None:
         """Append unit vectors; the first also set the dimension. Shape: (N, D)."""
 
-    def remove(self, numbers: Numbers) -> None:
+    def remove(self, numbers: Ints) -> None:
         """Let no search return these again. Shape: (N,)."""
 
-    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each: cosines, descending, and numbers, -1 where none is left.
 
         Shapes: (Q, D) -> (Q, k), (Q, k).
         """
 
-    def vectors(self, numbers: Numbers) -> Vectors:
+    def vectors(self, numbers: Ints) -> Vectors:
         """Return stored vectors, perhaps rounded: (N,) -> (N, D)."""
 
     def save(self, folder: Path) -> dict[str, Any]:
@@ -94,14 +92,14 @@ class FaissVectors:
         self._mapped = False
         self._set_removed(np.empty(0, dtype=np.int64))
 
-    def _set_removed(self, numbers: Numbers) -> None:
+    def _set_removed(self, numbers: Ints) -> None:
         """Keep faiss's selector too: to build it is much of a search among many removed."""
         self._removed = numbers
         self._gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None
         self._selector = faiss.IDSelectorNot(self._gaps) if len(numbers) else None
 
     @classmethod
-    def load(cls, folder: Path, kind: str, removed: Numbers, *, mmap: bool = True) -> Self:
+    def load(cls, folder: Path, kind: str, removed: Ints, *, mmap: bool = True) -> Self:
         """Open what :meth:`save` wrote; mapped, only what is read gets into memory.
 
         Raises:
@@ -140,11 +138,11 @@ class FaissVectors:
         index.add(vectors)
         self._index = index
 
-    def remove(self, numbers: Numbers) -> None:
+    def remove(self, numbers: Ints) -> None:
         """Let no search return these again. Shape: (N,)."""
         self._set_removed(np.union1d(self._removed, numbers))
 
-    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Numbers]:
+    def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores, numbers = self._index.search(vectors, k, params=self._parameters(k))
         scores[numbers < 0] = -np.inf
@@ -159,7 +157,7 @@ class FaissVectors:
         probe = faiss.SearchParametersIVF(sel=selector, nprobe=PROBES)
         return faiss.IndexRefineSearchParameters(k_factor=RESCORED, base_index_params=probe)
 
-    def vectors(self, numbers: Numbers) -> Vectors:
+    def vectors(self, numbers: Ints) -> Vectors:
         """Return stored vectors, in half precision from an IVF-PQ: (N,) -> (N, D)."""
         return np.stack([self._index.reconstruct(int(number)) for number in numbers])
 
@@ -249,12 +247,12 @@ def _read(path: Path, mmap: bool) -> Any:
         raise fault(path, None, f"is no faiss index ({reason})", "Build the index anew") from None
 
 
-def numbers_of(values: Sequence[int] | Numbers) -> Numbers:
+def numbers_of(values: Sequence[int] | Ints) -> Ints:
     """Make an array of vectors' numbers."""
     return np.asarray(values, dtype=np.int64)
 
 
-def store_from(facts: Mapping[str, Any], folder: Path, removed: Numbers, *, mmap: bool) -> Any:
+def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
     """Open the store that :meth:`VectorStore.save` described.
 
     Raises:

@@ -12,8 +12,9 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
+from simbert_hf.arrays import Ints
 from simbert_hf.index.faqs import Faq
-from simbert_hf.index.stores import Numbers, numbers_of
+from simbert_hf.index.stores import numbers_of
 from simbert_hf.readers import fold
 from simbert_hf.textfiles import DataError, fault, shorten
 
@@ -61,12 +62,12 @@ class FaqTable:
         return int(self.data.num_rows)
 
     @cached_property
-    def living(self) -> Numbers:
+    def living(self) -> Ints:
         """Numbers of the rows that are not removed."""
         return np.flatnonzero(~self.data["removed"].to_numpy())
 
     @property
-    def removed(self) -> Numbers:
+    def removed(self) -> Ints:
         """Numbers of the others."""
         return np.flatnonzero(self.data["removed"].to_numpy())
 
@@ -89,7 +90,7 @@ class FaqTable:
         return found
 
     @cached_property
-    def groups(self) -> tuple[Numbers, Numbers]:
+    def groups(self) -> tuple[Ints, Ints]:
         """Code of each row's group (of its answer, where it has none), and living rows a code.
 
         Shapes: (N,), (G,).
@@ -102,7 +103,7 @@ class FaqTable:
         sizes = np.bincount(codes[self.living], minlength=int(codes.max(initial=-1)) + 1)
         return codes, sizes
 
-    def faqs(self, numbers: Sequence[int] | Numbers) -> list[Faq]:
+    def faqs(self, numbers: Sequence[int] | Ints) -> list[Faq]:
         """Return rows by their numbers."""
         rows = self.data.take(numbers_of(numbers)).to_pylist()
         names = ("question", "answer", "group", "id")

@@ -222,7 +222,6 @@ def reference_perplexity(
             )
             batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
             places, labels = target_labels(batch).values()
-            logits = model(**batch, lm_positions=places).logits
-            loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+            loss = model(**batch, lm_targets={"target": (places, labels)}).lm_losses["target"]
             nats, count = nats + float(loss), count + len(labels)
     return math.exp(nats / count)

@@ -10,6 +10,7 @@ from typing import Any
 import datasets
 import numpy as np
 import torch.distributed as dist
+from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 
 from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.data import FixedPairs, load_triplets
@@ -90,9 +91,7 @@ class Renewal(CheckpointPart):
         if is_main():  # for all
             resumed = self.checkpoint if done else None
             found = [load_triplets(resumed / MINED) if resumed else self._mine(kwargs["model"])]
-        if is_distributed():
-            dist.broadcast_object_list(found, src=0)
-        self.triplets.renew(found[0])
+        self.triplets.renew(broadcast_object_list(found)[0])
 
     def _mine(self, model: Any) -> list[Triplet]:
         seed = self.triplets.seed + self.triplets.epoch
