@@ -29,9 +29,9 @@ from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.training import load_encoder
 
 VARIANTS = {
-    "random negatives": ["--negatives=random"],
-    "hard in the batch": ["--negatives=hard"],
-    "semi-hard in the batch": ["--negatives=semi_hard"],
+    "random negatives": ["--mining=random"],
+    "hard in the batch": ["--mining=hard"],
+    "semi-hard in the batch": ["--mining=semi_hard"],
     "mined beforehand": ["--examples=triplets"],
     "mined, unanchored": ["--examples=triplets", "--loss=unanchored"],
     "SDML": ["--loss=sdml"],

@@ -1,7 +1,7 @@
 """Train sentence vectors on triplets: negatives of the batch, or mined ones from a file.
 
 accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file groups.tsv \
-    --negatives semi_hard --sentences_per_group 4 --output_dir out     (or one YAML file of these)
+    --mining semi_hard --sentences_per_group 4 --output_dir out     (or one YAML file of these)
 accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file mined.csv \
     --examples triplets --validation_file groups.tsv --output_dir out
 

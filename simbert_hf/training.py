@@ -90,7 +90,7 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
 
 
 def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
-    """Load the start of a SimCSE run, one sentence a row; else as :func:`load_model`."""
+    """Load the start of a run that only embeds, one sentence a row; else as :func:`load_model`."""
     model = load_encoder(named_start(model_args), **model_args.load_options())
     check_start(model, model_args, max_length, sentences=1)
     return model

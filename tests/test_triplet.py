@@ -121,7 +121,7 @@ def test_a_batch_holds_its_parts_side_by_side() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        ("--negatives=all", "--sentences_per_group=4"),
+        ("--mining=all", "--sentences_per_group=4"),
         ("--loss=unanchored", "--sentences_per_group=4", "--learning_rate=1e-3"),
         ("--loss=sdml",),
         ("--loss=siamese", "--sentences_per_group=4", "--head_learning_rate=1e-2"),
@@ -214,7 +214,7 @@ def test_mining_anew_shortens_no_run(start: Path, intents: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "more",
     [
-        pytest.param(("--negatives=random", "--sentences_per_group=4"), marks=pytest.mark.slow),
+        pytest.param(("--mining=random", "--sentences_per_group=4"), marks=pytest.mark.slow),
         ("--remine_steps=3",),
     ],
 )
@@ -257,8 +257,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--margin=0.3", "--loss=sdml"], "--margin 0.3 would change nothing, as --loss sdml"),
         (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
         (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
-        (["--loss=softmax", "--negatives=all"], "--negatives all mines batches of groups"),
-        (["--examples=triplets", "--negatives=hard"], "--negatives hard mines batches of groups"),
+        (["--loss=softmax", "--mining=all"], "--mining all mines batches of groups"),
+        (["--examples=triplets", "--mining=hard"], "--mining hard mines batches of groups"),
         (["--remine_steps=0"], "--remine_steps 0 must be at least 1"),
         (["--range_min=2"], "--range_min 2 needs --remine_steps"),
         (["--remine_steps=2", "--loss=sdml"], "mines groups for --loss triplet or unanchored"),

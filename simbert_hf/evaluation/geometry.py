@@ -141,7 +141,7 @@ class CollapseMeter:
             logger.warning(
                 "The encoder collapses: held-out vectors have a mean cosine of %.2f and an "
                 "effective rank of %.1f (at most %d). Lower --learning_rate. Where negatives are "
-                "random, they are too easy: mine hard negatives (train_triplet.py --negatives, "
+                "random, they are too easy: mine hard negatives (train_triplet.py --mining, "
                 "mine_negatives.py); where they are the hardest, take semi-hard ones or skip the "
                 "nearest (mine_negatives.py --range_min).",
                 cosine,

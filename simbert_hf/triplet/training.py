@@ -80,7 +80,7 @@ class TripletArguments:
             "choices": get_args(Kind),
         },
     )
-    negatives: str | None = field(
+    mining: str | None = field(
         default=None,
         metadata={
             "help": "How --loss triplet mines its batches of groups; hard if not given.",
@@ -120,9 +120,9 @@ class TripletArguments:
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
-        if self.negatives and (self.loss, self.examples) != ("triplet", "groups"):
+        if self.mining and (self.loss, self.examples) != ("triplet", "groups"):
             raise ValueError(
-                f"--negatives {self.negatives} mines batches of groups for --loss triplet: drop it."
+                f"--mining {self.mining} mines batches of groups for --loss triplet: drop it."
             )
         if self.margin is not None and not 0 <= self.margin < float("inf"):
             raise ValueError(f"--margin {self.margin} is out of range: give at least 0.")
@@ -151,9 +151,9 @@ class TripletArguments:
                 f"--remine_steps {self.remine_steps} must be at least 1 and --range_min "
                 f"{self.range_min} at least 0."
             )
-        if self.negatives or self.examples != "groups" or self.loss not in MINABLE:
+        if self.mining or self.examples != "groups" or self.loss not in MINABLE:
             raise ValueError(
-                "--remine_steps mines groups for --loss triplet or unanchored: drop --negatives, "
+                "--remine_steps mines groups for --loss triplet or unanchored: drop --mining, "
                 "--examples, or choose one of these."
             )
 
@@ -168,7 +168,7 @@ class TripletArguments:
         """Build the objective that the arguments name."""
         distance: Any = self.distance or ("squared" if self.loss == "sdml" else "cosine")
         loss: Any = self.loss
-        mining: Any = self.negatives or "hard"
+        mining: Any = self.mining or "hard"
         return TripletObjective(
             loss,
             mining,
