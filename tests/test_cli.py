@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
@@ -202,13 +203,15 @@ def test_encode_leaves_folders_alone_and_wants_texts(model, tmp_path):
 def test_encode_takes_nothing_from_a_folder_that_was_being_removed(
     model, tmp_path, monkeypatch, gone
 ):
-    def killed(folder, **_):
-        if folder.exists():
-            (folder / gone).unlink()
+    unlink = Path.unlink
+
+    def killed(path, **options):
+        unlink(path, **options)
+        if path.name == gone:
             raise KeyboardInterrupt
 
     output = tmp_path / "out.npy"
-    monkeypatch.setattr(vectorfiles.shutil, "rmtree", killed)
+    monkeypatch.setattr(Path, "unlink", killed)
     with pytest.raises(KeyboardInterrupt):
         vectorfiles.encode_file(["a cat"], model, output)
     monkeypatch.undo()

@@ -308,7 +308,7 @@ def test_scored_pairs_alone_choose_the_checkpoint(start, triplets, tmp_path) -> 
             TripletObjective("sdml", distance="squared", margin=1.0, smoothing=0.1),
         ),
         (
-            TripletArguments(margin=0.7, distance="squared", negatives="all"),
+            TripletArguments(margin=0.7, distance="squared", mining="all"),
             TripletObjective(mining="all", distance="squared", margin=0.7),
         ),
         (TripletArguments(loss="softmax", scale=3.0), TripletObjective("softmax", scale=3.0)),
