@@ -223,7 +223,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "data cut": (cut(DATA, 20000), ValueError, r"00001 is cut off at bert/"),
     "data damaged": (flip(DATA, 100), ValueError, r"00001 is damaged at bert/"),
     "no json": (cut("bert_config.json", 9), ValueError, "bert_config.json is no JSON"),
-    "no size": (change_config(hidden_size=None), ValueError, "no whole number from 1 on as hidden_size"),
+    "no size": (change_config(hidden_size=None), ValueError, "from 1 on as hidden_size"),
     "activation": (change_config(hidden_act="relu"), ValueError, "'relu'; only gelu"),
     "other shape": (
         change_config(intermediate_size=32), ValueError,

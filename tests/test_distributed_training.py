@@ -27,7 +27,7 @@ RUNS: dict[str, list[str]] = {
     "joint": ["--mlm_weight=0.5", "--validation_groups=0"],
     "cached": ["--mlm_weight=0.5", "--validation_groups=0", "--gradcache_batch_size=3"],
     "tokens": ["--similarity_weight=0", "--mlm_weight=0.5", "--validation_groups=0"],
-    "triplet": ["--members=2", "--margin=2"],
+    "triplet": ["--margin=2", "--validation_groups=0"],
     "simcse": ["--examples=pairs", "--mlm_weight=0.5"],
 }
 

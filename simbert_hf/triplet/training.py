@@ -199,7 +199,8 @@ def load_triplet_data(
     else:
         groups = read_groups(data_args.train_file, data_args, args)
         groups, held_out = hold_out(groups, data_args, args)
-        if triplet_args.remine_steps is None and args.per_device_train_batch_size < 2:
+        together = args.per_device_train_batch_size * args.world_size
+        if triplet_args.remine_steps is None and together < 2:
             raise ValueError(
                 "--per_device_train_batch_size 1: a group's negatives are the others of its batch; "
                 "give at least 2."
