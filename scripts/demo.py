@@ -22,7 +22,6 @@ from simbert_hf import DEFAULT_MODEL, FaqIndex, SimBert
 from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.embedding import default_device
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.plots import plot_training
 
@@ -90,7 +89,7 @@ def search(model: SimBert, examples: int) -> None:
 
 def seconds_a_step(start: str, bf16: bool) -> float:
     """Time a few training steps on this machine, to plan a run that ends in time."""
-    device = default_device().type
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     model = SimBert.from_pretrained(start).to(device).train()
     pairs = PairDataset(load_groups(DATA / "train.csv")[0])
     collator, objective = PairCollator(model.rows), SimBertObjective()

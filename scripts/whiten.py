@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+import torch
+
 from simbert_hf.data import load_sentences
-from simbert_hf.embedding import default_device
 from simbert_hf.script import run_script
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
@@ -27,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
-    model.to(default_device())
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
     whiten(model, sentences, args.dim)
     model.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: whitened on {len(sentences)} sentences.")

@@ -417,12 +417,6 @@ def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str
     return json.loads(Path(str(path)).read_text(encoding="utf-8"))
 
 
-def default_device() -> torch.device:
-    """Choose the accelerator, if there is one."""
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return found or torch.device("cpu")
-
-
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch dropout off inside the block."""

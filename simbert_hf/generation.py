@@ -21,7 +21,7 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
 from simbert_hf.copying import CopyingDecoder, Reader, inside_words
 from simbert_hf.decoder import BertDecoder
-from simbert_hf.embedding import default_device, evaluating
+from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
@@ -382,5 +382,5 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
 @lru_cache(maxsize=2)
 def _load(name_or_path: str, changed: int) -> SimBert:
     model = SimBert.from_pretrained(name_or_path)
-    torch.nn.Module.to(model, default_device())  # in place
+    torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
     return model

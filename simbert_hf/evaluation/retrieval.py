@@ -14,7 +14,6 @@ from torch import Tensor
 
 from simbert_hf.arrays import Floats, Ints
 from simbert_hf.data import load_groups
-from simbert_hf.embedding import default_device
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
@@ -73,7 +72,7 @@ def rank_group_mates(vectors: Vectors, groups: Ints, chunk: int = 1024) -> Ranks
     if n < 2:
         raise ValueError(f"Retrieval needs at least two sentences; got {n}.")
     check_finite(vectors)
-    device = default_device()
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     collection = torch.as_tensor(vectors, device=device)
     labels = np.unique(groups, return_inverse=True)[1]
     by_group = np.argsort(labels, kind="stable")
