@@ -203,7 +203,8 @@ def join(
     best: list[tuple[Paraphrase, ...]] = [()]
     for sentence in sentences:
         choice = found[sentence] or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
-        longer = ((*row, one) for row in best for one in choice)
+        # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
+        longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
         best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
     drafts = []
     for row in best:

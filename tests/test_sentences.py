@@ -1,5 +1,6 @@
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 from tiny import tiny_simbert, wordpiece_tokenizer
@@ -46,16 +47,24 @@ def test_a_sentence_takes_the_mark_that_it_lacks():
     assert end_as("go", "stop") == "go"
 
 
-def test_join_takes_the_best_sums_as_trying_all_does():
-    def found(name, *scores):
-        return [Paraphrase(f"{name}{i}", score, score, -i) for i, score in enumerate(scores)]
-
-    found = {"A a.": found("a", 0.9, 0.5, 0.4), "B b.": found("b", 0.8, 0.75), "C c?": []}
-    drafts = join(list(found), found, 4)
-    every = product(found["A a."], found["B b."])
-    best = sorted(every, key=lambda pair: -pair[0].score - pair[1].score)[:4]
-    assert [draft.text for draft in drafts] == [f"{a.text}. {b.text}. C c?" for a, b in best]
-    means = [(a.log_prob + b.log_prob) / 3 for a, b in best]
+@pytest.mark.parametrize("n", [1, 4, 20])
+def test_join_takes_the_best_sums_as_trying_all_does(n):
+    rng = np.random.default_rng(n)
+    sentences = ["A a.", "B b.", "C c?", "D d."]
+    found = {
+        sentence: [
+            Paraphrase(f"{sentence[0]}{i}", score, score, -i)
+            for i, score in enumerate(sorted(rng.random(5), reverse=True))
+        ]
+        for sentence in sentences[:3]
+    } | {"D d.": []}
+    drafts = join(sentences, found, n)
+    every = product(*(found[sentence] for sentence in sentences[:3]))
+    best = sorted(every, key=lambda row: -sum(one.score for one in row))[:n]
+    assert [draft.text for draft in drafts] == [
+        f"{a.text}. {b.text}. {c.text}? D d." for a, b, c in best
+    ]
+    means = [sum(one.log_prob for one in row) / 4 for row in best]
     assert [draft.log_prob for draft in drafts] == pytest.approx(means)
 
 

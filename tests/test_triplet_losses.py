@@ -6,7 +6,7 @@ import torch
 from simbert_hf.losses import pair_loss
 from simbert_hf.triplet.losses import (
     distances,
-    mine_triplets,
+    mine_in_batch,
     mined_triplet_loss,
     paired_distances,
     sdml_loss,
@@ -100,7 +100,7 @@ def test_random_negatives_are_drawn_from_all_other_groups_alike() -> None:
     groups = torch.tensor([0, 0, 1, 1, 2])
     counts = torch.zeros(5)
     for _ in range(600):
-        mined = mine_triplets(torch.zeros(5, 5), groups, "random")
+        mined = mine_in_batch(torch.zeros(5, 5), groups, "random")
         assert [*zip(mined.anchors.tolist(), mined.positives.tolist(), strict=True)] == [
             (0, 1), (1, 0), (2, 3), (3, 2)
         ]  # fmt: skip

@@ -150,7 +150,7 @@ def mined_triplet_loss(
         groups: Group of each; those of one group are positives of each other. Shape: (B,).
         margin: By how much negatives should be farther, in units of the distance.
         distance: See :func:`distances`.
-        mining: See :func:`mine_triplets`.
+        mining: See :func:`mine_in_batch`.
 
     Returns:
         The mean over the active triplets, and their share; both 0 where there are no triplets.
@@ -161,12 +161,12 @@ def mined_triplet_loss(
         tensor(4.)
     """
     found = distances(vectors, vectors, distance)  # (B, B)
-    mined = mine_triplets(found.detach(), groups, mining)
+    mined = mine_in_batch(found.detach(), groups, mining)
     near, far = found[mined.anchors, mined.positives], found[mined.anchors, mined.negatives]
     return margin_loss(near, far, margin)
 
 
-def mine_triplets(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplets:
+def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplets:
     """Choose triplets of a batch.
 
     - ``random``: for every positive pair a random row of another group.
@@ -186,7 +186,7 @@ def mine_triplets(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
 
     Example:
         >>> found = torch.tensor([[0.0, 4.0, 1.0], [4.0, 0.0, 9.0], [1.0, 9.0, 0.0]])
-        >>> mine_triplets(found, torch.tensor([5, 5, 7]), "semi_hard")
+        >>> mine_in_batch(found, torch.tensor([5, 5, 7]), "semi_hard")
         MinedTriplets(anchors=tensor([1]), positives=tensor([0]), negatives=tensor([2]))
     """
     same = groups[:, None] == groups[None, :]  # (B, B)

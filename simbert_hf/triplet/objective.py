@@ -18,7 +18,7 @@ from simbert_hf.triplet.losses import (
     Distance,
     Mining,
     TripletLoss,
-    mine_triplets,
+    mine_in_batch,
     mined_triplet_loss,
     sdml_loss,
     siamese_loss,
@@ -135,7 +135,7 @@ def siamese_rows(
     if negatives is not None:
         return vectors[0::2], vectors[1::2], negatives
     anywhere = vectors.new_zeros(len(vectors), len(vectors))
-    mined = mine_triplets(anywhere, groups, "random")
+    mined = mine_in_batch(anywhere, groups, "random")
     return vectors[mined.anchors], vectors[mined.positives], vectors[mined.negatives]
 
 
