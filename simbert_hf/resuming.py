@@ -28,7 +28,9 @@ KEPT = (
     "learning_rate", "head_learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
     "adam_epsilon", "optim", "seed",
 )  # fmt: skip
-TOLD = ("rows", "processes", "per_device_train_batch_size", "gradient_accumulation_steps")
+TOLD = (
+    "rows", "processes", "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed",
+)  # fmt: skip
 
 
 @dataclass
@@ -51,9 +53,8 @@ class SameRun(CheckpointPart):
             args: Its arguments.
             rows: Examples that it trains on; None where that is not known.
         """
-        names = (*KEPT, *TOLD[2:])
-        known = {name: getattr(args, name) for name in names}
-        known = {name: getattr(value, "value", value) for name, value in known.items()}  # of enums
+        given = {name: getattr(args, name) for name in (*KEPT, *TOLD) if hasattr(args, name)}
+        known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
         return cls(known | {"rows": rows, "processes": args.world_size}, args.should_save)
 
     def save(self, directory: Path) -> None:
