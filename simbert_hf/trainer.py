@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.atomic import write_text
 from simbert_hf.batching import Collator, LengthGroupedBatchSampler, own_loader
 from simbert_hf.compiling import compile_layers
 from simbert_hf.evaluation import SimBertEvaluator
@@ -293,8 +294,10 @@ class SimilarityTrainer(SavingTrainer):
             shown = "; ".join(f"{item.text} ({item.score:.2f})" for item in found) or "(none)"
             lines.append(f"- {sentence} -> {shown}")
         logger.info("\n".join(lines))
-        with Path(str(self.args.output_dir), PARAPHRASES).open("a", encoding="utf-8") as file:
-            file.write("\n".join([*lines, "", ""]))
+        place = Path(str(self.args.output_dir), PARAPHRASES)
+        former = place.read_text(encoding="utf-8") if place.exists() else ""
+        kept = former.partition(f"{lines[0]}\n")[0]  # not what a run showed that was killed since
+        write_text(place, "\n".join([kept + lines[0], *lines[1:], "", ""]))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         with self._clock_stopped():

@@ -272,6 +272,18 @@ def test_every_process_writes_and_the_first_shows(
     assert (tmp_path / "out" / "paraphrases.md").read_text() == shown
 
 
+def test_what_was_shown_before_a_kill_is_shown_once(
+    start: Path, groups: Path, tmp_path: Path
+) -> None:
+    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1"))
+    place = tmp_path / "out" / "paraphrases.md"
+    shown = place.read_text()
+    assert shown.startswith("## Step 1\n")
+    place.write_text(f"{shown}## Step 2\n\n- a killed run's\n\n")
+    trainer.evaluate()
+    assert place.read_text() == shown
+
+
 def checkpoint_in(folder: Path) -> Path:
     """Make what looks like a whole checkpoint."""
     folder.mkdir(parents=True)
