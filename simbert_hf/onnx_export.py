@@ -287,6 +287,7 @@ class OnnxSimBert:
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
         """Write different sentences for each text, as :func:`simbert_hf.generation.write` does.
 
+        A text of several sentences is written as one; cut it by ``split_sentences`` before.
         ``SearchSettings(n=1, strategy="beam")`` is greedy.
 
         Raises:
