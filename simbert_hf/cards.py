@@ -164,7 +164,7 @@ def make_card(args: CardArguments) -> ModelCard:
     given |= {"data": args.data} if args.data else {}
     given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}
     shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
-    loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or name}"'
+    loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or model_name(folder)}"'
     place = {"name": name, "shipped": shipped, "loaded": loaded}
     texts = [sample["text"] for sample in samples] or content.get("sources", [])
     short = (text for text in texts if len(text) < LINE)

@@ -239,6 +239,8 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         write_card(CardArguments(model=str(tmp_path)))
     with pytest.raises(DataError, match=r"knows no 'other'; give --row one of start, tiny"):
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
+    card = make_card(CardArguments(model=str(model), evaluation=str(report), row="start"))
+    assert f'("{model.name}")' in card.text  # is loaded, whatever its row is called
     swapped = tmp_path / "paraphrases.json"
     swapped.write_text(json.dumps(PARAPHRASES))
     given = {"evaluation": swapped, "paraphrases": report, "peers": swapped}

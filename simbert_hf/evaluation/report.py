@@ -117,14 +117,15 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
 def layout(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0, 2)
 ) -> str:
-    """Align cells in Markdown, the columns ``left`` flush left and the others right.
+    r"""Align cells in Markdown, the columns ``left`` flush left and the others right.
 
     Example:
-        >>> print(layout(["set", "n"], [["STS-B", "2"]]))
-        | set   |  n |
-        | :---- | -: |
-        | STS-B |  2 |
+        >>> print(layout(["set", "n"], [["a|b", "2"]]))
+        | set  |  n |
+        | :--- | -: |
+        | a\|b |  2 |
     """
+    header, *rows = ([cell.replace("|", "\\|") for cell in cells] for cells in (header, *rows))
     widths = [max(2, *map(len, column)) for column in zip(header, *rows, strict=True)]
     rule = [
         f":{'-' * (width - 1)}" if i in left else f"{'-' * (width - 1)}:"
