@@ -18,6 +18,7 @@ from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
 from simbert_hf.conversion.bundle import TensorBundle
 from simbert_hf.conversion.convert import SIZES, find_weights, open_weights, read_settings, save
+from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.training import load_encoder
@@ -484,3 +485,16 @@ def test_a_link_to_another_disk_is_followed(tmp_path: Path) -> None:
     save(tiny_simbert(), tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "disk" / "model" / "config.json").exists()
+
+
+def test_weights_that_keras_did_not_write_are_refused(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    for name, lay_out in {
+        "none": lambda file: file.create_group("a").attrs.create("weight_names", ["a/b"]),
+        "data": lambda file: file.create_dataset("model_weights", data=[1.0]),
+    }.items():
+        path = tmp_path / f"{name}.h5"
+        with h5py.File(path, "w") as file:
+            lay_out(file)
+        with pytest.raises(ValueError, match=rf"{name}\.h5 is not laid out as Keras writes"):
+            KerasWeights(path)

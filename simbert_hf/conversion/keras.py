@@ -59,7 +59,8 @@ class KerasWeights:
 
     Raises:
         ImportError: If h5py is not installed.
-        ValueError: If the file is no HDF5, or a layer has other weights than bert4keras gives it.
+        ValueError: If the file is no HDF5 of Keras', or a layer has other weights than bert4keras
+            gives it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,13 +68,18 @@ class KerasWeights:
             import h5py  # type: ignore[import-untyped]
         except ImportError as error:
             raise ImportError(f"Keras weights need h5py: {install('convert')}.") from error
+        self.path = path
         try:
-            self.file = h5py.File(path)
+            with h5py.File(path) as file:
+                found = dict(self._variables(file.get("model_weights", file)))
+                self.arrays = {n: np.asarray(data, dtype=np.float32) for n, data in found.items()}
         except OSError as error:
             raise ValueError(f"{path} is no whole HDF5 file ({error}).") from error
-        self.path = path
-        self.datasets = dict(self._variables(self.file.get("model_weights", self.file)))
-        self.shapes = {name: tuple(data.shape) for name, data in self.datasets.items()}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path} is not laid out as Keras writes weights ({error})."
+            ) from error
+        self.shapes = {name: array.shape for name, array in self.arrays.items()}
 
     def _variables(self, root: Any) -> Iterator[tuple[str, Any]]:
         layers = defaultdict(list)
@@ -91,7 +97,7 @@ class KerasWeights:
 
     def read(self, name: str) -> np.ndarray:
         """Read a variable as float32."""
-        return np.asarray(self.datasets[name], dtype=np.float32)
+        return self.arrays[name]
 
 
 def original_names(layer: str) -> tuple[str, ...]:
