@@ -58,9 +58,7 @@ class ModelArguments:
 
     model_name_or_path: str = field(
         default="",
-        metadata={
-            "help": "Directory or Hub id of a BERT checkpoint; but for SimBERT, of any encoder."
-        },
+        metadata={"help": "Directory or Hub id: of a BERT for SimBERT, else of any encoder."},
     )
     revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
     token: str | None = field(

@@ -70,10 +70,9 @@ class TextEncoder:
         Raises:
             DataError: If a text gets no vector of length 1, as by a model that diverged.
         """
-        if not isinstance(self.model, Embedder):  # which warns itself
-            self._warn(texts)
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
-        if not isinstance(self.model, Embedder):
+        if not isinstance(self.model, Embedder):  # which warns itself, and shows no bar
+            self._warn(texts)
             options["show_progress_bar"] = False
         return check_vectors(self.model.encode(list(texts), **options), texts)
 
