@@ -27,12 +27,12 @@ TOP = (1, 5)
 
 def chrf_at(candidates: list[list[Any]], references: list[list[str]], weight: float) -> list[float]:
     """Mean chrF of the k best by cosine + weight * log-probability, for each k of TOP."""
-    metric = CHRF()
+    metric = CHRF(lowercase=True)
     scores: dict[int, list[float]] = {k: [] for k in TOP}
     for found, wanted in zip(candidates, references, strict=True):
         ranked = sorted(found, key=lambda c: -(c.similarity + weight * c.log_prob))
         each = [
-            max(metric.sentence_score(c.text, [reference.lower()]).score for reference in wanted)
+            max(metric.sentence_score(c.text, [reference]).score for reference in wanted)
             for c in ranked[: max(TOP)]
         ]
         for k in TOP:

@@ -80,11 +80,11 @@ def measure(
     checks: Sequence[Callable[[str], bool]],
 ) -> dict[str, Figure]:
     """Measure sentences' candidates, best first; where there are none, all is 0."""
-    metric, rows = CHRF(), []
+    metric, rows = CHRF(lowercase=True), []
     for found, people in zip(candidates, references, strict=True):
-        wanted, top = [reference.lower() for reference in people], found[:TOP]
+        top = found[:TOP]
         faults = [[faulty(text) for text in top] or [False] for faulty in checks]
-        chrf = [metric.sentence_score(text, wanted).score for text in top] or [0.0]
+        chrf = [metric.sentence_score(text, list(people)).score for text in top] or [0.0]
         both = [share for each in (*faults, chrf) for share in (each[0], fmean(each))]
         rows.append((*both, len(found)))
     columns = dict(zip(NAMES, np.array(rows, dtype=float).T, strict=True))

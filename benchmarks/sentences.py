@@ -34,12 +34,12 @@ EXCHANGED = "one word exchanged"
 
 def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> dict[str, Figure]:
     """Measure sources' candidates, best first; where there are none, all is 0."""
-    metric, rows = CHRF(), []
+    metric, rows = CHRF(lowercase=True), []
     for source, found, scores in zip(
         sources, candidates, judge.score_lists(sources, candidates), strict=True
     ):
         accepted = [score >= judge.threshold for score in scores] or [False]
-        repeated = [metric.sentence_score(text, [source.lower()]).score for text in found] or [0.0]
+        repeated = [metric.sentence_score(text, [source]).score for text in found] or [0.0]
         rows.append((100 * accepted[0], 100 * fmean(accepted), fmean(repeated)))
     columns = dict(zip(NAMES, np.array(rows).T, strict=True))
     return Bootstrap().figures(

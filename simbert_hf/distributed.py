@@ -36,25 +36,30 @@ def gather_with_grad(local: Tensor) -> tuple[Tensor, int]:
     return rows, dist.get_rank() * len(local)
 
 
-def gather_uneven_with_grad(local: Tensor) -> Tensor:
+def gather_uneven_with_grad(*local: Tensor) -> tuple[Tensor, ...]:
     """Concatenate the processes' rows, however many each has; gradients flow back to their owners.
 
     A loss that every process computes alike from all rows, averaged over processes by DDP, has
     exactly the gradient of one process on the concatenated batch.
 
     Args:
-        local: This process's rows. Shape: (B, ...).
+        *local: This process's rows of one or more kinds. Shape: (B, ...) each.
 
     Returns:
-        All rows, in the order of the processes. Shape: (sum of B, ...).
+        All rows of each kind, in the order of the processes. Shape: (sum of B, ...) each.
 
     Example:
-        >>> gather_uneven_with_grad(torch.ones(2, 3)).shape
-        torch.Size([2, 3])
+        >>> [tuple(rows.shape) for rows in gather_uneven_with_grad(torch.ones(2, 3), torch.ones(4))]
+        [(2, 3), (4,)]
     """
     if not is_distributed():
         return local
-    sizes = gather_with_grad(torch.tensor([len(local)], device=local.device))[0].tolist()
+    counts = torch.tensor([[len(rows) for rows in local]], device=local[0].device)
+    sizes = gather_with_grad(counts)[0].T.tolist()  # of each kind, the processes'
+    return tuple(_gather_uneven(*pair) for pair in zip(local, sizes, strict=True))
+
+
+def _gather_uneven(local: Tensor, sizes: list[int]) -> Tensor:
     padding = local.new_zeros(max(sizes) - len(local), *local.shape[1:])
     rows = gather_with_grad(torch.cat([local, padding]))[0].split(max(sizes))
     return torch.cat([part[:size] for part, size in zip(rows, sizes, strict=True)])

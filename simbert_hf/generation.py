@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import nlargest
 from itertools import chain
 from pathlib import Path
-from string import punctuation
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -26,6 +24,7 @@ from simbert_hf.modeling import SimBert
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
 from simbert_hf.sentences import end_as, join_sentences, split_sentences
+from simbert_hf.spelling import Spelling
 from simbert_hf.text import decode, normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
@@ -280,9 +279,10 @@ def write_by(
         found = search(decoder, settings, model.rows.sep_id)
         for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
             drafts[batch[at]].append(draft)
-    drafts = [list(spelled_as(*pair, tokenizer)) for pair in zip(texts, drafts, strict=True)]
-    inputs = decode(tokenizer, rows)
-    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+    return [
+        distinct(spelled_as(text, row, tokenizer), [text, seen])
+        for text, row, seen in zip(texts, drafts, decode(tokenizer, rows), strict=True)
+    ]
 
 
 def source_limit(model: Writer, max_new_tokens: int) -> int:
@@ -322,20 +322,10 @@ def read(model: Writer, found: Hypotheses) -> list[Draft]:
 
 def spelled_as(
     source: str, drafts: Sequence[Draft], tokenizer: PreTrainedTokenizerBase
-) -> Iterator[Draft]:
-    """Take the blanks out of words that the source writes without: WordPiece forgets them.
-
-    Example:
-        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
-        >>> list(spelled_as("Is node.js free?", [Draft("does node. js cost me?", -1.0)], tokenizer))
-        [Draft(text='does node.js cost me?', log_prob=-1.0)]
-    """
-    words = [word.strip(punctuation) for word in source.split()]
-    ids = tokenizer(words, add_special_tokens=False)["input_ids"]
-    parted = {re.escape(word) for word in decode(tokenizer, ids) if " " in word}
-    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(parted) or '(?!)'})(?!\w)")
-    for draft in drafts:
-        yield draft._replace(text=pattern.sub(lambda found: found[0].replace(" ", ""), draft.text))
+) -> list[Draft]:
+    """Spell drafts as the text that they paraphrase, where the tokenizer forgets spelling."""
+    spelling = Spelling(source, tokenizer)
+    return [draft._replace(text=spelling(draft.text)) for draft in drafts]
 
 
 def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:

@@ -16,11 +16,11 @@ from simbert_hf.arguments import (
     check_weights,
     refuse_idle,
 )
-from simbert_hf.collators import Augmentation
 from simbert_hf.data import FixedPairs, PairDataset
 from simbert_hf.embedding import Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert
+from simbert_hf.noising import Augmentation
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.parsing import Presets
 from simbert_hf.synonyms import nearest_words

@@ -8,14 +8,9 @@ import pytest
 import torch
 
 from simbert_hf.batching import Collator
-from simbert_hf.collators import (
-    Augmentation,
-    Corruption,
-    PairCollator,
-    SimCseCollator,
-    cut_at_punctuation,
-)
+from simbert_hf.collators import PairCollator, SimCseCollator, cut_at_punctuation
 from simbert_hf.margin.classes import ClassCollator
+from simbert_hf.noising import Augmentation, Corruption
 from simbert_hf.rows import RowBuilder, TemplateRows
 from simbert_hf.synonyms import nearest_words
 from simbert_hf.triplet.members import MemberCollator

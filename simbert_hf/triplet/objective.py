@@ -85,9 +85,9 @@ class TripletObjective:
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
-        negatives = None if rows is None else gather_uneven_with_grad(vectors[rows])
-        vectors = gather_uneven_with_grad(vectors[: len(groups)])
-        groups = gather_uneven_with_grad(groups)
+        given = [] if rows is None else [vectors[rows]]
+        vectors, groups, *given = gather_uneven_with_grad(vectors[: len(groups)], groups, *given)
+        negatives = given[0] if given else None
         if self.loss in ("sdml", "softmax"):
             picked = self._softmax(vectors, groups, negatives)
             return TripletParts(picked.loss, accuracy=picked.accuracy)

@@ -1,0 +1,92 @@
+import pytest
+from tiny import unigram_tokenizer
+from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.generation import Draft, spelled_as
+from simbert_hf.spelling import Spelling
+
+
+@pytest.fixture(scope="module")
+def english():
+    return SimBert.from_pretrained(DEFAULT_MODEL)
+
+
+def narrowing_tokenizer():
+    """One that keeps case and writes wide marks as narrow ones, as XLM-R's does."""
+    words = ["[UNK]", *"你好吗我是的,?!:", "Ok", "ok"]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "spelled"),
+    [
+        ("how do i use Paypal?", "can i use paypal's app?", "can i use Paypal's app?"),
+        ("Is it new in Paris?", "what is new in paris?", "What is new in Paris?"),
+        ("Paris or Rome?", "rome or paris?", "Rome or paris?"),  # is it a name, or the first word?
+        ("PayPal or eBay?", "ebay or paypal?", "eBay or PayPal?"),
+        ("Who am I?", "do you know who i am? do i?", "Do you know who I am? Do I?"),
+        ("Hey, can i go?", "may i go?", "May i go?"),
+        ("i go", "can i go?", "can i go?"),
+        ("He left.", "i think, i'm sure he left.", "I think, I'm sure he left."),
+        ("Ask us, the US.", "the us asks us.", "The us asks us."),  # spelled in two ways
+        ("Is plan A best?", "is a plan best? a?", "Is a plan best? A?"),
+        ("T-Mobile's offer", "an offer of t-mobile", "An offer of T-Mobile"),
+        ("In the U.S. or not?", "what's in the u.s.?", "What's in the U.S.?"),
+        ("WHERE IS IT?", "where can i find it?", "WHERE CAN I FIND IT?"),
+        ("the café of Zürich", "zurich's cafe, cafes", "Zürich's café, cafes"),
+        ("see Node.js", "node. js, nodes", "Node.js, nodes"),
+        ("iPhone13多少钱", "买iphone13要多少钱", "买iPhone13要多少钱"),
+        ("「Zoom」好吗？", "zoom怎么样?", "Zoom怎么样?"),
+        ("3D or not?", '"is it 3d?" 3d or what?', '"Is it 3D?" 3D or what?'),
+        ("Go 🙂!", "now go!", "Now go!"),
+    ],
+)
+def test_words_are_spelled_as_in_the_source(english, source, written, spelled):
+    assert Spelling(source, english.tokenizer)(written) == spelled
+
+
+@pytest.mark.parametrize("source", ["", "...", "，", "🙂", "怎么重置密码？"])
+def test_a_source_without_words_spells_nothing(english, source):
+    assert Spelling(source, english.tokenizer)("i like paypal, ok?") == "i like paypal, ok?"
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "spelled"),
+    [
+        ("你好，我是！", "我是,你好!?", "我是，你好！？"),
+        ("你好吗", "吗?我:Ok,ok", "吗？我：Ok,ok"),  # none of its own: as Chinese is written
+        ("你好,我是", "我是,你好?", "我是,你好?"),
+        ("Ok, ok?", "ok?!", "ok?!"),
+    ],
+)
+def test_marks_beside_chinese_are_as_wide_as_the_sources(source, written, spelled):
+    assert Spelling(source, narrowing_tokenizer())(written) == spelled
+
+
+def test_a_tokenizer_that_forgets_nothing_needs_no_spelling():
+    text = "who? i am in PARIS。"
+    assert Spelling("Paris? A THING, in Rome.", unigram_tokenizer())(text) == text
+
+
+def test_spelling_changes_neither_tokens_nor_likelihood(english):
+    source = "Does the café in Zürich take PayPal? I'd ask O'Neil."
+    drafts = [Draft("i'd ask paypal or o'neil at the cafe in zurich.", -1.5)]
+    (spelled,) = spelled_as(source, drafts, english.tokenizer)
+    assert spelled == Draft("I'd ask PayPal or O'Neil at the café in Zürich.", -1.5)
+    rows = english.rows.sources([drafts[0].text, spelled.text], 32)
+    assert rows[0] == rows[1]
+
+
+def test_written_sentences_are_spelled_as_their_source(english):
+    found = english.gen_synonyms("How do I reset my PayPal password?", n=20, k=10, seed=0)
+    assert found
+    assert all(text[0].isupper() for text in found)
+    named = [text for text in found if "paypal" in text.lower()]
+    assert len(named) > 5
+    assert all("PayPal" in text for text in named)
