@@ -60,6 +60,7 @@ def main() -> None:
         args.n,
         model=SimBert.from_pretrained(args.model),
         copying=0,
+        repeats=True,
         seed=0,
         return_scores=True,
     )

@@ -43,6 +43,7 @@ DEFAULTS = "the defaults"
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"copying": 0},
+    {"repeats": True},
     {"temperature": 0.7},
     {"top_p": 0.9},
     {"top_k": 10, "top_p": 0.9},

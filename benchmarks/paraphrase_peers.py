@@ -121,7 +121,9 @@ def write_drafts(
 ) -> dict[str, list[list[Draft]]]:
     """Let a trained model write n samples for each text."""
     if name == OURS:
-        settings = SearchSettings(n, top_k=TOP_K, max_new_tokens=NEW_TOKENS, copying=0, seed=SEED)
+        settings = SearchSettings(
+            n, top_k=TOP_K, max_new_tokens=NEW_TOKENS, copying=0, repeats=True, seed=SEED
+        )
         return {"drafts": write(load(out), texts, settings)}
     kind = BertLMHeadModel if name == CAUSAL else EncoderDecoderModel
     return {"drafts": write_peer(kind.from_pretrained(out).to(start.device), start, texts, n, SEED)}

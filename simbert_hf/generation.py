@@ -17,10 +17,11 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
-from simbert_hf.copying import CopyingDecoder, Reader, inside_words
+from simbert_hf.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
+from simbert_hf.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
 from simbert_hf.sentences import end_as, join_sentences, split_sentences
@@ -96,6 +97,7 @@ def gen_synonyms(
     min_similarity: float | None = None,
     max_new_tokens: int = 32,
     copying: float = 1.0,
+    repeats: bool = False,
     fluency_weight: float = FLUENCY_WEIGHT,
     by_sentence: bool = True,
     return_scores: bool = False,
@@ -124,6 +126,7 @@ def gen_synonyms(
             unless none has.
         copying: How much easier it is made to copy names, numbers and whatever else the model would
             not write by itself; 0 leaves that to the model, as the original does.
+        repeats: Let long words come more often than the text has them, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
         by_sentence: Paraphrase a text sentence by sentence; else, as the original does, all of it
@@ -137,7 +140,9 @@ def gen_synonyms(
         TypeError: If a text is not a string.
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
     """
-    settings = SearchSettings(n, strategy, top_k, top_p, temperature, max_new_tokens, copying, seed)
+    settings = SearchSettings(
+        n, strategy, top_k, top_p, temperature, max_new_tokens, copying, repeats, seed
+    )
     k = min(20, n) if k is None else k
     check_ranking(n, k, min_similarity, fluency_weight)
     texts = check_texts(text)
@@ -272,10 +277,14 @@ def write_by(
         some = [rows[i] for i in batch]
         reader = make_decoder(some, settings.max_new_tokens, banned)
         decoder: Decoder = reader
+        known = [row[1:-1] for row in some]
         if settings.copying:
             inside = inside_words(tokenizer, [texts[i] for i in batch])
-            known = [row[1:-1][: settings.max_new_tokens] for row in some]  # as many as can be fed
-            decoder = CopyingDecoder(reader, known, inside, settings.copying)
+            fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
+            decoder = CopyingDecoder(reader, fed, inside, settings.copying)
+        if not settings.repeats:
+            kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
+            decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
         found = search(decoder, settings, model.rows.sep_id)
         for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
             drafts[batch[at]].append(draft)

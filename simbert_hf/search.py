@@ -34,6 +34,7 @@ class SearchSettings:
         max_new_tokens: Longest sentence in tokens, with its [SEP].
         copying: How much easier it is made to copy names, numbers and whatever else the model would
             not write by itself; 0 leaves its logits as they are.
+        repeats: Let long words come more often than the source has them.
         seed: Same seed, same sentences; None draws afresh.
 
     Raises:
@@ -47,6 +48,7 @@ class SearchSettings:
     temperature: float = 1.0
     max_new_tokens: int = 32
     copying: float = 1.0
+    repeats: bool = False
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """A sentence as a tokenizer flattens it -> spelled as the text that it paraphrases.
 
 An uncased tokenizer forgets case and accents, WordPiece where blanks stood, and NFKC that Chinese
-writes its marks wide. The source shows how its words are spelled.
+writes its marks wide. The source shows how it spells.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from string import punctuation, whitespace
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.text import CJK, decode
+from simbert_hf.text import CJK, HAN, decode
 
 OUTSIDE = punctuation + whitespace + "“”‘’«»¿¡"  # of a sentence's first word
 RUN = re.compile(rf"[^\s{CJK}]+")
@@ -20,6 +20,8 @@ PART = re.compile(rf"[^\W{CJK}]{{2,}}")
 OWNED = re.compile(r"['’]s?$")
 FIRST = re.compile(r"\W*([^\W\d_]+)")
 NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
+CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
+APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
 WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
 
 
@@ -28,8 +30,8 @@ class Spelling:
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
     are left as they are. Sentences begin with a capital if the source does, marks beside Chinese
-    are wide unless the source's are not. All of it only where the tokenizer forgets it: what a
-    cased model writes stays.
+    are wide unless the source's are not, and blanks set off its other words if they do there. All
+    of it only where the tokenizer forgets it: what a cased model writes stays.
 
     Args:
         source: The text.
@@ -56,6 +58,7 @@ class Spelling:
         if self.capitals:
             spelled.setdefault("i", {"I"})
         self.wide = comma == "," and not NARROW.search(source)
+        self.apart = bool(APART.search(source)) and not CLOSE.search(source)
         self.words = {
             flattened: forms.pop()
             for flattened, forms in spelled.items()
@@ -72,7 +75,9 @@ class Spelling:
             text = text.upper()
         elif self.capitals:
             text = "".join(map(begin, segment("en", text)))
-        return NARROW.sub(lambda marks: marks[0].translate(WIDE), text) if self.wide else text
+        if self.wide:
+            text = NARROW.sub(lambda marks: marks[0].translate(WIDE), text)
+        return CLOSE.sub(" ", text) if self.apart else text
 
 
 def inner_words(source: str) -> list[str]:

@@ -113,8 +113,9 @@ def test_synonyms(run, model):
     assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
     more = {"temperature": 3.0, "max_new_tokens": 4, "copying": 0.0, "min_similarity": -1.0}
     flags = [part for name, value in more.items() for part in (f"--{name}", value)]
-    _, (line,), _ = run(*argv, *flags, "--json")
-    found = SimBert.from_pretrained(model).gen_synonyms(argv[1], 20, 3, seed=0, **more)
+    _, (line,), _ = run(*argv, *flags, "--repeats", "--json")
+    ours = SimBert.from_pretrained(model)
+    found = ours.gen_synonyms(argv[1], 20, 3, seed=0, repeats=True, **more)
     assert [one["text"] for one in line["paraphrases"]] == found
 
 

@@ -64,7 +64,7 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
 
 
 def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
-    settings = SearchSettings(n=8, seed=1, max_new_tokens=8, copying=0)
+    settings = SearchSettings(n=8, seed=1, max_new_tokens=8, copying=0, repeats=True)
     drafts = write(model, TEXTS, settings)
     with torch.inference_mode():
         for text, row in zip(TEXTS, drafts, strict=True):

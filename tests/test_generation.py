@@ -187,7 +187,8 @@ def test_every_option_of_the_search_reaches_it(monkeypatch):
         generation, "write", lambda _, texts, settings: seen.append(settings) or [[] for _ in texts]
     )
     options = {"n": 7, "strategy": "without_replacement", "top_k": 3, "top_p": 0.4,
-               "temperature": 1.7, "max_new_tokens": 9, "copying": 0.5, "seed": 11}  # fmt: skip
+               "temperature": 1.7, "max_new_tokens": 9, "copying": 0.5, "repeats": True,
+               "seed": 11}  # fmt: skip
     tiny_simbert().gen_synonyms("a cat", k=2, **options)
     assert seen == [SearchSettings(**options)]
 
@@ -207,7 +208,7 @@ def test_min_similarity_and_fluency_weight(model):
 
 
 def test_log_prob_is_the_mean_over_tokens_and_sep(model):
-    settings = SearchSettings(n=20, seed=0, max_new_tokens=8, copying=0)
+    settings = SearchSettings(n=20, seed=0, max_new_tokens=8, copying=0, repeats=True)
     drafts = write(model, TEXTS[:1], settings)[0]
     rows = token_rows(model, TEXTS[:1], n=20)[0]
     assert drafts

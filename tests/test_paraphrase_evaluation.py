@@ -48,6 +48,7 @@ def test_figures_of_a_system_by_hand() -> None:
     assert found["accepted_k"]["share"] == pytest.approx((2 + 0 + 0) / 6)
     assert found["new_k"]["share"] == pytest.approx(1 / 6)  # the second is a copy
     assert found["copies"] == pytest.approx(1 / 3)
+    assert found["repeats"] == 0
     assert found["self_bleu"] == self_bleu(SYSTEM.candidates[:1])
     assert found["distinct_1"] == pytest.approx(12 / 16)
     best = ["how do i go there", "what time is it now", ""]
@@ -78,7 +79,7 @@ def test_a_system_that_gives_nothing_has_no_figures_but_zeros() -> None:
     silent = System("silent", [[], [], []])
     found = measure(silent, [[], [], []], 0.5, DATA, k=2)
     assert found["accepted_1"]["share"] == found["bleu"] == found["chrf"] == 0
-    assert found["copies"] is found["distinct_1"] is found["self_bleu"] is None
+    assert found["copies"] is found["repeats"] is found["distinct_1"] is found["self_bleu"] is None
 
 
 @pytest.mark.parametrize("k", [1, 5])

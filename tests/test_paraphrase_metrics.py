@@ -10,6 +10,7 @@ from simbert_hf.judging.metrics import (
     copy_rate,
     distinct_n,
     reference_perplexity,
+    repeat_rate,
     self_bleu,
     signature,
     tokenizer_for,
@@ -134,7 +135,16 @@ def test_copies_are_known_in_any_dress() -> None:
     assert copy_rate(["where is it?", "你好"], rows) == pytest.approx(3 / 5)
 
 
+def test_repeats_are_what_the_source_repeats_less() -> None:
+    source = "the card, that card, is very very new"
+    once = ["the card and card", "card card card", "very very", "very very very", "is is", "5 5"]
+    assert [repeat_rate([source], [[text]]) for text in once] == [0, 1, 0, 1, 1, 1]
+    assert repeat_rate(["去吧", "a"], [["慢慢去吧", "去吧去吧"], ["the one or the other"]]) == 1 / 3
+
+
 def test_nothing_has_no_share() -> None:
+    with pytest.raises(ValueError, match="There are no candidates, so no share of them repeats"):
+        repeat_rate(["a"], [[]])
     with pytest.raises(ValueError, match="There are no candidates"):
         copy_rate(["a"], [[]])
     with pytest.raises(ValueError, match="There is no token"):

@@ -43,6 +43,8 @@ def narrowing_tokenizer():
         ("see Node.js", "node. js, nodes", "Node.js, nodes"),
         ("iPhone13多少钱", "买iphone13要多少钱", "买iPhone13要多少钱"),
         ("「Zoom」好吗？", "zoom怎么样?", "Zoom怎么样?"),
+        ("我的 iPhone 13 呢", "iphone 13在哪儿，我的13呢", "iPhone 13 在哪儿，我的 13 呢"),
+        ("我的 iPhone13呢", "我的iphone13呢", "我的iPhone13呢"),  # not set off throughout
         ("3D or not?", '"is it 3d?" 3d or what?', '"Is it 3D?" 3D or what?'),
         ("Go 🙂!", "now go!", "Now go!"),
     ],

@@ -28,6 +28,7 @@ from simbert_hf.judging.metrics import (
     distinct_n,
     ibleu,
     reference_perplexity,
+    repeat_rate,
     self_bleu,
     tokenizer_for,
 )
@@ -331,6 +332,7 @@ def measure(
         }
     figures |= {
         "copies": copy_rate(data.sources, system.candidates) if texts else None,
+        "repeats": repeat_rate(data.sources, system.candidates) if texts else None,
         "self_bleu": self_bleu(system.candidates, tokenizer),
     }
     best = [row[0] if row else "" for row in system.candidates]

@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from statistics import fmean
 from typing import Any
 
@@ -33,6 +34,7 @@ except ImportError as error:
     raise ImportError(f"These metrics need sacrebleu: {install('eval')}.") from error
 
 TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
+WORDS = re.compile(rf"[^\W_{HAN}]+|[{HAN}]")
 CHINESE = re.compile(f"[{HAN}]")  # which full-width marks are not
 IBLEU_ALPHA = 0.8
 BATCH_SIZE = 64
@@ -86,6 +88,45 @@ def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> fl
     if not copies:
         raise ValueError("There are no candidates, so no share of them is a copy.")
     return fmean(copies)
+
+
+def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
+    """Share of candidates that have a word more often than their source, and than once.
+
+    Words of four letters or more, and any two Chinese characters side by side; of other words, and
+    numbers, those directly again ("the the").
+
+    Raises:
+        ValueError: If there are no candidates.
+
+    Example:
+        >>> repeat_rate(["When will I get my card?"], [["when will my card get my card", "my my"]])
+        1.0
+        >>> repeat_rate(["微信好用，微信快"], [["微信快，微信好", "微信和支付宝和微信和支付宝"]])
+        0.5
+    """
+    rates = [
+        any(n > max(1, known[word]) for word, n in found.items())
+        for source, row in zip(sources, candidates, strict=True)
+        for known in [repeatable(source)]
+        for found in map(repeatable, row)
+    ]
+    if not rates:
+        raise ValueError("There are no candidates, so no share of them repeats words.")
+    return fmean(rates)
+
+
+def repeatable(text: str) -> Counter[str]:
+    """Count what a text should not have too often, each pair of equal words as two.
+
+    Example:
+        >>> sorted(repeatable("Very very good, 你好吗").items())
+        [('good', 1), ('very', 2), ('very very', 2), ('你好', 1), ('好吗', 1)]
+    """
+    words = WORDS.findall(text.lower())
+    pairs = [f"{a} {b}" for a, b in pairwise(words) if a == b and not CHINESE.match(a)]
+    chinese = [a + b for a, b in pairwise(words) if CHINESE.match(a) and CHINESE.match(b)]
+    return Counter([word for word in words if len(word) > 3] + 2 * pairs + chinese)
 
 
 def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float:

@@ -27,6 +27,7 @@ COLUMNS = {
     "accepted_k": ("accepted of {k}", ".2f"),
     "new_k": ("and new", ".2f"),
     "copies": ("copies", ".2f"),
+    "repeats": ("repeats", ".2f"),
     "source_bleu": ("BLEU with source", ".1f"),
     "bleu": ("BLEU", ".1f"),
     "ibleu": ("iBLEU", ".1f"),
@@ -38,8 +39,10 @@ COLUMNS = {
     "kinship": ("kinship", ".2f"),
 }
 LEGEND = """\
-BLEU, iBLEU and chrF: of the best candidate, with the references. Self-BLEU, distinct-n: of all
-candidates. Perplexity: of the references.
+Repeats: share of candidates that have a word of four letters or more (in Chinese, two characters)
+more often than the source, and than once, or any word directly again. BLEU, iBLEU and chrF: of the
+best candidate, with the references. Self-BLEU, distinct-n: of all candidates. Perplexity: of the
+references.
 """
 JUDGED = """\
 Accepted of k: share of the k best candidates that the judge accepts, a missing one counting as

@@ -1,0 +1,129 @@
+"""Repeats: which tokens are banned, against a count from scratch, and what a real model writes."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+from test_generation import TEXTS, model  # noqa: F401  # a fixture
+from tiny import unigram_tokenizer
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.copying import padded
+from simbert_hf.decoder import BertDecoder
+from simbert_hf.generation import banned_tokens
+from simbert_hf.repeats import UnrepeatingDecoder, kinds_of_tokens
+from simbert_hf.search import SearchSettings, search
+
+
+@pytest.fixture(scope="module")
+def english():
+    return SimBert.from_pretrained(DEFAULT_MODEL)
+
+
+def written(model, texts, long, letters, **options):  # noqa: F811
+    """Search with a decoder that does not repeat: each sentence's source and tokens."""
+    sources = model.rows.sources(texts, 40)
+    settings = SearchSettings(max_new_tokens=12, seed=0, top_k=None, **options)
+    with torch.inference_mode():
+        decoder = BertDecoder(model, sources, 12, banned_tokens(model))
+        known = padded([row[1:-1] for row in sources])
+        found = search(
+            UnrepeatingDecoder(decoder, known, long, letters), settings, model.rows.sep_id
+        )
+    for at, row in zip(found.source.tolist(), found.tokens.tolist(), strict=True):
+        end = [*row, model.rows.sep_id].index(model.rows.sep_id)
+        yield sources[at][1:-1], row[:end]
+
+
+@pytest.mark.parametrize("strategy", ["sample", "without_replacement", "beam"])
+def test_tokens_are_repeated_as_often_as_in_the_source(model, strategy):  # noqa: F811
+    even = torch.arange(model.config.vocab_size) % 2 == 0
+    texts = [*TEXTS, "dog dog dog cat cat"]
+    others = 0
+    for source, row in written(model, texts, even, even & False, n=40, strategy=strategy):
+        more = Counter(row) - Counter(source) - Counter(set(row))  # than it has, and than once
+        assert not any(even[token] for token in more if token not in source)
+        assert not any(even[token] for token in Counter(row) - Counter(source) if token in source)
+        others += bool(more)
+    assert others  # odd ones were repeated
+
+
+@pytest.mark.parametrize("strategy", ["sample", "without_replacement", "beam"])
+def test_letters_are_not_written_twice_in_a_row(model, strategy):  # noqa: F811
+    even = torch.arange(model.config.vocab_size) % 2 == 0
+    texts = [*TEXTS, "dog dog dog cat cat"]
+    others = 0
+    for source, row in written(model, texts, even & False, even, n=40, strategy=strategy):
+        again = {pair for pair in pairwise(row) if pair[0] == pair[1]} - {*pairwise(source)}
+        assert not any(even[token] for token, _ in again)
+        others += bool(again)
+    assert others
+
+
+def test_only_repeats_are_banned():
+    """Of a decoder that says nothing, by hand: source [5 6 6 7], tokens 5, 6, 7 long."""
+
+    class Flat:
+        sources = 1
+
+        def start(self):
+            return torch.zeros(1, 9)
+
+        def step(self, parents, sources, tokens):
+            return torch.zeros(len(tokens), 9)
+
+    long, letters = torch.zeros(9).bool(), torch.zeros(9).bool()
+    long[5:8] = letters[5:] = True
+    decoder = UnrepeatingDecoder(Flat(), torch.tensor([[5, 6, 6, 7, -1]]), long, letters)
+    assert not decoder.start().any()
+    rows = torch.tensor([0, 0, 0, 0])
+    step = decoder.step(rows, rows, torch.tensor([5, 6, 8, 1]))
+    banned = [row.isinf().nonzero().flatten().tolist() for row in step]
+    assert banned == [[5], [], [8], []]  # 6 stands twice in the source, 1 is no letters
+    step = decoder.step(torch.tensor([1, 1, 2]), rows[:3], torch.tensor([6, 7, 5]))
+    banned = [row.isinf().nonzero().flatten().tolist() for row in step]
+    assert banned == [[6], [7], [5]]  # 8 may come again, but not at once; 6 once more behind 7
+
+
+def test_kinds_of_tokens(english):
+    tokenizer = unigram_tokenizer()
+    names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    long, letters = kinds_of_tokens(tokenizer, len(tokenizer) + 3)
+    assert len(long) == len(letters) == len(names) + 3
+    assert not (long[-3:] | letters[-3:]).any()
+    for name, is_long, is_letters in zip(names, long, letters, strict=False):
+        assert bool(is_long) == bool(re.fullmatch(r"▁[a-z]{4,}", name.lower()))
+        assert bool(is_letters) == bool(re.fullmatch(r"▁?[a-z]+", name.lower()))
+    special = english.tokenizer.all_special_ids
+    assert not any(
+        kind[special].any() for kind in kinds_of_tokens(english.tokenizer, len(english.tokenizer))
+    )
+
+
+def repeats(text, source):
+    """Long words that a text has more often than its source, and words directly again."""
+    words, known = (re.findall(r"\w+", x.lower()) for x in (text, source))
+    often = [x for x in set(words) if len(x) > 3 and words.count(x) > max(1, known.count(x))]
+    return often + [a for a, b in pairwise(words) if a == b]
+
+
+def test_a_real_model_repeats_itself_only_where_it_may(english):
+    texts = [
+        "when will i get my card?",
+        "i made a transfer but it is still pending.",
+        "what is the level of air pressure of my tires?",
+    ]
+    counts = []
+    for may in (False, True):
+        rows = english.gen_synonyms(texts, n=50, k=20, seed=0, repeats=may)
+        found = [(one, text) for text, row in zip(texts, rows, strict=True) for one in row]
+        counts.append(sum(bool(repeats(*pair)) for pair in found))
+    assert counts[0] <= 1 < 5 < counts[1]  # pieces of words may come again
+
+
+def test_what_the_source_repeats_may_be_repeated(english):
+    text = "very very well, that is that, and bye bye"
+    found = english.gen_synonyms(text, n=50, k=50, seed=0)
+    assert any("very very" in one for one in found)
