@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import nlargest
 from itertools import chain
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
@@ -286,12 +285,11 @@ def write_by(
             kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
             decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
         found = search(decoder, settings, model.rows.sep_id)
-        for at, draft in zip(found.source.tolist(), read(model, found), strict=True):
-            drafts[batch[at]].append(draft)
-    return [
-        distinct(spelled_as(text, row, tokenizer), [text, seen])
-        for text, row, seen in zip(texts, drafts, decode(tokenizer, rows), strict=True)
-    ]
+        spellings = [Spelling(texts[i], tokenizer) for i in batch]
+        for at, tokens, log_prob in read(model, found):
+            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
+    inputs = decode(tokenizer, rows)
+    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
 
 
 def source_limit(model: Writer, max_new_tokens: int) -> int:
@@ -318,23 +316,14 @@ def banned_tokens(model: Writer) -> Tensor:
     return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
 
 
-def read(model: Writer, found: Hypotheses) -> list[Draft]:
-    """Turn hypotheses into text and the mean log-probability of a token, [SEP] included."""
+def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
+    """Yield each one's source, tokens and the mean log-probability of a token, [SEP] included."""
     written = found.tokens != model.rows.sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
-    tokens = [
-        row[:length] for row, length in zip(found.tokens.tolist(), lengths.tolist(), strict=True)
-    ]
     means = (found.log_prob / lengths).tolist()
-    return [Draft(*pair) for pair in zip(decode(model.rows.tokenizer, tokens), means, strict=True)]
-
-
-def spelled_as(
-    source: str, drafts: Sequence[Draft], tokenizer: PreTrainedTokenizerBase
-) -> list[Draft]:
-    """Spell drafts as the text that they paraphrase, where the tokenizer forgets spelling."""
-    spelling = Spelling(source, tokenizer)
-    return [draft._replace(text=spelling(draft.text)) for draft in drafts]
+    rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
+    tokens = (row[:length] for row, length in rows)
+    yield from zip(found.source.tolist(), tokens, means, strict=True)
 
 
 def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:

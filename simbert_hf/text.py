@@ -67,23 +67,37 @@ def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> lis
     Returns:
         One text a row.
     """
-    if is_wordpiece(tokenizer):
-        pieces = (tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows)
-        return [join_wordpieces(row) for row in pieces]
-    texts = (tokenizer.decode(row, skip_special_tokens=True) for row in rows)
-    return [SPACE_IN_CJK.sub("", " ".join(str(text).split())) for text in texts]
+    texts = (raw_text(tokenizer, row) for row in rows)
+    return [place_spaces(text) for text in texts] if is_wordpiece(tokenizer) else list(texts)
+
+
+def raw_text(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> str:
+    """Join a row's tokens; WordPiece's words and marks with a space between any two."""
+    if not is_wordpiece(tokenizer):
+        text = str(tokenizer.decode(row, skip_special_tokens=True))
+        return SPACE_IN_CJK.sub("", " ".join(text.split()))
+    return join_wordpieces(tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True))
 
 
 def join_wordpieces(pieces: Iterable[str]) -> str:
-    """Join WordPiece tokens to a sentence with the spaces that people write.
+    """Join the pieces of words.
 
     Example:
-        >>> join_wordpieces("they don ' t re ##pay ( a well - known ) $ 5 . 00 !".split())
+        >>> join_wordpieces("they don ' t re ##pay".split())
+        "they don ' t repay"
+    """
+    return " ".join(pieces).removeprefix("##").replace(" ##", "")
+
+
+def place_spaces(text: str) -> str:
+    """Keep those spaces between words and marks that people write.
+
+    Example:
+        >>> place_spaces("they don ' t repay ( a well - known ) $ 5 . 00 !")
         "they don't repay (a well-known) $5.00!"
-        >>> join_wordpieces("我 喜 欢 python ， 你 呢 ？".split())
+        >>> place_spaces("我 喜 欢 python ， 你 呢 ？")
         '我喜欢python，你呢？'
     """
-    text = " ".join(pieces).removeprefix("##").replace(" ##", "")
     for pattern, joined in SPACING:
         text = pattern.sub(joined, text)
     return text.strip()

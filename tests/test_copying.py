@@ -10,7 +10,7 @@ from tiny import unigram_tokenizer
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.copying import ELSEWHERE, KNOWN, CopyingDecoder, inside_words
 from simbert_hf.decoder import BertDecoder
-from simbert_hf.generation import Draft, banned_tokens, spelled_as, write
+from simbert_hf.generation import banned_tokens, write
 from simbert_hf.search import SearchSettings, search
 
 
@@ -138,11 +138,3 @@ def test_a_tokenizer_without_offsets_has_no_words():
             return {"input_ids": [[1, 2] for _ in texts]}
 
     assert inside_words(Slow(), ["ab", "cd"]) == [[False, False]] * 2
-
-
-def test_only_what_the_source_joins_is_joined(english):
-    drafts = [Draft("mail me. at help@a. com. uk or a. comet", -1.0)]
-    (found,) = spelled_as("write to help@a.com.uk!", drafts, english.tokenizer)
-    assert found.text == "mail me. at help@a.com.uk or a. comet"
-    for text in ("no dots (at) all", "..."):
-        assert list(spelled_as(text, drafts, english.tokenizer)) == drafts

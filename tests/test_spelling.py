@@ -1,11 +1,10 @@
 import pytest
 from tiny import unigram_tokenizer
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from simbert_hf import DEFAULT_MODEL, SimBert
-from simbert_hf.generation import Draft, spelled_as
 from simbert_hf.spelling import Spelling
 
 
@@ -16,11 +15,17 @@ def english():
 
 def narrowing_tokenizer():
     """One that keeps case and writes wide marks as narrow ones, as XLM-R's does."""
-    words = ["[UNK]", *"你好吗我是的,?!:", "Ok", "ok"]
+    words = ["[UNK]", *"你好吗我是的,?!: Ook"]
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]")
+
+
+def respelled(source, written, tokenizer):
+    """What a model that wrote the tokens of a text has written, of a source."""
+    return Spelling(source, tokenizer)(tokenizer(written, add_special_tokens=False)["input_ids"])
 
 
 @pytest.mark.parametrize(
@@ -40,22 +45,29 @@ def narrowing_tokenizer():
         ("In the U.S. or not?", "what's in the u.s.?", "What's in the U.S.?"),
         ("WHERE IS IT?", "where can i find it?", "WHERE CAN I FIND IT?"),
         ("the café of Zürich", "zurich's cafe, cafes", "Zürich's café, cafes"),
-        ("see Node.js", "node. js, nodes", "Node.js, nodes"),
-        ("iPhone13多少钱", "买iphone13要多少钱", "买iPhone13要多少钱"),
-        ("「Zoom」好吗？", "zoom怎么样?", "Zoom怎么样?"),
-        ("我的 iPhone 13 呢", "iphone 13在哪儿，我的13呢", "iPhone 13 在哪儿，我的 13 呢"),
-        ("我的 iPhone13呢", "我的iphone13呢", "我的iPhone13呢"),  # not set off throughout
+        ("see Node.js", "node.js, nodes", "Node.js, nodes"),
+        ("it was -5 outside", "was it -5 - well-known", "was it -5-well-known"),
+        ("C# or C++?", "is c# or c++ it? or c", "Is C# or C++ it? Or c"),
+        ("use .net", "i use .net. or .net?", "i use .net. or .net?"),
+        ("ask @bob of AT&T", "at&t's @bob", "AT&T's @bob"),
+        ("see https://a.com/B?c=1,5.", "https://a.com/b?c=1,5, a", "https://a.com/B?c=1,5, a"),
+        ("mail help@a.com.uk!", "mail. at help@a.com.uk or a", "mail. at help@a.com.uk or a"),
+        ("a 🙂5 or 🙂", "5 or 6?", "5 or 6?"),  # unknown to the tokenizer
+        ("我有iPhone13", "有我的iphone13", "有我的iPhone13"),
+        ("「Zoom」的文", "文的zoom一?", "文的Zoom一?"),
+        ("我的 iPhone 13 日", "iphone 13有，我的13日", "iPhone 13 有，我的 13 日"),
+        ("我的 iPhone13日", "我的iphone13日", "我的iPhone13日"),  # not set off throughout
         ("3D or not?", '"is it 3d?" 3d or what?', '"Is it 3D?" 3D or what?'),
         ("Go 🙂!", "now go!", "Now go!"),
     ],
 )
 def test_words_are_spelled_as_in_the_source(english, source, written, spelled):
-    assert Spelling(source, english.tokenizer)(written) == spelled
+    assert respelled(source, written, english.tokenizer) == spelled
 
 
 @pytest.mark.parametrize("source", ["", "...", "，", "🙂", "怎么重置密码？"])
 def test_a_source_without_words_spells_nothing(english, source):
-    assert Spelling(source, english.tokenizer)("i like paypal, ok?") == "i like paypal, ok?"
+    assert respelled(source, "i like paypal, ok?", english.tokenizer) == "i like paypal, ok?"
 
 
 @pytest.mark.parametrize(
@@ -68,21 +80,21 @@ def test_a_source_without_words_spells_nothing(english, source):
     ],
 )
 def test_marks_beside_chinese_are_as_wide_as_the_sources(source, written, spelled):
-    assert Spelling(source, narrowing_tokenizer())(written) == spelled
+    assert respelled(source, written, narrowing_tokenizer()) == spelled
 
 
 def test_a_tokenizer_that_forgets_nothing_needs_no_spelling():
-    text = "who? i am in PARIS。"
-    assert Spelling("Paris? A THING, in Rome.", unigram_tokenizer())(text) == text
+    text, tokenizer = "who? i am in paris", unigram_tokenizer()
+    tokenizer.backend_tokenizer.decoder = decoders.Metaspace()
+    assert respelled("So i am? A THING, in paris.", text, tokenizer) == text
 
 
-def test_spelling_changes_neither_tokens_nor_likelihood(english):
-    source = "Does the café in Zürich take PayPal? I'd ask O'Neil."
-    drafts = [Draft("i'd ask paypal or o'neil at the cafe in zurich.", -1.5)]
-    (spelled,) = spelled_as(source, drafts, english.tokenizer)
-    assert spelled == Draft("I'd ask PayPal or O'Neil at the café in Zürich.", -1.5)
-    rows = english.rows.sources([drafts[0].text, spelled.text], 32)
-    assert rows[0] == rows[1]
+def test_spelling_changes_no_token(english):
+    source = "Does the café in Zürich take PayPal? I'd ask O'Neil, or AT&T."
+    written = "i'd ask paypal, at & t or o ' neil at the cafe in zurich."
+    spelled = respelled(source, written, english.tokenizer)
+    assert spelled == "I'd ask PayPal, AT&T or O'Neil at the café in Zürich."
+    assert english.rows.sources([written], 64) == english.rows.sources([spelled], 64)
 
 
 def test_written_sentences_are_spelled_as_their_source(english):

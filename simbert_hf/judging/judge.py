@@ -30,7 +30,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.atomic import write_text
 from simbert_hf.checkpoint import loading, quiet_transformers
-from simbert_hf.text import join_wordpieces
+from simbert_hf.text import place_spaces
 from simbert_hf.textfiles import read_json
 
 RECORD = "judge.json"
@@ -125,7 +125,7 @@ def plain(text: str) -> str:
         "why doesn't tom's car work?"
     """
     marked = re.sub(r"([^\w\s])", r" \1 ", re.sub(r"\\(?=[^\w\s])", "", text.lower()))
-    return join_wordpieces(marked.split()).replace(" n't", "n't")
+    return place_spaces(" ".join(marked.split())).replace(" n't", "n't")
 
 
 def acceptance_threshold(scores: np.ndarray, share: float) -> float:
