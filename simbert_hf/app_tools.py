@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
 from simbert_hf.modeling import SimBert
-from simbert_hf.rows import unread
+from simbert_hf.rows import check_texts, unread
 from simbert_hf.textfiles import DataError
 
 MAX_CHARS = 500  # of a text
@@ -35,7 +35,7 @@ def check_text(model: SimBert, text: str | None) -> str:
         raise ValueError("Write a sentence first.")
     if len(text) > MAX_CHARS:
         raise ValueError(f"The text has {len(text):,} characters; this page takes {MAX_CHARS}.")
-    if unread(model.loaded_tokenizer(), [text]):
+    if unread(model.loaded_tokenizer(), check_texts(text)):
         raise ValueError("The model does not know half or more of the text's characters.")
     return text
 

@@ -28,6 +28,17 @@ def put_in_place(made: Path, place: Path) -> None:
     _flush(place.parent)
 
 
+def check_writable(place: Path) -> None:
+    """Raise a PermissionError if a file or folder cannot be made or written there, before work is.
+
+    Example:
+        >>> check_writable(Path("outputs/faq"))
+    """
+    there = next(path for path in (place, *place.absolute().parents) if path.exists())
+    if not os.access(there, os.W_OK):
+        raise PermissionError(f"{there} may not be written to, so {place} cannot be: name another.")
+
+
 def write_text(place: Path, text: str) -> None:
     """Write a file of UTF-8 text that stands in its place whole or not at all."""
     part = place.with_name(f"{place.name}.part")

@@ -295,12 +295,16 @@ def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
 def calibrate(args: argparse.Namespace) -> None:
     """Choose a threshold and save it in the index."""
     from simbert_hf.index import FaqIndex
+    from simbert_hf.index.saving import check_place, read_manifest
 
     if args.plot:
         from simbert_hf.plots import check_picture
 
         check_picture(args.plot)
-    index = FaqIndex.load(args.index, args.model)
+    place = Path(args.index)
+    check_place(place)
+    _, data, _ = read_manifest(place)
+    index = FaqIndex.load(place, args.model)
     found = index.calibrate(
         args.queries,
         false_accept_rate=args.false_accept_rate,
@@ -313,11 +317,13 @@ def calibrate(args: argparse.Namespace) -> None:
         show([as_json(facts | rates)])
     else:
         show([f"threshold {found.threshold:.4f}", *_rate_lines(rates)])
-    index.save(args.index)
+    if read_manifest(place)[1] != data:
+        raise ValueError(f"{place} was saved anew meanwhile, so it stays. Calibrate it again.")
+    index.save(place)
     if args.plot:
         from simbert_hf.index.plots import plot_calibrations
 
-        plot_calibrations({Path(args.index).name: found}, args.plot)
+        plot_calibrations({place.name: found}, args.plot)
 
 
 def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simbert_hf.atomic import check_writable
 from simbert_hf.extras import install
 
 
@@ -23,10 +24,12 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def check_picture(path: Path) -> None:
-    """Raise a ValueError unless matplotlib can draw such a file.
+    """Raise an error unless matplotlib can draw such a file there.
 
     Raises:
         ImportError: If matplotlib is missing.
+        PermissionError: If it may not be written.
+        ValueError: If no picture ends so.
 
     Example:
         >>> check_picture(Path("scores.svg"))
@@ -34,6 +37,7 @@ def check_picture(path: Path) -> None:
     kinds = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".").lower() not in kinds:
         raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
+    check_writable(path)
 
 
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:

@@ -7,10 +7,10 @@ between the sentences), and many tokenizers return no segments at all.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ def check_texts(text: object) -> list[str]:
         TypeError: If an item is not a string.
         ValueError: If an item is empty or blank, or holds half a character.
     """
-    if not isinstance(text, Iterable):
+    if not holds_texts(text):
         raise TypeError(
             f"text is {type(text).__name__} {text!r:.40}; pass a string or a list of strings."
         )
@@ -45,6 +45,17 @@ def check_texts(text: object) -> list[str]:
                 f"text {i} holds half a character ({text!r:.40}): it was cut or decoded wrongly."
             )
     return texts
+
+
+def holds_texts(texts: object) -> TypeGuard[Iterable[Any]]:
+    """Whether something can be gone through text by text; dicts and frames would give their keys.
+
+    Example:
+        >>> [holds_texts(texts) for texts in ("a", ["a", "b"], {"a": "b"}, 5, b"a")]
+        [True, True, False, False, False]
+    """
+    others = isinstance(texts, Mapping | bytes) or hasattr(texts, "columns")
+    return isinstance(texts, Iterable) and not others
 
 
 @contextmanager

@@ -148,6 +148,8 @@ def test_texts_are_limited() -> None:
         compare(model, "a", None)
     with pytest.raises(ValueError, match="501 characters"):
         paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5, 1.0)
+    with pytest.raises(ValueError, match="holds half a character"):
+        paraphrase(model, "a \ud83d", 5, 5, 1.0)
     with pytest.raises(ValueError, match="does not know half"):
         compare(model, "a cat", "你好")
 

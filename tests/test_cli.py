@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from simbert_hf import SimBert, __version__, vectorfiles
 from simbert_hf.atomic import put_in_place
 from simbert_hf.cli import main
-from simbert_hf.index import TextEncoder
+from simbert_hf.index import FaqIndex, TextEncoder
 from tests.tiny import tiny_simbert
 
 FAQ = """question,answer
@@ -83,6 +84,43 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
     assert code == 0
     assert "reaches the threshold -1" in text
+
+
+def test_an_index_saved_meanwhile_stays(run, model, tmp_path, monkeypatch):
+    index = tmp_path / "index"
+    (tmp_path / "faq.csv").write_text(FAQ)
+    (tmp_path / "dev.csv").write_text(QUERIES)
+    built = FaqIndex.build(model, tmp_path / "faq.csv")
+    built.save(index)
+    calibrate = FaqIndex.calibrate
+
+    def saved_meanwhile(self, *args, **options):
+        built.add([{"question": "who", "answer": "me"}])
+        built.save(index)
+        return calibrate(self, *args, **options)
+
+    monkeypatch.setattr(FaqIndex, "calibrate", saved_meanwhile)
+    argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
+    code, _, error = run(*argv)
+    assert (code, "was saved anew meanwhile, so it stays. Calibrate it again" in error) == (1, True)
+    again = FaqIndex.load(index, model)
+    assert (len(again), again.calibration) == (4, None)
+
+
+def test_where_nothing_may_be_written_no_work_begins(run, model, tmp_path, monkeypatch):
+    index = tmp_path / "index"
+    (tmp_path / "faq.csv").write_text(FAQ)
+    (tmp_path / "dev.csv").write_text(QUERIES)
+    assert run("index", "build", index, tmp_path / "faq.csv", "--model", model)[0] == 0
+    argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may everywhere
+    code, _, error = run("index", "build", tmp_path / "new", "none.csv", "--model", model)
+    assert (code, f"{tmp_path} may not be written to, so {tmp_path / 'new'}" in error) == (1, True)
+    code, _, error = run(*argv, "--plot", tmp_path / "scores.svg")
+    assert (code, "may not be written to" in error) == (1, True)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != index)
+    code, _, error = run(*argv)
+    assert (code, f"{index} may not be written to" in error) == (1, True)
 
 
 def test_repeated_rows_are_told_once(run, model, tmp_path, caplog):

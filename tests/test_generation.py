@@ -291,6 +291,7 @@ def test_a_source_leaves_room_for_what_is_written():
         ("a \ud83d b", {}, ValueError, "text 0 holds half a character"),
         (["a", 5], {}, TypeError, "text 1 is int 5"),
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
+        ({"a": 1}, {}, TypeError, "text is dict {'a': 1}; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),
         ("a", {"k": 0}, ValueError, "k=0 is out of range"),
         ("a", {"n": True}, ValueError, "n=True is out of range.*whole number"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 import pkgutil
@@ -11,6 +12,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from decimal import Decimal
 
 import datasets
 import numpy as np
@@ -27,6 +29,7 @@ from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, re
 from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
+from simbert_hf.index.table import FaqTable
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.text_encoder import TextEncoder, saved_name
 from simbert_hf.textfiles import DataError
@@ -288,7 +291,9 @@ def test_spreadsheets_headers(tmp_path, caplog):
 def test_an_index_can_be_copied(index):
     for copied in (copy.deepcopy(index), pickle.loads(pickle.dumps(index))):
         copied.remove("c")
-        assert len(copied) == 4
+        for again in (copy.deepcopy(copied), pickle.loads(pickle.dumps(copied))):
+            assert len(again) == 4
+            assert "Late." not in [hit.answer for hit in again.search("what time is it", k=5)]
     assert len(index) == 5
 
 
@@ -455,9 +460,11 @@ def test_questions_that_the_model_cannot_read(model, tmp_path, load):
             FaqIndex.build(model, [*ROWS, *foreign]).search("营业时间")
 
 
-@pytest.mark.parametrize("query", [None, 7, b"what time is it"])
+@pytest.mark.parametrize(
+    "query", [None, 7, b"what time is it", {"a": 1}, pd.DataFrame({"a": ["the cat"]})]
+)
 def test_a_query_that_is_no_text(index, query):
-    with pytest.raises(DataError, match=r"The query is .*: give a string"):
+    with pytest.raises(DataError, match=r"(?s)The query is .*: give a string"):
         index.answer(query, threshold=0.5)
 
 
@@ -721,7 +728,11 @@ def test_every_source_gives_the_same_rows(tmp_path):
             "2: the id '1' is that of row 1 too",
         ),
         ([{"question": "a", "answer": "b", "metadata": "x"}], "metadata is 'x'. Write an object"),
-        ([{"question": "a", "answer": "b", "x": float("nan")}], "metadata of row '5' is not JSON"),
+        (
+            [{"question": "a", "answer": "b", "x": [float("nan")]}],
+            r"rows:1: the column 'x' holds \[nan\], which is not JSON. Make it text",
+        ),
+        ([{"question": "a", "answer": "b", "x": object()}], "'x' holds <object object at"),
         ([{"question": "a", "answer": "b", "id": "a"}], "has a row 'a' already"),
     ],
 )
@@ -837,6 +848,55 @@ def test_augment_adds_other_questions_only(model):
     assert augment(faqs[:1], model, k=21, min_similarity=1.0) == faqs[:1]  # writes more than k
 
 
+def test_nothing_is_written_for_questions_that_a_model_cannot_read(model, monkeypatch):
+    monkeypatch.delattr(sys.modules["simbert_hf.index.augment"], "gen_synonyms")
+    faqs = read_faqs([{"question": "营业时间", "answer": "九点"}])
+    with pytest.raises(DataError, match="tokens are unknown to the model in 1 of 1 questions"):
+        augment(faqs, model)
+
+
+def test_columns_of_frames_are_metadata(model, tmp_path):
+    day = datetime.date(2024, 1, 2)
+    frame = pd.DataFrame(
+        {"question": ["what", "where"], "answer": ["a", "b"], "page": [3, None], "day": [day] * 2,
+         "at": pd.to_datetime(["2024-01-02", None]), "price": [Decimal("1.50"), None]}
+    )  # fmt: skip
+    plain = [
+        {"page": 3.0, "day": "2024-01-02", "at": "2024-01-02T00:00:00", "price": "1.50"},
+        {"page": None, "day": "2024-01-02", "at": None, "price": None},
+    ]
+    frame.to_parquet(tmp_path / "faq.parquet")
+    for source in (frame.to_dict("records"), tmp_path / "faq.parquet"):
+        index = FaqIndex.build(model, source)
+        assert [faq.metadata for faq in index.faqs()] == plain
+    rows = [{"question": "who", "answer": "c", "n": np.int64(7), "v": np.ones(2)}]
+    assert read_faqs(rows)[0].metadata == {"n": 7, "v": [1.0, 1.0]}
+
+
+def test_ids_that_blanks_have_made_decimal(model, tmp_path):
+    index = FaqIndex.build(model, [{**row, "id": i} for i, row in enumerate(ROWS, start=1)])
+    queries = pd.DataFrame({"query": ["what time", "go fast", "sing"], "id": [3, 2, np.nan]})
+    queries.to_csv(tmp_path / "dev.csv", index=False)
+    assert "3.0" in (tmp_path / "dev.csv").read_text()
+    for source in (queries.to_dict("records"), tmp_path / "dev.csv"):
+        assert index.calibrate(source, false_accept_rate=0.5).rates.false_accepts.count == 1
+    with pytest.raises(DataError, match=r"leads to the id '9\.0', which is not in the index"):
+        index.calibrate([{"query": "what time", "id": "9.0"}], false_accept_rate=0.5)
+
+
+def test_what_a_table_knows_of_its_rows_goes_with_changes(index):
+    index.remove("b")
+    index.add([{"question": "learn english", "answer": "Late.", "group": "cats"}])
+    index.update([{"question": "where is the dog", "answer": "Out.", "id": "d"}])
+    table = index._table
+    anew = FaqTable(table.data)
+    assert table.number_of == anew.number_of
+    assert set(table.number_of) == {"a", "c", "5", "d", "e"}
+    for key, value in (("answer", "Press it."), ("group", "cats"), ("answer", "On the mat.")):
+        numbers = [table.number_of[faq.id] for faq in index.faqs() if getattr(faq, key) == value]
+        assert table.codes_of(key, value) == set(table.groups[0][numbers].tolist())
+
+
 def test_labels_of_a_query_that_disagree_are_named(index):
     query = {"query": "what time", "answer": "Late.", "id": "c"}
     index.calibrate([query, {"query": "fast", "id": ""}], precision=0.5)
@@ -859,8 +919,9 @@ def test_a_paraphrase_of_two_answers_is_left_out(monkeypatch):
     written = {"a": ["both", "same", "one"], "b": ["Both", "two"], "c": ["same"]}
     module = sys.modules["simbert_hf.index.augment"]  # the name is also a function's
     monkeypatch.setattr(module, "gen_synonyms", lambda texts, *_, **__: map(written.get, texts))
+    monkeypatch.setattr(module, "check_read", lambda *_: None)
     faqs = read_faqs([{"question": q, "answer": a} for q, a in zip("abc", "121", strict=True)])
-    made = augment(faqs, None)[3:]
+    made = augment(faqs, tiny_simbert())[3:]
     assert [(faq.question, faq.answer) for faq in made] == [
         ("same", "1"),
         ("one", "1"),
@@ -881,8 +942,8 @@ def test_columns_of_tables(tmp_path):
 
 def test_rows_are_removed_by_their_ids_as_text(index):
     index.add([{"question": "learn english", "answer": "Fast.", "id": 7}])
-    index.remove([7])
-    for again in ([7], 7, "7"):
+    index.remove(np.int64(7))
+    for again in ([7], 7, "7", np.int64(7)):
         with pytest.raises(DataError, match="The index has no row '7'"):
             index.remove(again)
 

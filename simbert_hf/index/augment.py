@@ -8,9 +8,12 @@ from typing import Any
 
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from simbert_hf.generation import gen_synonyms
+from simbert_hf.generation import gen_synonyms, load
+from simbert_hf.index.faq_index import check_read
 from simbert_hf.index.faqs import Faq
+from simbert_hf.modeling import SimBert
 from simbert_hf.text import normalize_text
+from simbert_hf.text_encoder import TextEncoder
 
 BLOCK = 64  # questions written for at a time
 
@@ -44,8 +47,11 @@ def augment(
         is written for two of different answers, is left out.
 
     Raises:
-        ValueError: If the model cannot write.
+        DataError: If the model cannot read most of the questions.
+        ValueError: If it cannot write.
     """
+    model = model if isinstance(model, SimBert) else load(model)
+    check_read(TextEncoder(model), faqs)
     taken = {normalize_text(faq.question) for faq in faqs}
     made: dict[str, Faq] = {}
     leads: dict[str, set[str]] = defaultdict(set)

@@ -39,6 +39,7 @@ from simbert_hf.index.stores import (
     store_from,
 )
 from simbert_hf.index.table import FILE, FaqTable
+from simbert_hf.rows import holds_texts
 from simbert_hf.search import check_count
 from simbert_hf.text_encoder import TextEncoder, saved_name
 from simbert_hf.textfiles import DataError, fault, shorten
@@ -136,7 +137,7 @@ class FaqIndex:
         if len(place):
             raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size)
-        _check_read(encoder, rows)
+        check_read(encoder, rows)
         table = FaqTable().with_rows(rows)
         vectors = _encode(encoder, rows, progress)
         place.add(vectors)
@@ -260,7 +261,7 @@ class FaqIndex:
         return hits[0] if isinstance(query, str) else hits
 
     def _embed(self, queries: Sequence[str]) -> Vectors:
-        if isinstance(queries, bytes) or not isinstance(queries, Iterable):
+        if not holds_texts(queries):
             raise DataError(f"The query is {shorten(queries)}: give a string, or a list of them.")
         texts = [check_question("the query", None, text) for text in queries]
         return self.encoder(texts) if texts else np.empty((0, 0), dtype=np.float32)
@@ -380,7 +381,7 @@ class FaqIndex:
             DataError: If an id is not in the index.
         """
         with self._changing.writing():
-            numbers = self._numbers([ids] if isinstance(ids, str | int) else ids)
+            numbers = self._numbers([ids] if isinstance(ids, str | int | np.integer) else ids)
             self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
@@ -422,8 +423,12 @@ def _open(
     return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
 
 
-def _check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
-    """Refuse questions that are nearly alike to the model: all would be found with score 1."""
+def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
+    """Refuse questions that are nearly alike to the model: all would be found with score 1.
+
+    Raises:
+        DataError: If the model cannot read most of them.
+    """
     foreign = encoder.unread([faq.question for faq in faqs])
     if 2 * len(foreign) > len(faqs):
         raise DataError(

@@ -37,7 +37,7 @@ class Faq:
         group: Rows of one group are ways to ask for one answer; without it, rows with equal answers
             are.
         id: Names the row, to update or remove it; numbered if None.
-        metadata: Anything else that JSON can hold; hits bring it along.
+        metadata: Anything else; hits bring it along, dates as text and what is missing as None.
     """
 
     question: str
@@ -90,7 +90,8 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
 
     Raises:
         DataError: If there is no row, a column or an answer is missing, an id is used twice, or a
-            question is empty, longer than 10,000 characters or holds control characters.
+            question is empty, longer than 10,000 characters or holds control characters, or a
+            column holds what JSON cannot.
 
     Example:
         >>> read_faqs([{"question": "Can I pay by card?", "answer": "Yes.", "page": 3}])
@@ -248,7 +249,31 @@ def _faq(name: str, line: int, row: Row) -> Faq:
             own = json.loads(own)
     if not isinstance(own, Mapping):
         raise fault(name, line, f"metadata is {shorten(own)}", 'Write an object: {"page": 3}')
-    return Faq(question, answer, _key(row, "group"), _key(row, "id"), {**extra, **own})
+    metadata = {key: _plain(name, line, key, value) for key, value in {**extra, **own}.items()}
+    return Faq(question, answer, _key(row, "group"), _key(row, "id"), metadata)
+
+
+def _plain(name: str, line: int, column: str, value: object) -> Any:
+    """Turn a value into what JSON can hold: dates into text, what is missing into None."""
+    if _is_missing(value):
+        return None
+    try:
+        return json.loads(json.dumps(value, default=_as_json, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        problem = f"the column {shorten(column)} holds {shorten(value, 40)}, which is not JSON"
+        raise fault(name, line, problem, "Make it text, or leave the column out") from None
+
+
+def _as_json(value: Any) -> Any:
+    """Convert dates, NumPy's numbers and arrays, and decimals."""
+    for convert in ("isoformat", "tolist", "as_tuple"):
+        if hasattr(value, convert):
+            return str(value) if convert == "as_tuple" else getattr(value, convert)()
+    raise TypeError
+
+
+def _is_missing(value: object) -> bool:
+    return not isinstance(value, str) and str(value) in MISSING
 
 
 def _query(name: str, line: int, row: Row) -> Query:
@@ -263,6 +288,8 @@ def _query(name: str, line: int, row: Row) -> Query:
 def _key(row: Row, name: str) -> str | None:
     """Return an id, group or label as text; None where it is empty."""
     value = row.get(name)
-    if not isinstance(value, str) and str(value) in MISSING:
+    if _is_missing(value):
         return None
+    if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
+        value = int(value)
     return str(value).strip() or None

@@ -40,7 +40,10 @@ def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
     if not query.in_scope:
         return None
     given = {key: value for key in KEYS if (value := getattr(query, key))}
-    found = {key: table.codes_of(key, value) for key, value in given.items()}
+    found = {
+        key: table.codes_of(key, value) or table.codes_of(key, value.removesuffix(".0"))
+        for key, value in given.items()  # beside blanks, pandas writes 1 as 1.0
+    }
     for key, codes in found.items():
         if not codes:
             problem = f"leads to the {key} {shorten(given[key])}, which is not in the index"

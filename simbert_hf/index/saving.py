@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from simbert_hf.atomic import put_in_place, sync
+from simbert_hf.atomic import check_writable, put_in_place, sync
 from simbert_hf.textfiles import DataError, fault
 
 MANIFEST = "index.json"
@@ -75,7 +75,13 @@ def is_data(path: Path) -> bool:
 
 
 def check_place(place: Path) -> None:
-    """Raise a ValueError if a directory holds anything but an index, whole or begun."""
+    """Raise an error unless an index can be saved in a directory.
+
+    Raises:
+        PermissionError: If it may not be written to.
+        ValueError: If it holds anything but an index, whole or begun.
+    """
+    check_writable(place)
     begun = place.is_dir() and all(p.name == LOCK or is_data(p) for p in place.iterdir())
     if place.exists() and not begun and not is_index(place):
         raise ValueError(f"{place} holds something else than an index; name an empty directory.")

@@ -98,6 +98,14 @@ class FaissVectors:
         self._gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None
         self._selector = faiss.IDSelectorNot(self._gaps) if len(numbers) else None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out faiss's selectors, which cannot be copied."""
+        return {**self.__dict__, "_gaps": None, "_selector": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = state
+        self._set_removed(state["_removed"])
+
     @classmethod
     def load(cls, folder: Path, kind: str, removed: Ints, *, mmap: bool = True) -> Self:
         """Open what :meth:`save` wrote; mapped, only what is read gets into memory.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -103,6 +104,19 @@ class FaqTable:
         sizes = np.bincount(codes[self.living], minlength=int(codes.max(initial=-1)) + 1)
         return codes, sizes
 
+    @cached_property
+    def codes_by(self) -> dict[str, dict[str, set[int]]]:
+        """The groups of the living rows with an answer, or a name of their group."""
+        codes = self.groups[0][self.living].tolist()
+        found: dict[str, dict[str, set[int]]] = {}
+        for key in ("group", "answer"):
+            found[key] = defaultdict(set)
+            for value, code in zip(
+                self.data[key].take(self.living).to_pylist(), codes, strict=True
+            ):
+                found[key][value].add(code)
+        return found
+
     def faqs(self, numbers: Sequence[int] | Ints) -> list[Faq]:
         """Return rows by their numbers."""
         rows = self.data.take(numbers_of(numbers)).to_pylist()
@@ -116,16 +130,19 @@ class FaqTable:
         """Append rows; those without id are numbered.
 
         Raises:
-            DataError: If an id is there already, or metadata is not JSON.
+            DataError: If an id is there already.
         """
         columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
-        for faq, row_id in zip(faqs, self._new_ids(faqs), strict=True):
-            metadata = _json(faq, row_id)
+        ids = list(self._new_ids(faqs))
+        for faq, row_id in zip(faqs, ids, strict=True):
+            metadata = json.dumps(dict(faq.metadata), ensure_ascii=False)
             values = (row_id, faq.question, faq.answer, faq.group, metadata, False)
             for name, value in zip(SCHEMA.names, values, strict=True):
                 columns[name].append(value)
         added = pyarrow.Table.from_pydict(columns, schema=SCHEMA)
-        return FaqTable(pyarrow.concat_tables([self.data, added]))
+        table = FaqTable(pyarrow.concat_tables([self.data, added]))
+        table.number_of = self.number_of | {one: len(self) + i for i, one in enumerate(ids)}
+        return table
 
     def _new_ids(self, faqs: Sequence[Faq]) -> Iterator[str]:
         taken = self.number_of
@@ -156,17 +173,5 @@ class FaqTable:
         """Groups that a query's label names: by ``id``, ``group`` or ``answer``."""
         if key == "id":
             numbers = [self.number_of[value]] if value in self.number_of else []
-        else:
-            same = pyarrow.compute.equal(self.data[key], value).fill_null(False).to_numpy()
-            numbers = np.flatnonzero(same & ~self.data["removed"].to_numpy()).tolist()
-        return set(self.groups[0][numbers].tolist())
-
-
-def _json(faq: Faq, row_id: str) -> str:
-    try:
-        return json.dumps(dict(faq.metadata), ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"The metadata of row {shorten(row_id)} is not JSON: {error}. Give text, numbers, "
-            "lists and objects."
-        ) from None
+            return set(self.groups[0][numbers].tolist())
+        return self.codes_by[key].get(value, set())
