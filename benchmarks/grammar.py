@@ -29,7 +29,7 @@ from benchmarks.group_data import SHIPPED
 from benchmarks.reports import report_file, save_report
 from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare, mean
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation import FLUENCY_WEIGHT, Paraphrase, gen_synonyms
 from simbert_hf.judging.evaluation import load_held_out
@@ -89,10 +89,7 @@ def measure(
         both = [share for each in (*faults, chrf) for share in (each[0], fmean(each))]
         rows.append((*both, len(found)))
     columns = dict(zip(NAMES, np.array(rows, dtype=float).T, strict=True))
-    return Bootstrap().figures(
-        "grammar", len(rows), {name: column.mean() for name, column in columns.items()},
-        lambda counts: {name: mean(column, counts) for name, column in columns.items()},
-    )  # fmt: skip
+    return Bootstrap().means("grammar", columns)
 
 
 def ranked(found: Sequence[Paraphrase], weight: float) -> list[str]:

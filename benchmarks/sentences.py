@@ -20,7 +20,7 @@ from sacrebleu.metrics import CHRF
 from benchmarks.group_data import banking77
 from benchmarks.reports import report_file, save_report
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
-from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare, mean
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.evaluation.report import layout
 from simbert_hf.judging.evaluation import exchange_word
 from simbert_hf.judging.judge import Judge
@@ -42,10 +42,7 @@ def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> di
         repeated = [metric.sentence_score(text, [source]).score for text in found] or [0.0]
         rows.append((100 * accepted[0], 100 * fmean(accepted), fmean(repeated)))
     columns = dict(zip(NAMES, np.array(rows).T, strict=True))
-    return Bootstrap().figures(
-        "sentences", len(rows), {name: column.mean() for name, column in columns.items()},
-        lambda counts: {name: mean(column, counts) for name, column in columns.items()},
-    )  # fmt: skip
+    return Bootstrap().means("sentences", columns)
 
 
 def cell(figure: Figure) -> str:

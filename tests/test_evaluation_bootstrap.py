@@ -25,6 +25,14 @@ def by_loop(
     return [measure(*(column[i] for column in columns)) for i in drawn]
 
 
+def test_means_of_resamples_equal_a_loop() -> None:
+    strap = Bootstrap(100, seed=3)
+    found = strap.means("set", {"scores": SCORES, "cosines": COSINES})
+    for name, column in (("scores", SCORES), ("cosines", COSINES)):
+        assert found[name].value == column.mean()
+        assert found[name].replicates == pytest.approx(by_loop(strap, np.mean, column), abs=1e-12)
+
+
 def test_correlations_of_resamples_equal_a_loop() -> None:
     strap = Bootstrap(100, seed=3)
     found = correlations("set", COSINES, SCORES, strap)

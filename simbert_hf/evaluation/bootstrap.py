@@ -155,6 +155,19 @@ class Bootstrap:
             for key, value in values.items()
         }
 
+    def means(self, name: str, columns: Mapping[str, Floats]) -> dict[str, Figure]:
+        """Measure the mean of each column, an item a row.
+
+        Args:
+            name: Of the test set.
+            columns: Shape: (N,) each.
+        """
+        values = {key: float(column.mean()) for key, column in columns.items()}
+        n = len(next(iter(columns.values())))
+        return self.figures(
+            name, n, values, lambda counts: {key: mean(x, counts) for key, x in columns.items()}
+        )
+
 
 class Distinct:
     """The distinct values of a list, ascending, and how often each is drawn.

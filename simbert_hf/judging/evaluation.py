@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups, usual_share
-from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval, mean
+from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
 from simbert_hf.generation import check_can_write, gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
@@ -369,9 +369,7 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
     if value in (0, 1):
         low, high = exact_interval(round(value * len(shares)), len(shares))
         return {"share": value, "low": low, "high": high}
-    found = Bootstrap().figures(
-        "sources", len(shares), {"share": value}, lambda counts: {"share": mean(shares, counts)}
-    )
+    found = Bootstrap().means("sources", {"share": shares})
     low, high = found["share"].interval or (value, value)
     return {"share": value, "low": low, "high": high}
 
