@@ -34,7 +34,7 @@ def check_writable(place: Path) -> None:
     Example:
         >>> check_writable(Path("outputs/faq"))
     """
-    there = next(path for path in (place, *place.absolute().parents) if path.exists())
+    there = next(path for path in (place, *place.absolute().parents) if path.is_dir())
     if not os.access(there, os.W_OK):
         raise PermissionError(f"{there} may not be written to, so {place} cannot be: name another.")
 

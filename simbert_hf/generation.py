@@ -25,7 +25,7 @@ from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
 from simbert_hf.sentences import end_as, join_sentences, split_sentences
 from simbert_hf.spelling import Spelling
-from simbert_hf.text import decode, normalize_text
+from simbert_hf.text import normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
 BLOCK = 256  # texts whose drafts and vectors are held at once
@@ -39,9 +39,9 @@ class Paraphrase(NamedTuple):
         text: The sentence, or sentences.
         score: ``similarity + fluency_weight * log_prob``; paraphrases are sorted by it.
         similarity: Cosine of its vector with the input's.
-        log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but where
-            ``copying`` made tokens easier, with those as easy as they were then. Of several
-            sentences, the mean of theirs.
+        log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but with
+            tokens as easy as ``copying`` made them, and among those that are no ``repeats``. Of
+            several sentences, the mean of theirs.
     """
 
     text: str
@@ -75,7 +75,8 @@ class Draft(NamedTuple):
 
     Attributes:
         text: The sentence.
-        log_prob: Mean log-probability of its tokens, [SEP] included, in nats, after ``copying``.
+        log_prob: Mean log-probability of its tokens, [SEP] included, in nats, as
+            :class:`Paraphrase` has it.
     """
 
     text: str
@@ -288,8 +289,9 @@ def write_by(
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
         for at, tokens, log_prob in read(model, found):
             drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
-    inputs = decode(tokenizer, rows)
-    return [distinct(row, pair) for row, *pair in zip(drafts, texts, inputs, strict=True)]
+        for i, spelling in zip(batch, spellings, strict=True):
+            drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
+    return drafts
 
 
 def source_limit(model: Writer, max_new_tokens: int) -> int:

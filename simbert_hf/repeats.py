@@ -1,8 +1,7 @@
-"""Repeats: no word is written more often than the source has it.
+"""Repeats: no long word is written more often than the source has it, so far as it is one token.
 
-Small models write words twice ("my card get my card"), which vectors hardly see and people see at
-once: they do so with long words in 3 % of their paraphrases. (Coverage, See et al. 2017, learns not
-to; this needs no training.)
+Small models write words twice ("when will my card get my card?"), which vectors hardly see and
+people do. (Coverage, See et al. 2017, learns not to; this needs no training.)
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.search import Decoder
-from simbert_hf.text import HAN, is_wordpiece
+from simbert_hf.text import CJK, HAN, is_wordpiece
 
 # A token for a word of four letters, or of two Chinese characters; shorter ones, such as "the",
 # come again, and so do the pieces inside of words.
 WORDPIECE = re.compile(rf"[^\W\d_{HAN}]{{4,}}|[{HAN}]{{2,}}")
-OTHERS = re.compile(rf"[▁Ġ][^\W\d_{HAN}]{{4,}}|▁?[{HAN}]{{2,}}")
-LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{HAN}]+")  # Chinese characters are doubled
+OTHERS = re.compile(rf"▁[^\W\d_{HAN}]{{4,}}|▁?[{HAN}]{{2,}}")
+LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{CJK}]+")  # Chinese characters are doubled
 
 
 class UnrepeatingDecoder:
@@ -55,8 +54,8 @@ class UnrepeatingDecoder:
         parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
         self.written = torch.cat([self.written[parents], tokens[:, None]], dim=1)  # (R, T)
         known = self.ids[sources]  # (R, L)
-        may = count(self.written, known).clamp(min=1)
-        over = self.long[self.written] & (count(self.written, self.written) >= may)
+        has = count(self.written, known)
+        over = self.long[self.written] & (count(self.written, self.written) >= has)
         twice = ((known[:, 1:] == tokens[:, None]) & (known[:, :-1] == tokens[:, None])).any(dim=1)
         again = self.letters[tokens] & ~twice
         over |= (self.written == tokens[:, None]) & again[:, None]

@@ -7,7 +7,9 @@ writes its marks wide. The source shows how it spells.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
@@ -15,18 +17,30 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.text import CJK, HAN, is_wordpiece, place_spaces, raw_text
 
 RUN = re.compile(rf"[^\s{CJK}]+")
-HYPHEN = re.compile("[-\u2013/]")
-FIRST_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
-FIRST = re.compile(r"\W*([^\W\d_]+)")
+HYPHEN = re.compile("[-\u2013/]")
+CASED = re.compile(r"[^\W\d_]{2,}")
+# What stands before a capital that may be the place's: nothing but marks, or one of these.
+START = re.compile(r"(?:^|[:\n。！？：\"“‘«(]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
+FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
 NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
+WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
+HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
 CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
 APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
-APOSTROPHE = r"(?<!['’])(?<!['’] )"  # not behind it
-BOUNDS = rf"(?<![^\W{CJK}])", rf"(?![^\W{CJK}])"
-WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
+CHINESE = re.compile(f"[{CJK}]")
+HAN_CHAR = re.compile(f"[{HAN}]")
+END = re.compile(r"[?!]+$")
+APOSTROPHE = "(?<!['’])"  # not behind it
+# Between other letters and figures, and not within "i.e." or "paypal.com"
+BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
+# They may stand for another word than the source's US, IT or Will; "the US" is no "us".
+COMMON = frozenset(
+    "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
+    "to up us we who why will you".split()
+)
 
 
 class Spelling:
@@ -51,85 +65,155 @@ class Spelling:
 
     def __init__(self, source: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer, self.wordpiece = tokenizer, is_wordpiece(tokenizer)
-        words = inner_words(source)
-        rows = tokenizer([*words, "I", "，"], add_special_tokens=False, verbose=False)["input_ids"]
+        words = list(words_of(source))
+        given = [*(word for word, _, _ in words), "I", "，"]
+        rows = tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
         *flat, pronoun, comma = (raw_text(tokenizer, row) for row in rows)
-        spelled: dict[str, set[str]] = {"": set(), "a": set()}  # "plan A" is no rule
-        for word, flattened, row in zip(words, flat, rows, strict=False):
-            if tokenizer.unk_token_id not in row:
-                spelled.setdefault(flattened, set()).add(word)
+        spelled: dict[str, set[str]] = defaultdict(set)
+        first: dict[str, set[str]] = defaultdict(set)
+        for (word, before, is_first), flattened, row in zip(words, flat, rows, strict=False):
+            if tokenizer.unk_token_id in row:
+                continue
+            if is_first:
+                first[flattened].add(word.lower())
+            elif flattened in COMMON and word != flattened:
+                spelled[f"{before.lower()} {flattened}"].add(f"{before} {word}")
+            else:
+                spelled[flattened].add(word)
         uncased = pronoun == "i"
-        self.all_capitals = uncased and source.isupper()
+        self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         if self.capitals:
             spelled.setdefault("i", {"I"})
         self.wide = comma == "," and not NARROW.search(source)
         self.apart = bool(APART.search(source)) and not CLOSE.search(source)
-        known = {
-            flattened: forms.pop()
-            for flattened, forms in spelled.items()
-            if flattened not in ("", "a") and len(forms) == 1
-        }
-        self.words = {chr(STANDIN + i): word for i, word in enumerate(known.values())}
-        self.standins = dict(zip(known, self.words, strict=True))
-        self.pattern = pattern_of(known, self.wordpiece)
+        known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
+        self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
+
+    def _set_words(self, known: dict[str, str]) -> None:
+        """Part what WordPiece parts, and must be found before blanks are placed, from the rest."""
+        self.parted = {key: form for key, form in known.items() if self.wordpiece and " " in key}
+        self.words = {key: form for key, form in known.items() if key not in self.parted}
+        self.standins = {key: chr(STANDIN + i) for i, key in enumerate(self.parted)}
+        self.parted_pattern = any_of(self.parted, r"(?<!\S)", r"(?!\S)")
+        self.pattern = any_of(self.words, *BOUNDS)
+        self.forms = dict(zip(self.standins.values(), self.parted.values(), strict=True))
+
+    def _spaced(self, raw: str) -> str:
+        return place_spaces(raw) if self.wordpiece else raw
 
     def __call__(self, tokens: list[int]) -> str:
         """Turn what the model wrote into text."""
-        text = raw_text(self.tokenizer, tokens)
-        text = self.pattern.sub(lambda found: self.standins[found[0]], text)
-        text = place_spaces(text) if self.wordpiece else text
-        text = "".join(self.words.get(char, char) for char in text)
+        raw = raw_text(self.tokenizer, tokens)
+        text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
+        text = self.pattern.sub(lambda found: self.words[found[0]], text)
+        text = "".join(self.forms.get(char, char) for char in text)
         if self.all_capitals:
             text = text.upper()
         elif self.capitals:
-            text = "".join(map(begin, segment("en", text)))
-        if self.wide:
-            text = NARROW.sub(lambda marks: marks[0].translate(WIDE), text)
+            text = begin_sentences(text)
+        text = widen(text) if self.wide else text
         return CLOSE.sub(" ", text) if self.apart else text
 
 
-def pattern_of(words: Iterable[str], wordpiece: bool) -> re.Pattern[str]:
-    """Find words in a raw text, the longest first; "s" and "ll" are no words behind a '."""
+def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield a text's words that are no Chinese, and their parts.
+
+    Yields:
+        The word; the one before it; and whether its capital may be the place's, not its own.
+
+    Example:
+        >>> [word for word, _, _ in words_of("Is .net T-Mobile's? 我用iPhone。")]
+        ['Is', '.net', "T-Mobile's", 'T-Mobile', 'Mobile', 'iPhone']
+        >>> [word for word, _, is_first in words_of("Is it? Or: Not in Paris.") if is_first]
+        ['Is', 'Or', 'Not']
+    """
+    starts = {0, *accumulate(map(len, segment("en", source)))}
+    titled = is_titled(source)
+    before = ""
+    for found in RUN.finditer(source):
+        bare = found[0].lstrip(OPENING).rstrip(CLOSING)
+        if not any(map(str.isalnum, bare)):
+            continue
+        at = found.start() + found[0].index(bare)
+        placed = titled or found.start() in starts or bool(START.search(source[:at]))
+        placed = placed and not CHINESE.search(source[max(0, found.start() - 1) : found.end() + 1])
+        whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
+        owner = OWNED.sub("", bare)
+        parts = [part for part in HYPHEN.split(owner) if len(part) > 2]
+        for word in dict.fromkeys((whole, bare, owner, *parts)):
+            letters = OWNED.sub("", word).replace("'", "").replace("’", "").isalpha()
+            yield word, before, placed and letters and word == word.capitalize()
+        before = bare.lower() if placed else bare
+
+
+def is_titled(text: str) -> bool:
+    """Whether Most Words Begin with a Capital, which is then not their own.
+
+    Example:
+        >>> is_titled("How to Reset My Password?"), is_titled("Is John Smith there?")
+        (True, False)
+    """
+    words: list[str] = [word for word in CASED.findall(text) if not word.isupper()]
+    capitals = sum(word[0].isupper() for word in words)
+    return 3 < capitals > 0.75 * len(words)
+
+
+def is_shouted(text: str) -> bool:
+    """Whether a text has capitals alone, in more than one word.
+
+    Example:
+        >>> is_shouted("WHERE IS IT?"), is_shouted("ATM?"), is_shouted("我用VISA卡和ATM")
+        (True, False, False)
+    """
+    return text.isupper() and len(CASED.findall(text)) > 1 and not HAN_CHAR.search(text)
+
+
+def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str]:
+    """Find words, the longest first; "s" and "ll" are no words behind a '."""
     by_length = sorted(map(re.escape, words), key=len, reverse=True)
     known = "|".join(word if len(word) > 2 else APOSTROPHE + word for word in by_length)
-    before, behind = (r"(?<!\S)", r"(?!\S)") if wordpiece else BOUNDS
     return re.compile(f"{before}(?:{known or '(?!)'}){behind}")
 
 
-def inner_words(source: str) -> list[str]:
-    """Return a text's words that are no Chinese, and their parts.
-
-    Left out is what begins a sentence with one capital, which may stand for the place alone.
+def begin_sentences(text: str) -> str:
+    """Begin sentences with capitals, but for addresses and code.
 
     Example:
-        >>> inner_words("Paris? I like .net and T-Mobile's. 我用iPhone。")
-        ['like', '.net', 'and', "T-Mobile's", 'T-Mobile', 'Mobile', 'iPhone']
+        >>> begin_sentences("(what's new?) iPhone or 3d? or a.com?")
+        "(What's new?) iPhone or 3d? Or a.com?"
     """
-    words: list[str] = []
-    for sentence in segment("en", source):
-        start = sentence.lstrip().lstrip(OPENING)
-        for run in RUN.findall(sentence):
-            bare = run.lstrip(OPENING).rstrip(CLOSING)
-            whole = f"{bare}." if "." in bare and f"{bare}." in run else bare  # "U.S."
-            owner = OWNED.sub("", bare)
-            parts = [part for part in HYPHEN.split(owner) if len(part) > 2]
-            for word in (whole, bare, owner, *parts):
-                first = FIRST_WORD.fullmatch(word) and start.startswith(word)
-                if any(map(str.isalnum, word)) and not (first and word == word.capitalize()):
-                    words.append(word)
-    return list(dict.fromkeys(words))
+    parts: list[str] = []
+    for part in segment("en", text):
+        if parts and not parts[-1][-1].isspace():  # "www.", "Foo.com"
+            part = parts.pop() + part
+        parts.append(part)
+    return "".join(map(begin, parts))
 
 
 def begin(sentence: str) -> str:
     """Begin a sentence with a capital.
 
     Example:
-        >>> begin("(what's new?) "), begin("iPhone or not?"), begin("3d prints")
-        ("(What's new?) ", 'iPhone or not?', '3d prints')
+        >>> begin("what's new?"), begin("f(x) is new"), begin("@bob"), begin(".net")
+        ("What's new?", 'f(x) is new', '@bob', '.net')
     """
     found = FIRST.match(sentence)
     if not found or not found[1].islower():
         return sentence
     at = found.start(1)
     return sentence[:at] + sentence[at].upper() + sentence[at + 1 :]
+
+
+def widen(text: str) -> str:
+    """Write the marks of a Chinese text wide: beside Chinese, at the end, and a bracket's other.
+
+    Example:
+        >>> widen("好吗(iPhone)?"), widen("5,000元, 100%?"), widen("ok?")
+        ('好吗（iPhone）？', '5,000元， 100%？', 'ok?')
+    """
+    if not HAN_CHAR.search(text):
+        return text
+    text = NARROW.sub(lambda found: found[0].translate(WIDE), text)
+    text = HALVES.sub(lambda found: f"（{found[1] or found[2] or ''}）", text)
+    return END.sub(lambda found: found[0].translate(WIDE), text)

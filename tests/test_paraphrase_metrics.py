@@ -137,8 +137,18 @@ def test_copies_are_known_in_any_dress() -> None:
 
 def test_repeats_are_what_the_source_repeats_less() -> None:
     source = "the card, that card, is very very new"
-    once = ["the card and card", "card card card", "very very", "very very very", "is is", "5 5"]
-    assert [repeat_rate([source], [[text]]) for text in once] == [0, 1, 0, 1, 1, 1]
+    often = ["card card card", "very very very", "is is", "5 5", "the the.", "The the"]
+    assert [repeat_rate([source], [[text]]) for text in often] == [1] * 6
+    fine = [
+        "the card and card",
+        "very very",
+        "bye-bye",
+        "10:10",
+        "u.s.s.r.",
+        "2024, 2024",
+        "is isle",
+    ]
+    assert [repeat_rate([source], [[text]]) for text in fine] == [0] * 7
     assert repeat_rate(["去吧", "a"], [["慢慢去吧", "去吧去吧"], ["the one or the other"]]) == 1 / 3
 
 

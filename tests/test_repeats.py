@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -76,8 +77,12 @@ def test_only_repeats_are_banned():
 
     long, letters = torch.zeros(9).bool(), torch.zeros(9).bool()
     long[5:8] = letters[5:] = True
-    decoder = UnrepeatingDecoder(Flat(), torch.tensor([[5, 6, 6, 7, -1]]), long, letters)
+    known = torch.tensor([[5, 6, 6, 7, -1], [5, 5, 8, 8, 7]])
+    decoder = UnrepeatingDecoder(Flat(), known, long, letters)
     assert not decoder.start().any()
+    step = decoder.step(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([5, 5]))
+    assert [row.isinf().nonzero().flatten().tolist() for row in step] == [[5], []]
+    decoder.start()
     rows = torch.tensor([0, 0, 0, 0])
     step = decoder.step(rows, rows, torch.tensor([5, 6, 8, 1]))
     banned = [row.isinf().nonzero().flatten().tolist() for row in step]
@@ -100,6 +105,27 @@ def test_kinds_of_tokens(english):
     assert not any(
         kind[special].any() for kind in kinds_of_tokens(english.tokenizer, len(english.tokenizer))
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "long"), [("Unigram", "微信 ▁微信 ▁card"), ("WordPiece", "微信 card")]
+)
+def test_kinds_of_other_tokens(kind, long):
+    letters = "▁card card ▁the ##card ##ing the"
+    names = [*f"微 微信 ▁微信 {letters} こ ▁2024 ! [SEP]".split()]
+
+    class Tokenizer:
+        backend_tokenizer = SimpleNamespace(model=type(kind, (), {})())
+
+        def __len__(self):
+            return len(names)
+
+        def convert_ids_to_tokens(self, ids):
+            return [names[i] for i in ids]
+
+    found = kinds_of_tokens(Tokenizer(), len(names))
+    for kind, wanted in zip(found, (long, letters), strict=True):
+        assert [name for name, is_one in zip(names, kind, strict=True) if is_one] == wanted.split()
 
 
 def repeats(text, source):

@@ -15,7 +15,7 @@ def english():
 
 def narrowing_tokenizer():
     """One that keeps case and writes wide marks as narrow ones, as XLM-R's does."""
-    words = ["[UNK]", *"你好吗我是的,?!: Ook"]
+    words = ["[UNK]", *"你好吗我是的,?!:() Ook!"]
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -39,7 +39,21 @@ def respelled(source, written, tokenizer):
         ("Hey, can i go?", "may i go?", "May i go?"),
         ("i go", "can i go?", "can i go?"),
         ("He left.", "i think, i'm sure he left.", "I think, I'm sure he left."),
-        ("Ask us, the US.", "the us asks us.", "The us asks us."),  # spelled in two ways
+        ("Ask us, the US.", "the us asks us.", "The US asks us."),
+        ("I REALLY do, really.", "i really do", "I really do"),  # spelled in two ways
+        ("Please ask Will now.", "will you ask will?", "Will you ask Will?"),
+        ("Is IT late? Ask IT.", "it is it, ask it", "It is IT, ask IT"),
+        ("Where are the customers' 5 cards?", "customers' cards, 5.50", "Customers' cards, 5.50"),
+        ("at 10 or 1,000?", "10:30, 1,000 or 86,400 y'all", "10:30, 1,000 or 86,400 y'all"),
+        ("Is C good, James' C?", "c++ or james' c, i.e. c", "C++ or James' C, i.e. C"),
+        ("Où est la niña?", "la nina est ou?", "La niña est où?"),
+        ("👋 Where is my card?", "do you know where?", "Do you know where?"),
+        ("Re: What is it?\n- Who is it?", "tell me who or what", "Tell me who or what"),
+        ('He said, "Go on"', "go on, he said", "Go on, he said"),
+        ("How Do I Reset My Password?", "can i reset my password?", "Can I reset my password?"),
+        ("Is x@a.com or f(x)=1 it?", "x@a.com? f(x)=1.", "x@a.com? f(x)=1."),
+        ("ATM?", "where is the atm?", "Where is the ATM?"),
+        ("Is ASP.NET or www.Foo.com up?", "www.foo.com, asp.net", "www.Foo.com, ASP.NET"),
         ("Is plan A best?", "is a plan best? a?", "Is a plan best? A?"),
         ("T-Mobile's offer", "an offer of t-mobile", "An offer of T-Mobile"),
         ("In the U.S. or not?", "what's in the u.s.?", "What's in the U.S.?"),
@@ -77,6 +91,8 @@ def test_a_source_without_words_spells_nothing(english, source):
         ("你好吗", "吗?我:Ok,ok", "吗？我：Ok,ok"),  # none of its own: as Chinese is written
         ("你好,我是", "我是,你好?", "我是,你好?"),
         ("Ok, ok?", "ok?!", "ok?!"),
+        ("你好（Ok）吗？", "我(Ok)!", "我（Ok）！"),
+        ("你是Ok？", "你是Ok?", "你是Ok？"),
     ],
 )
 def test_marks_beside_chinese_are_as_wide_as_the_sources(source, written, spelled):
@@ -95,6 +111,15 @@ def test_spelling_changes_no_token(english):
     spelled = respelled(source, written, english.tokenizer)
     assert spelled == "I'd ask PayPal, AT&T or O'Neil at the café in Zürich."
     assert english.rows.sources([written], 64) == english.rows.sources([spelled], 64)
+
+
+@pytest.mark.parametrize("text", ["¿Dónde está la niña?", "My friends' cards are lost.", "Ça va?"])
+def test_a_copy_is_none_for_its_spelling(english, text):
+    copy = respelled(text, text, english.tokenizer)
+    found = english.gen_synonyms(text, n=60, k=60, seed=0)
+    assert copy.lower() not in [one.lower() for one in found]
+    plain = english.tokenizer.backend_tokenizer.normalizer.normalize_str
+    assert plain(text) not in map(plain, found)
 
 
 def test_written_sentences_are_spelled_as_their_source(english):

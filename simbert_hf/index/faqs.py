@@ -243,7 +243,7 @@ def _faq(name: str, line: int, row: Row) -> Faq:
         problem = f"the question {shorten(question, 40)} has no answer"
         raise fault(name, line, problem, "Fill it in, or drop the row")
     extra = {key: value for key, value in row.items() if key not in ("question", *KEYS, "metadata")}
-    own = row.get("metadata") or {}
+    own = {} if _is_missing(row.get("metadata")) else row["metadata"] or {}
     if isinstance(own, str):  # as tables have it
         with suppress(ValueError):
             own = json.loads(own)
@@ -258,7 +258,9 @@ def _plain(name: str, line: int, column: str, value: object) -> Any:
     if _is_missing(value):
         return None
     try:
-        return json.loads(json.dumps(value, default=_as_json, allow_nan=False))
+        text = json.dumps(value, default=_as_json, allow_nan=False, ensure_ascii=False)
+        text.encode()  # half a character cannot be
+        return json.loads(text)
     except (TypeError, ValueError, RecursionError):
         problem = f"the column {shorten(column)} holds {shorten(value, 40)}, which is not JSON"
         raise fault(name, line, problem, "Make it text, or leave the column out") from None
@@ -266,6 +268,8 @@ def _plain(name: str, line: int, column: str, value: object) -> Any:
 
 def _as_json(value: Any) -> Any:
     """Convert dates, NumPy's numbers and arrays, and decimals."""
+    if _is_missing(value):
+        return None
     for convert in ("isoformat", "tolist", "as_tuple"):
         if hasattr(value, convert):
             return str(value) if convert == "as_tuple" else getattr(value, convert)()

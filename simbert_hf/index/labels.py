@@ -41,8 +41,10 @@ def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
         return None
     given = {key: value for key in KEYS if (value := getattr(query, key))}
     found = {
-        key: table.codes_of(key, value) or table.codes_of(key, value.removesuffix(".0"))
-        for key, value in given.items()  # beside blanks, pandas writes 1 as 1.0
+        key: table.codes_of(key, value)
+        or table.codes_of(key, value.removesuffix(".0"))  # beside blanks, pandas writes 1 as 1.0
+        or table.codes_of(key, f"{value}.0")
+        for key, value in given.items()
     }
     for key, codes in found.items():
         if not codes:

@@ -34,7 +34,8 @@ except ImportError as error:
     raise ImportError(f"These metrics need sacrebleu: {install('eval')}.") from error
 
 TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
-WORDS = re.compile(rf"[^\W_{HAN}]+|[{HAN}]")
+WORDS = re.compile(rf"[^\W\d_{HAN}]+|[{HAN}]")
+TWICE = re.compile(rf"(?<!\S)([^\W_{HAN}]+)\s+(?=\1(?![^\W_{HAN}]))")
 CHINESE = re.compile(f"[{HAN}]")  # which full-width marks are not
 IBLEU_ALPHA = 0.8
 BATCH_SIZE = 64
@@ -94,7 +95,7 @@ def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> 
     """Share of candidates that have a word more often than their source, and than once.
 
     Words of four letters or more, and any two Chinese characters side by side; of other words, and
-    numbers, those directly again ("the the").
+    numbers, those directly again ("the the", not "bye-bye").
 
     Raises:
         ValueError: If there are no candidates.
@@ -124,9 +125,9 @@ def repeatable(text: str) -> Counter[str]:
         [('good', 1), ('very', 2), ('very very', 2), ('你好', 1), ('好吗', 1)]
     """
     words = WORDS.findall(text.lower())
-    pairs = [f"{a} {b}" for a, b in pairwise(words) if a == b and not CHINESE.match(a)]
+    twice = [f"{word} {word}" for word in TWICE.findall(text.lower())]
     chinese = [a + b for a, b in pairwise(words) if CHINESE.match(a) and CHINESE.match(b)]
-    return Counter([word for word in words if len(word) > 3] + 2 * pairs + chinese)
+    return Counter([word for word in words if len(word) > 3] + 2 * twice + chinese)
 
 
 def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float:
