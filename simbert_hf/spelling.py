@@ -22,7 +22,7 @@ OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
 CASED = re.compile(r"[^\W\d_]{2,}")
 # What stands before a capital that may be the place's: nothing but marks, or one of these.
-START = re.compile(r"(?:^|[:\n。！？：\"“‘«(]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
+START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
 FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
 NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
 WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}

@@ -50,6 +50,7 @@ def respelled(source, written, tokenizer):
         ("👋 Where is my card?", "do you know where?", "Do you know where?"),
         ("Re: What is it?\n- Who is it?", "tell me who or what", "Tell me who or what"),
         ('He said, "Go on"', "go on, he said", "Go on, he said"),
+        ('I read "War and Peace" (by Tolstoy).', "war by tolstoy", "War by Tolstoy"),
         ("How Do I Reset My Password?", "can i reset my password?", "Can I reset my password?"),
         ("Is x@a.com or f(x)=1 it?", "x@a.com? f(x)=1.", "x@a.com? f(x)=1."),
         ("ATM?", "where is the atm?", "Where is the ATM?"),
