@@ -72,7 +72,7 @@ class Spelling:
         spelled: dict[str, set[str]] = defaultdict(set)
         first: dict[str, set[str]] = defaultdict(set)
         for (word, before, is_first), flattened, row in zip(words, flat, rows, strict=False):
-            if tokenizer.unk_token_id in row:
+            if not flattened or tokenizer.unk_token_id in row:
                 continue
             if is_first:
                 first[flattened].add(word.lower())
