@@ -56,6 +56,17 @@ def test_with_all_kept_loss_and_steps_are_those_of_full_centres(sub_centres, max
     assert (sampled.weight - start).abs().max() > 0.1
 
 
+def test_a_gradient_below_the_norm_is_not_clipped() -> None:
+    vectors, start = torch.randn(4, 5, dtype=torch.float64), torch.randn(7, 1, 5)
+    states = []
+    for max_norm in (0.0, 1e3):
+        sampled = double(SampledCentres((7, 1, 5), sampled=7), start.double())
+        sampled.loss(vectors, CLASSES, SOFTMAX).loss.backward()
+        sampled.step(0.1, max_norm)
+        states.append(sampled.state)
+    assert torch.equal(*states)
+
+
 def test_sampled_loss_and_lazy_steps_equal_the_naive_ones() -> None:
     start = torch.randn(9, 1, 5, dtype=torch.float64)
     sampled = double(SampledCentres((9, 1, 5), sampled=3, seed=4), start)

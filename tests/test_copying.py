@@ -8,7 +8,7 @@ from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a
 from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
-from simbert_hf.copying import ELSEWHERE, KNOWN, CopyingDecoder, inside_words
+from simbert_hf.copying import ELSEWHERE, KNOWN, CopyingDecoder, foreignness, inside_words
 from simbert_hf.decoder import BertDecoder
 from simbert_hf.generation import banned_tokens, write
 from simbert_hf.search import SearchSettings, search
@@ -61,6 +61,32 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
         assert log_prob == pytest.approx(wanted, abs=1e-3)
         copied += len({*tokens} & {*known[at]})
     assert copied > 2  # there was something to raise, and to stop raising
+
+
+class Known:
+    """Finds token 1 likely anywhere; 4 more are foreign to it, and token 0 is banned."""
+
+    sources = 1
+
+    def start(self):
+        return torch.tensor([[-math.inf, 4.0, 0.0, 0.0, 0.0, 0.0]])
+
+    def read(self, tokens):
+        yield from [self.start()] * tokens.shape[1]
+
+
+def test_what_a_model_would_write_by_itself_is_not_raised():
+    copying = CopyingDecoder(Known(), [[1, 2, 1]], [[False] * 3], weight=1.0)
+    lacking = -float(Known().start().log_softmax(1)[0, 2])
+    assert lacking > KNOWN
+    rises = (copying.start() - Known().start())[0, 1:]
+    assert rises.tolist() == pytest.approx([0, ELSEWHERE * lacking, 0, 0, 0])
+
+
+def test_nothing_is_foreign_behind_a_rows_end_or_if_banned():
+    found = foreignness(Known(), Known().start(), torch.tensor([[0, 2, -1]]))
+    assert found[0, [0, 2]].tolist() == [0, 0]
+    assert found[0, 1] > KNOWN
 
 
 def test_without_copying_the_model_is_left_alone(model):  # noqa: F811

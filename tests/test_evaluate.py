@@ -342,7 +342,7 @@ def test_pairs_of_test_choose_no_threshold(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("A\tB\t1\nC\tD\t0\n")
     (tmp_path / "dev.tsv").write_text("B\tA\t1\nE\tF\t1\nA\tD\t0\n")
     task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv")
-    assert task.dev == [("E", "F", True), ("A", "D", False)]
+    assert (task.name, task.dev) == ("test", [("E", "F", True), ("A", "D", False)])
 
 
 def test_thresholds_are_found_on_dev() -> None:

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 
 from simbert_hf.evaluation import Bootstrap, Figure, bootstrap, compare, correlations
 from simbert_hf.evaluation.bootstrap import Distinct, correlation, mean
-from simbert_hf.evaluation.pairs import pair_figures
+from simbert_hf.evaluation.pairs import pair_figures, resampled_auc
 
 RNG = np.random.default_rng(5)
 SCORES = RNG.integers(0, 6, 60).astype(float)
@@ -62,6 +62,11 @@ def test_figures_of_resampled_pairs_equal_scikit_learn() -> None:
         assert found[name].value == pytest.approx(reference(labels, COSINES))
         loop = by_loop(strap, reference, labels, COSINES, first=25)
         assert found[name].replicates[:25] == pytest.approx(loop, abs=1e-12)
+
+
+def test_a_resample_of_one_kind_has_no_auc_and_one_of_a_single_couple_has() -> None:
+    same, other = np.array([[1, 0], [0, 1]]), np.array([[0, 0], [1, 0]])
+    assert resampled_auc(same, other).tolist() == pytest.approx([np.nan, 1.0], nan_ok=True)
 
 
 def test_ranks_within_a_resample_are_scipys() -> None:
@@ -134,6 +139,8 @@ def test_p_value_is_even_where_models_are_equally_good_and_small_where_not() -> 
 def test_too_few_resamples_are_refused() -> None:
     with pytest.raises(ValueError, match="50 resamples are too few for a 95% interval"):
         Bootstrap(50)
+    with pytest.raises(ValueError, match="The seed is -1: it must be at least 0"):
+        Bootstrap(seed=-1)
     assert correlations("set", COSINES, SCORES, Bootstrap(0))["pearson"].interval is None
 
 

@@ -177,6 +177,23 @@ def test_encoding_and_evaluation_are_left_alone() -> None:
         assert cached(input_ids=ids).last_hidden_state is not None
 
 
+def test_a_batch_of_one_micro_batch_is_computed_once() -> None:
+    model, passes = tiny_simbert(), []
+    use_gradcache(model, 4)
+    model.bert.embeddings.register_forward_pre_hook(lambda *_: passes.append(1))
+    for rows, wanted in ((4, 1), (5, 4)):
+        passes.clear()
+        output = model(input_ids=torch.ones(rows, 3, dtype=torch.long))
+        assert output.lm_losses is None
+        output.sentence_embedding.sum().backward()
+        assert len(passes) == wanted
+
+
+def test_a_micro_batch_of_padding_alone_keeps_its_columns() -> None:
+    inputs = {"input_ids": torch.ones(2, 3), "attention_mask": torch.tensor([[1, 1, 0], [0] * 3])}
+    assert [part["input_ids"].shape for part in micro_batches(inputs, 1)] == [(1, 2), (1, 3)]
+
+
 def test_a_gru_that_reads_padding_reads_that_of_the_whole_batch() -> None:
     texts = ["a cat sat on the mat", "go", "dog", "cats"]
     model = CharGru.for_texts(texts, min_count=1, hidden_size=8, max_length=30, mask_padding=False)

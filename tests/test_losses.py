@@ -144,6 +144,12 @@ def test_zero_vectors_give_the_log_of_the_columns() -> None:
     assert weighted.item() == pytest.approx(math.log(13 + 3))
 
 
+def test_a_weight_of_hard_negatives_does_nothing_without_any() -> None:
+    anchors, positives = torch.randn(2, 5, 6)
+    plain = one_way_loss(anchors, positives, scale=20.0).loss
+    assert one_way_loss(anchors, positives, scale=20.0, hard_negative_weight=2.0).loss == plain
+
+
 def test_without_same_side_columns_the_symmetric_form_is_the_papers_both_ways() -> None:
     first, second = torch.randn(2, 6, 8, dtype=torch.float64)
     rows = torch.stack([first, second], dim=1).flatten(0, 1)  # [A, A', B, B', ...]

@@ -84,6 +84,14 @@ def test_gradients_stay_finite_on_the_centre_and_opposite_to_it(kind, margin, si
     assert vectors.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("kind", ["arc", "sphere", "simpler_a"])
+def test_cosines_that_rounding_puts_beyond_1_have_an_angle(kind) -> None:
+    softmax, classes = MarginSoftmax(kind, 1.0), torch.zeros(2, dtype=torch.long)
+    ends = torch.tensor([[1.0], [-1.0]])
+    found, wanted = (softmax.apply(cosines, classes) for cosines in (ends * (1 + 1e-6), ends))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-4)
+
+
 def test_the_angle_s_multiple_has_the_polynomial_s_slope_at_its_end() -> None:
     cosine = torch.tensor([[1.0, 0.3]], dtype=torch.float64, requires_grad=True)
     softmax = MarginSoftmax("sphere", 1.0, 4.0)

@@ -7,7 +7,14 @@ from simbert_hf import objectives
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.data import Triplet
 from simbert_hf.losses import distillation_loss
-from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
+from simbert_hf.margin.classes import MarginObjective
+from simbert_hf.margin.softmax import MarginSoftmax
+from simbert_hf.objectives import (
+    ScoredPairObjective,
+    SimBertObjective,
+    SimCseObjective,
+    contrasts,
+)
 from simbert_hf.pooling import POOLINGS
 from tests.naive import (
     float64_weights,
@@ -82,6 +89,24 @@ def test_weights_scale_the_parts() -> None:
     parts = SimBertObjective(seq2seq_weight=0.5, similarity_weight=3.0)(model, batch)
     expected = 0.5 * parts.seq2seq + 3 * parts.similarity
     assert parts.total.item() == pytest.approx(expected.item())
+
+
+def test_unless_told_otherwise_the_total_is_the_plain_sum() -> None:
+    model = tiny_simbert()
+    preferences = [Triplet("a cat sat", "the cat sat", "a cat cat is sitting")]
+    collator = PairCollator(model.rows, mlm=True, sentences=SENTENCES, preferences=preferences)
+    parts = SimBertObjective()(model, collator(PAIRS))
+    names = ("seq2seq", "similarity", "mlm", "simcse", "preference")
+    assert parts.total.item() == pytest.approx(sum(getattr(parts, n).item() for n in names))
+    views = SimCseObjective()(model, SimCseCollator(model.rows, mlm=True)(examples()))
+    assert views.total.item() == pytest.approx(views.similarity.item() + views.mlm.item())
+
+
+def test_what_a_pair_alone_teaches() -> None:
+    assert contrasts(SimBertObjective())
+    assert contrasts(ScoredPairObjective())
+    assert not contrasts(SimBertObjective(similarity_weight=0.0))
+    assert not contrasts(MarginObjective(MarginSoftmax()))
 
 
 def test_rows_without_targets_are_shorter_and_teach_the_same() -> None:

@@ -183,3 +183,13 @@ def test_perplexity_is_that_of_each_pair_alone(tokenizer, monkeypatch) -> None:
         found = reference_perplexity(model, sources, references)
         assert found == pytest.approx(expected, rel=1e-4)
     assert model.training
+
+
+def test_perplexity_cuts_sources_and_references_to_half_of_the_positions_each() -> None:
+    model = tiny_simbert()
+    half = model.config.max_position_embeddings // 2
+    source, reference = ["cat"] * (half - 2), ["dog"] * (half - 1)  # besides [CLS] and [SEP]
+    wanted = reference_perplexity(model, [" ".join(source)], [[" ".join(reference)]])
+    texts = [" ".join([*source, "the", "mat"])], [[" ".join([*reference, "the", "mat"])]]
+    with pytest.warns(UserWarning, match=f"Texts of more than {half} tokens were cut"):
+        assert reference_perplexity(model, *texts) == pytest.approx(wanted)

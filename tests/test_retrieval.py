@@ -684,6 +684,8 @@ def test_resamples_without_threshold_count(caplog):
     few_out = calibrate_scores(np.arange(100.0), np.repeat([2, 0], [20, 80]), TARGETS[0], 0.1)
     assert np.isfinite(few_out.interval).all()
     assert not caplog.text
+    one_out = calibrate_scores(np.arange(9.0), [2, *[0] * 8], TARGETS[0], 0.1, Bootstrap(100))
+    assert one_out.interval == (0.5, 0.5)  # of the resamples that draw it
 
 
 # Rows -------------------------------------------------------------------------------------------
@@ -780,6 +782,8 @@ def test_bad_queries_and_changes(index, model):
     assert index.search("😀 what time is it", k=1)  # an unknown token, no error
     with pytest.raises(ValueError, match="k=0 is out of range"):
         index.search("what", k=0)
+    with pytest.raises(ValueError, match="votes=0 is out of range"):
+        FaqIndex.build(model, ROWS, votes=0)
     for change in (lambda: index.remove(["a", "z"]), lambda: index.update([ROWS[0] | {"id": "z"}])):
         with pytest.raises(DataError, match="has no row 'z'"):
             change()

@@ -18,6 +18,7 @@ from simbert_hf.data import (
     LengthGroupedBatchSampler,
     PairDataset,
 )
+from simbert_hf.sampling import make_pairs, random_bits
 
 N = 103
 
@@ -85,6 +86,12 @@ def test_every_ordered_pair_is_drawn_equally_often():
     assert len(drawn) == 6
     assert all(abs(count - 500) < 5 * 500**0.5 for count in drawn.values())
     assert len({pair["seed"] for pair in all_pairs(pairs)}) == 600
+
+
+def test_a_group_of_one_makes_no_pair_and_no_group_none():
+    with pytest.raises(ValueError, match="one sentence makes no pair"):
+        make_pairs([["a", "b"], ["c"]], [0, 1], random_bits(0, 0, np.arange(2)))
+    assert make_pairs([], [], random_bits(0, 0, np.arange(0))) == []
 
 
 # Batches -----------------------------------------------------------------------------------------

@@ -164,6 +164,7 @@ def test_beam_finds_the_likeliest(n):
     best = sorted(exact.values(), reverse=True)[:n]
     assert [log_prob for _, _, log_prob in rows][:3] == pytest.approx(best[:3], abs=1e-6)
     assert all(log_prob == pytest.approx(exact[s], abs=1e-6) for s, _, log_prob in rows)
+    assert all(score == pytest.approx(log_prob) for _, score, log_prob in rows)
     if n == 10_000:
         assert [log_prob for _, _, log_prob in rows] == pytest.approx(best, abs=1e-6)
 
@@ -235,8 +236,20 @@ def test_log1mexp_keeps_its_precision():
         ({"temperature": float("nan")}, "temperature=nan is out of range"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 is out of range"),
         ({"strategy": "diverse"}, "Unknown strategy 'diverse'; choose one of sample, without_rep"),
+        ({"n": True}, "n=True is out of range"),
+        ({"temperature": INF}, "temperature=inf is out of range"),
+        ({"copying": -0.1}, "copying=-0.1 is out of range"),
+        ({"copying": INF}, "copying=inf is out of range"),
+        ({"seed": 1.5}, "seed=1.5 is out of range"),
+        ({"seed": 2**64}, "seed=18446744073709551616 is out of range: .* of 64 bits or None"),
+        ({"seed": -(2**63) - 1}, "seed=-9223372036854775809 is out of range"),
     ],
 )
 def test_settings_out_of_range(option, sentence):
     with pytest.raises(ValueError, match=sentence):
         SearchSettings(**option)
+
+
+@pytest.mark.parametrize("seed", [2**64 - 1, -(2**63)])
+def test_the_farthest_seeds_draw(seed):
+    assert found(n=3, seed=seed) == found(n=3, seed=seed)

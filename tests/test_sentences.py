@@ -33,6 +33,7 @@ def model():
         ("Where is my refund? Please help!", None),  # or the last
         ("No. Yes!", None),
         ("...", None),
+        ("", None),
         ("我的卡丢了。可以补办吗？谢谢！", ["我的卡丢了。", "可以补办吗？谢谢！"]),
     ],
 )
@@ -45,6 +46,10 @@ def test_a_sentence_takes_the_mark_that_it_lacks():
     assert end_as("go", "Stop!") == "go!"
     assert end_as("go.", "Stop!") == "go."
     assert end_as("go", "stop") == "go"
+
+
+def test_an_empty_sentence_adds_no_blank():
+    assert join_sentences(["go.", "", "stop."]) == "go. stop."
 
 
 @pytest.mark.parametrize("n", [1, 4, 20])

@@ -18,7 +18,7 @@ from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import DataError, PairDataset, PairStream
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.streams import stream_loader
+from simbert_hf.streams import Position, stream_loader
 from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
@@ -191,6 +191,15 @@ def test_a_resume_with_workers(workers: int, grouped: bool, tmp_path: Path) -> N
 def collate_all(batches):
     """Leave out the positions, which name workers by their place in one run."""
     return [batch["pairs"] for batch in batches]
+
+
+def test_a_checkpoint_names_the_worker_of_the_newest_pair_last(tmp_path: Path) -> None:
+    stream = make_stream()
+    for worker in (0, 1, 0):
+        stream.took(Position(worker, 2))
+    stream.save(tmp_path)
+    given = json.loads((tmp_path / "stream-0.json").read_text())["given"]
+    assert [worker for worker, *_ in given] == [1, 0]
 
 
 def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:

@@ -100,11 +100,14 @@ def test_bfloat16_is_as_near_the_truth_as_plain_cross_entropy(autocast: bool) ->
         assert (ours - right).norm() <= 1.2 * (theirs - right).norm() + 1e-6
 
 
+@pytest.mark.parametrize("autocast", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_one_label_of_many_tokens_overflows_nothing(dtype: torch.dtype) -> None:
-    hidden = torch.full((5000, 2), 14.0, dtype=dtype)
-    weight = torch.zeros(100, 2, dtype=dtype, requires_grad=True)
-    loss = token_loss(hidden, weight, torch.zeros(100, dtype=dtype), torch.zeros(5000).long())
+def test_one_label_of_many_tokens_overflows_nothing(dtype: torch.dtype, autocast: bool) -> None:
+    kept = torch.float32 if autocast else dtype
+    hidden = torch.full((5000, 2), 14.0, dtype=kept)
+    weight = torch.zeros(100, 2, dtype=kept, requires_grad=True)
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        loss = token_loss(hidden, weight, torch.zeros(100, dtype=kept), torch.zeros(5000).long())
     (loss / 5000).backward()
     assert weight.grad is not None
     assert weight.grad[0].tolist() == pytest.approx([14 * (1 / 100 - 1)] * 2, rel=1e-2)
