@@ -154,15 +154,7 @@ def synonyms(args: argparse.Namespace) -> None:
     k = min(10, args.n) if args.k is None else args.k
     with quiet_transformers():
         model = load(args.model)
-    names = (
-        "strategy",
-        "seed",
-        "temperature",
-        "max_new_tokens",
-        "copying",
-        "repeats",
-        "min_similarity",
-    )
+    names = "strategy seed temperature max_new_tokens copying repeats min_similarity".split()
     options = {name: value for name in names if (value := getattr(args, name)) is not None}
     for block in blocks_of(texts):
         written = gen_synonyms(block, args.n, k, model=model, return_scores=True, **options)

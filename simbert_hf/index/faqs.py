@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -270,9 +271,12 @@ def _as_json(value: Any) -> Any:
     """Convert dates, NumPy's numbers and arrays, and decimals."""
     if _is_missing(value):
         return None
-    for convert in ("isoformat", "tolist", "as_tuple"):
-        if hasattr(value, convert):
-            return str(value) if convert == "as_tuple" else getattr(value, convert)()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Decimal):
+        return str(value)
     raise TypeError
 
 

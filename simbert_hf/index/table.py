@@ -111,9 +111,8 @@ class FaqTable:
         found: dict[str, dict[str, set[int]]] = {}
         for key in ("group", "answer"):
             found[key] = defaultdict(set)
-            for value, code in zip(
-                self.data[key].take(self.living).to_pylist(), codes, strict=True
-            ):
+            values = self.data[key].take(self.living).to_pylist()
+            for value, code in zip(values, codes, strict=True):
                 found[key][value].add(code)
         return found
 
