@@ -9,7 +9,7 @@ from typing import Any
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.generation import gen_synonyms, load
-from simbert_hf.index.faq_index import check_read
+from simbert_hf.index.encoding import check_read
 from simbert_hf.index.faqs import Faq
 from simbert_hf.modeling import SimBert
 from simbert_hf.text import normalize_text

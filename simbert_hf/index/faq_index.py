@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Self, overload
 
 import numpy as np
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.arrays import Vectors
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
+from simbert_hf.index.encoding import check_read, encode_questions
 from simbert_hf.index.faqs import (
     Columns,
     Faq,
@@ -46,7 +46,6 @@ from simbert_hf.textfiles import DataError, fault, shorten
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 1024  # texts encoded between two moves of the progress bar
 PROBES = 8  # questions encoded again when an index is loaded
 TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
 
@@ -139,7 +138,7 @@ class FaqIndex:
         encoder = TextEncoder(model, batch_size=batch_size)
         check_read(encoder, rows)
         table = FaqTable().with_rows(rows)
-        vectors = _encode(encoder, rows, progress)
+        vectors = encode_questions(encoder, rows, progress=progress)
         place.add(vectors)
         recall = 1.0 if place.exact else measure_recall(place, vectors)
         return cls(encoder, table, place, votes=votes, recall=recall)
@@ -369,7 +368,7 @@ class FaqIndex:
                     *(len(known), shorten(known[0])),
                 )
             table = self._table.with_rows(rows)
-            self._switch(table, _encode(self.encoder, rows, progress=False))
+            self._switch(table, encode_questions(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | int | Iterable[str | int]) -> None:
         """Remove rows; no search finds them again, and their text is gone with the next save.
@@ -396,7 +395,7 @@ class FaqIndex:
         with self._changing.writing():
             numbers = self._numbers(str(row.id) for row in rows)
             table = self._table.without(numbers).with_rows(rows)
-            self._switch(table, _encode(self.encoder, rows, progress=False), numbers)
+            self._switch(table, encode_questions(self.encoder, rows, progress=False), numbers)
 
     def _switch(
         self, table: FaqTable, added: Vectors | None = None, removed: Sequence[int] = ()
@@ -421,31 +420,6 @@ def _open(
 ) -> tuple[dict[str, Any], FaqTable, VectorStore]:
     table = FaqTable.read(folder / FILE)
     return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
-
-
-def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
-    """Refuse questions that are nearly alike to the model: all would be found with score 1.
-
-    Raises:
-        DataError: If the model cannot read most of them.
-    """
-    foreign = encoder.unread([faq.question for faq in faqs])
-    if 2 * len(foreign) > len(faqs):
-        raise DataError(
-            f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
-            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Take a model that was "
-            "trained on their language."
-        )
-
-
-def _encode(encoder: TextEncoder, faqs: Sequence[Faq], progress: bool) -> Vectors:
-    """Embed questions, block by block: (N, D)."""
-    blocks = []
-    with tqdm(total=len(faqs), desc="encoding", disable=not progress) as bar:
-        for start in range(0, len(faqs), BLOCK):
-            blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
-            bar.update(len(blocks[-1]))
-    return np.concatenate(blocks)
 
 
 def _other_model(place: Path, name: str, encoder: TextEncoder, why: str) -> DataError:

@@ -1,0 +1,40 @@
+"""The questions of an FAQ -> vectors, and a model that cannot read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+from simbert_hf.arrays import Vectors
+from simbert_hf.index.faqs import Faq
+from simbert_hf.text_encoder import TextEncoder
+from simbert_hf.textfiles import DataError, shorten
+
+BLOCK = 1024  # texts encoded between two moves of the progress bar
+
+
+def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
+    """Refuse questions that are nearly alike to the model: all would be found with score 1.
+
+    Raises:
+        DataError: If the model cannot read most of them.
+    """
+    foreign = encoder.unread([faq.question for faq in faqs])
+    if 2 * len(foreign) > len(faqs):
+        raise DataError(
+            f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
+            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Take a model that was "
+            "trained on their language."
+        )
+
+
+def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: bool) -> Vectors:
+    """Embed questions, block by block: (N, D)."""
+    blocks = []
+    with tqdm(total=len(faqs), desc="encoding", disable=not progress) as bar:
+        for start in range(0, len(faqs), BLOCK):
+            blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
+            bar.update(len(blocks[-1]))
+    return np.concatenate(blocks)
