@@ -7,9 +7,9 @@ Harper, a grammar checker of rules, reads the best and the five best paraphrases
 and people's for comparison, and so does Link Grammar, a parser, which finds those that it cannot
 read without leaving words out. Neither knows all the slips that a reader sees, and both find fault
 with some of people's sentences: measures to compare by. Beside them chrF (Popovic 2015) of the same
-candidates with people's paraphrases, and how many different sentences were written. Each option is
-tested against the defaults, or each model, with these, against the first (paired bootstrap over the
-sentences).
+candidates with people's paraphrases, how alike the five are (self-BLEU, Zhu et al. 2018), and how
+many different sentences were written. Each option is tested against the defaults, or each model,
+with these, against the first (paired bootstrap over the sentences).
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation import FLUENCY_WEIGHT, Paraphrase, gen_synonyms
+from simbert_hf.generation import gen_synonyms
 from simbert_hf.judging.evaluation import load_held_out
+from simbert_hf.judging.metrics import self_bleu
 
 QUESTIONS = SHIPPED / "questions_en" / "test_questions.jsonl"
 SLIPS = {  # kinds of faults that are no matter of spelling, of capitals or of taste
@@ -44,19 +45,22 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"copying": 0},
     {"repeats": True},
+    {"diversity": 0},
+    {"fluency_weight": 0},
+    {"fluency_weight": 0.2},
     {"temperature": 0.7},
     {"top_p": 0.9},
     {"top_k": 10, "top_p": 0.9},
     {"strategy": "without_replacement"},
     {"strategy": "beam"},
 )
-WEIGHTS = (FLUENCY_WEIGHT, 0.0, 0.2)  # what is written by default is ranked by each
 TOP = 5
 FAULTS = ("slips", "unread")
 NAMES = (
     *(f"{fault}, {which}" for fault in FAULTS for which in ("best", f"{TOP} best")),
     "chrF, best",
     f"chrF, {TOP} best",
+    f"self-BLEU, {TOP} best",
     "different",
 )
 
@@ -87,14 +91,9 @@ def measure(
         faults = [[faulty(text) for text in top] or [False] for faulty in checks]
         chrf = [metric.sentence_score(text, list(people)).score for text in top] or [0.0]
         both = [share for each in (*faults, chrf) for share in (each[0], fmean(each))]
-        rows.append((*both, len(found)))
+        rows.append((*both, self_bleu([top]) or 0.0, len(found)))
     columns = dict(zip(NAMES, np.array(rows, dtype=float).T, strict=True))
     return Bootstrap().means("grammar", columns)
-
-
-def ranked(found: Sequence[Paraphrase], weight: float) -> list[str]:
-    """Rank what is written by another fluency weight."""
-    return [x.text for x in sorted(found, key=lambda x: -(x.similarity + weight * x.log_prob))]
 
 
 def cell(name: str, figure: Figure, usual: Figure) -> str:
@@ -120,23 +119,19 @@ def main() -> None:
     people = measure([row[:TOP] for row in data.references], data.references, checks)
     several, found = len(args.models) > 1, {}
     for model, options in product(args.models, [{}] if several else OPTIONS):
-        written = gen_synonyms(
-            data.sources, args.n, args.n, model=model, seed=0, return_scores=True, **options
-        )
+        written = gen_synonyms(data.sources, args.n, args.n, model=model, seed=0, **options)
         shown = ", ".join(f"{name}={value}" for name, value in options.items()) or DEFAULTS
         row = Path(model).name if several else shown
         print(f"{row}: {sum(not texts for texts in written)} sentences without any", flush=True)
-        for weight in [FLUENCY_WEIGHT] if several or options else WEIGHTS:
-            name = row if weight == FLUENCY_WEIGHT else f"fluency_weight={weight}"
-            candidates = [ranked(texts, weight) for texts in written]
-            found[name] = measure(candidates, data.references, checks)
+        found[row] = measure(written, data.references, checks)
     first = next(iter(found.values()))
     rows = [
         [row, *(cell(name, figures[name], first[name]) for name in NAMES)]
         for row, figures in found.items()
     ]
     shares = [name for name in NAMES if name.startswith(FAULTS)]
-    rows.append(["people's", *(f"{100 * people[name].value:.1f}" for name in shares), "", "", ""])
+    unshown = [""] * (len(NAMES) - len(shares))
+    rows.append(["people's", *(f"{100 * people[name].value:.1f}" for name in shares), *unshown])
     print(layout(["models" if several else "options", *NAMES], rows, left=[0]))
     figures = {
         row: {name: {"value": one.value, "interval": one.interval} for name, one in each.items()}

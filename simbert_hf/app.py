@@ -25,7 +25,7 @@ from simbert_hf.app_tools import (
     read_upload,
 )
 from simbert_hf.extras import install
-from simbert_hf.generation import check_can_write, load
+from simbert_hf.generation import DIVERSITY, check_can_write, load
 from simbert_hf.modeling import SimBert
 
 try:
@@ -123,19 +123,26 @@ def _paraphrase_tab(model: SimBert) -> None:
     with gr.Row():
         n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written")
         k = gr.Slider(1, 50, 10, step=1, label="Shown")
-        diversity = gr.Slider(0.5, 2.0, 1.0, step=0.1, label="Diversity (temperature)")
+        temperature = gr.Slider(0.5, 2.0, 1.0, step=0.1, label="Temperature")
+        diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
         headers=["paraphrase", "score", "cosine", "log-probability"], label="Best first", wrap=True
     )
     plain = gr.Textbox(label="As text", lines=6, buttons=["copy"])
 
-    def run(text: str, n: int, k: int, diversity: float) -> tuple[list[list[Any]], str]:
-        rows = paraphrase(model, text, n, k, diversity)
+    def run(
+        text: str, n: int, k: int, temperature: float, diversity: float
+    ) -> tuple[list[list[Any]], str]:
+        rows = paraphrase(model, text, n, k, temperature=temperature, diversity=diversity)
         return rows, "\n".join(row[0] for row in rows)
 
     _on_model(
-        button, run, inputs=[text, n, k, diversity], outputs=[table, plain], api_name="paraphrase"
+        button,
+        run,
+        inputs=[text, n, k, temperature, diversity],
+        outputs=[table, plain],
+        api_name="paraphrase",
     )
 
 

@@ -40,18 +40,25 @@ def check_text(model: SimBert, text: str | None) -> str:
     return text
 
 
-def paraphrase(model: SimBert, text: str, n: int, k: int, diversity: float) -> list[list[Any]]:
+def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> list[list[Any]]:
     """Return the k best of n paraphrases: text, score, cosine with the input, log-probability.
+
+    Args:
+        model: A ``SimBert`` that writes.
+        text: At most ``MAX_CHARS`` characters.
+        n: Sentences written, at most ``MAX_WRITTEN``.
+        k: Paraphrases returned.
+        **options: More for :func:`simbert_hf.gen_synonyms`.
 
     Raises:
         ValueError: If the text is none to paraphrase, or nothing but copies of it was written.
     """
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
     found = model.gen_synonyms(
-        check_text(model, text), n, min(k, n), temperature=diversity, seed=0, return_scores=True
+        check_text(model, text), n, min(k, n), seed=0, return_scores=True, **options
     )
     if not found:
-        raise ValueError("Only copies of the text were written: raise Written or Diversity.")
+        raise ValueError("Only copies of the text were written: raise Written or Temperature.")
     return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
 
 

@@ -139,6 +139,7 @@ def _add_synonyms(commands: Any) -> None:
     parser.add_argument("--temperature", type=float, help="Above 1 the draws vary more.")
     parser.add_argument("--max_new_tokens", type=int, help="Longest paraphrase (32).")
     parser.add_argument("--copying", type=float, help="Ease of copying names and numbers (1).")
+    parser.add_argument("--diversity", type=float, help="Weight against likeness (0.2).")
     parser.add_argument("--repeats", action="store_true", help="Let long words come again.")
     parser.add_argument("--min_similarity", type=float, help="Least cosine with the text.")
     parser.add_argument("--json", action="store_true", help="One JSON object a text.")
@@ -154,7 +155,8 @@ def synonyms(args: argparse.Namespace) -> None:
     k = min(10, args.n) if args.k is None else args.k
     with quiet_transformers():
         model = load(args.model)
-    names = "strategy seed temperature max_new_tokens copying repeats min_similarity".split()
+    names = "strategy seed temperature max_new_tokens copying repeats".split()
+    names += "diversity min_similarity".split()
     options = {name: value for name in names if (value := getattr(args, name)) is not None}
     for block in blocks_of(texts):
         written = gen_synonyms(block, args.n, k, model=model, return_scores=True, **options)

@@ -1,4 +1,4 @@
-"""gen_synonyms: write paraphrases, rank them by meaning and fluency, return the best."""
+"""gen_synonyms: write paraphrases, rank them by meaning and fluency, return good, varied ones."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.checkpoint import resolve_name
 from simbert_hf.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.decoder import BertDecoder
+from simbert_hf.diversity import choose_diverse
 from simbert_hf.embedding import evaluating
 from simbert_hf.modeling import SimBert
 from simbert_hf.repeats import UnrepeatingDecoder, kinds_of_tokens
@@ -28,6 +29,7 @@ from simbert_hf.spelling import Spelling
 from simbert_hf.text import normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
+DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
 BLOCK = 256  # texts whose drafts and vectors are held at once
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
@@ -37,7 +39,7 @@ class Paraphrase(NamedTuple):
 
     Attributes:
         text: The sentence, or sentences.
-        score: ``similarity + fluency_weight * log_prob``; paraphrases are sorted by it.
+        score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
         similarity: Cosine of its vector with the input's.
         log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but with
             tokens as easy as ``copying`` made them, and among those that are no ``repeats``. Of
@@ -99,6 +101,7 @@ def gen_synonyms(
     copying: float = 1.0,
     repeats: bool = False,
     fluency_weight: float = FLUENCY_WEIGHT,
+    diversity: float = DIVERSITY,
     by_sentence: bool = True,
     return_scores: bool = False,
 ) -> Any:
@@ -129,6 +132,9 @@ def gen_synonyms(
         repeats: Let long words come more often than the text has them, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
+        diversity: What a paraphrase wholly like a better one loses of its score (maximal marginal
+            relevance, see :mod:`simbert_hf.diversity`); 0 ranks each by its score alone, as the
+            original does, and the k best are often much alike.
         by_sentence: Paraphrase a text sentence by sentence; else, as the original does, all of it
             as if it were one, which models that learnt on single sentences do badly.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
@@ -144,7 +150,7 @@ def gen_synonyms(
         n, strategy, top_k, top_p, temperature, max_new_tokens, copying, repeats, seed
     )
     k = min(20, n) if k is None else k
-    check_ranking(n, k, min_similarity, fluency_weight)
+    check_ranking(n, k, min_similarity, fluency_weight, diversity)
     texts = check_texts(text)
     if not texts:
         return []
@@ -154,12 +160,21 @@ def gen_synonyms(
     for first in range(0, len(texts), BLOCK):
         some = texts[first : first + BLOCK]
         ranked = paraphrase(model, some, settings, fluency_weight, by_sentence)
-        best += [[found for found in row if found.similarity >= lowest][:k] for row in ranked]
+        kept = ([found for found in row if found.similarity >= lowest] for row in ranked)
+        best += [choose(row, k, diversity) for row in kept]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
 
 
-def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: float) -> None:
+def choose(ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
+    """Choose k paraphrases of a text, best first; see :func:`gen_synonyms`."""
+    texts, scores = [found.text for found in ranked], [found.score for found in ranked]
+    return [ranked[i] for i in choose_diverse(texts, scores, k, diversity)]
+
+
+def check_ranking(
+    n: int, k: int, min_similarity: float | None, fluency_weight: float, diversity: float
+) -> None:
     """Refuse what cannot be ranked by.
 
     Raises:
@@ -170,10 +185,9 @@ def check_ranking(n: int, k: int, min_similarity: float | None, fluency_weight: 
         raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
     if min_similarity is not None and not -1 <= min_similarity <= 1:
         raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
-    if not 0 <= fluency_weight < math.inf:
-        raise ValueError(
-            f"fluency_weight={fluency_weight!r} is out of range: it must be 0 or more."
-        )
+    for name, value in {"fluency_weight": fluency_weight, "diversity": diversity}.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value!r} is out of range: it must be 0 or more.")
 
 
 def paraphrase(

@@ -35,6 +35,7 @@ END = re.compile(r"[?!]+$")
 APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
+ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
 # They may stand for another word than the source's US, IT or Will; "the US" is no "us".
 COMMON = frozenset(
@@ -47,9 +48,10 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are. Sentences begin with a capital if the source does, marks beside Chinese
-    are wide unless the source's are not, and blanks set off its other words if they do there. All
-    of it only where the tokenizer forgets it: what a cased model writes stays.
+    are left as they are, and "a" or "an" stands before a word as there. Sentences begin with a
+    capital if the source does, marks beside Chinese are wide unless the source's are not, and
+    blanks set off its other words if they do there. But for the articles all of it only where the
+    tokenizer forgets it: what a cased model writes stays.
 
     Args:
         source: The text.
@@ -88,6 +90,7 @@ class Spelling:
         self.wide = comma == "," and not NARROW.search(source)
         self.apart = bool(APART.search(source)) and not CLOSE.search(source)
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
+        self.articles = articles_of(source)
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
@@ -99,6 +102,10 @@ class Spelling:
         self.pattern = any_of(self.words, *BOUNDS)
         self.forms = dict(zip(self.standins.values(), self.parted.values(), strict=True))
 
+    def _article(self, found: re.Match[str]) -> str:
+        article = self.articles.get(found[2].lower(), found[1])
+        return f"{found[1][0]}{article[1:]} {found[2]}"
+
     def _spaced(self, raw: str) -> str:
         return place_spaces(raw) if self.wordpiece else raw
 
@@ -108,6 +115,7 @@ class Spelling:
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)
+        text = ARTICLE.sub(self._article, text)
         if self.all_capitals:
             text = text.upper()
         elif self.capitals:
@@ -145,6 +153,19 @@ def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
             letters = OWNED.sub("", word).replace("'", "").replace("’", "").isalpha()
             yield word, before, placed and letters and word == word.capitalize()
         before = bare.lower() if placed else bare
+
+
+def articles_of(source: str) -> dict[str, str]:
+    """Tell which article words of a text have, if always the same one.
+
+    Example:
+        >>> articles_of("An hour in a European ATM? A one, an one.")
+        {'hour': 'an', 'european': 'a'}
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for article, word in ARTICLE.findall(source):
+        found[word.lower()].add(article.lower())
+    return {word: forms.pop() for word, forms in found.items() if len(forms) == 1}
 
 
 def is_titled(text: str) -> bool:

@@ -30,7 +30,7 @@ FAQS = [
 
 def test_what_the_page_shows_is_what_the_model_gives() -> None:
     model = tiny_simbert()
-    rows = paraphrase(model, "  how do i open it? ", 12, 4, 1.5)
+    rows = paraphrase(model, "  how do i open it? ", 12, 4, temperature=1.5)
     found = model.gen_synonyms("how do i open it?", 12, 4, seed=0, temperature=1.5)
     assert [row[0] for row in rows] == found
     vectors = model.encode(["one text", "other"])
@@ -147,9 +147,9 @@ def test_texts_are_limited() -> None:
     with pytest.raises(ValueError, match="Write a sentence"):
         compare(model, "a", None)
     with pytest.raises(ValueError, match="501 characters"):
-        paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5, 1.0)
+        paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5)
     with pytest.raises(ValueError, match="holds half a character"):
-        paraphrase(model, "a \ud83d", 5, 5, 1.0)
+        paraphrase(model, "a \ud83d", 5, 5)
     with pytest.raises(ValueError, match="does not know half"):
         compare(model, "a cat", "你好")
 
@@ -157,8 +157,8 @@ def test_texts_are_limited() -> None:
 def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_simbert()
     monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: [])
-    with pytest.raises(ValueError, match="raise Written or Diversity"):
-        paraphrase(model, "a cat", 5, 5, 1.0)
+    with pytest.raises(ValueError, match="raise Written or Temperature"):
+        paraphrase(model, "a cat", 5, 5)
 
 
 def test_what_cannot_be_served_is_said_so() -> None:
