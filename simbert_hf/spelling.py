@@ -14,7 +14,7 @@ from itertools import accumulate
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.text import CJK, HAN, is_wordpiece, place_spaces, raw_text
+from simbert_hf.text import CJK, HAN, HAN_CHAR, is_wordpiece, place_spaces, raw_text
 
 RUN = re.compile(rf"[^\s{CJK}]+")
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
@@ -30,7 +30,6 @@ HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
 CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
 APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
 CHINESE = re.compile(f"[{CJK}]")
-HAN_CHAR = re.compile(f"[{HAN}]")
 END = re.compile(r"[?!]+$")
 APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"

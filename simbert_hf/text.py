@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Chinese and Japanese writing and its punctuation; Korean puts spaces between words.
 CJK = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"
 HAN = r"\u3400-\u4dbf\u4e00-\u9fff"  # Chinese characters in common use
+HAN_CHAR = re.compile(f"[{HAN}]")
 ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
 
 SPACE_IN_CJK = re.compile(rf"(?<=[{CJK}]) (?=[{CJK}])")

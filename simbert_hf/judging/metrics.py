@@ -23,7 +23,7 @@ from simbert_hf.collators import target_labels
 from simbert_hf.embedding import evaluating
 from simbert_hf.extras import install
 from simbert_hf.modeling import SimBert
-from simbert_hf.text import HAN, normalize_text
+from simbert_hf.text import HAN, HAN_CHAR, normalize_text
 
 try:
     from sacrebleu.metrics.bleu import BLEU
@@ -36,7 +36,6 @@ except ImportError as error:
 TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
 WORDS = re.compile(rf"[^\W\d_{HAN}]+|[{HAN}]")
 TWICE = re.compile(rf"(?<!\S)([^\W_{HAN}]+)\s+(?=\1(?![^\W_{HAN}]))")
-CHINESE = re.compile(f"[{HAN}]")  # which full-width marks are not
 IBLEU_ALPHA = 0.8
 BATCH_SIZE = 64
 
@@ -48,7 +47,7 @@ def tokenizer_for(texts: Sequence[str]) -> str:
         >>> tokenizer_for(["How are you？"]), tokenizer_for(["How are you?", "你好吗？"])
         ('13a', 'zh')
     """
-    return "zh" if any(map(CHINESE.search, texts)) else "13a"
+    return "zh" if any(map(HAN_CHAR.search, texts)) else "13a"
 
 
 def tokens_of(text: str, tokenizer: str) -> list[str]:
@@ -68,7 +67,7 @@ def unified(text: str) -> str:
         >>> unified("好吗？"), unified("OK？")
         ('好吗?', 'OK？')
     """
-    return unicodedata.normalize("NFKC", text) if CHINESE.search(text) else text
+    return unicodedata.normalize("NFKC", text) if HAN_CHAR.search(text) else text
 
 
 def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
@@ -126,7 +125,7 @@ def repeatable(text: str) -> Counter[str]:
     """
     words = WORDS.findall(text.lower())
     twice = [f"{word} {word}" for word in TWICE.findall(text.lower())]
-    chinese = [a + b for a, b in pairwise(words) if CHINESE.match(a) and CHINESE.match(b)]
+    chinese = [a + b for a, b in pairwise(words) if HAN_CHAR.match(a) and HAN_CHAR.match(b)]
     return Counter([word for word in words if len(word) > 3] + 2 * twice + chinese)
 
 
