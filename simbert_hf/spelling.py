@@ -35,6 +35,8 @@ APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
+HYPHENED = re.compile(r"(\w+)([-\u2013])(?=(\w+))")
+DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
 # They may stand for another word than the source's US, IT or Will; "the US" is no "us".
 COMMON = frozenset(
@@ -49,8 +51,8 @@ class Spelling:
     The source's own words are spelled as there, unless it spells one in several ways; other words
     are left as they are, and "a" or "an" stands before a word as there. Sentences begin with a
     capital if the source does, marks beside Chinese are wide unless the source's are not, and
-    blanks set off its other words if they do there. But for the articles all of it only where the
-    tokenizer forgets it: what a cased model writes stays.
+    blanks set off its other words, and dashes that are no hyphens, if they do there. But for the
+    articles all of it only where the tokenizer forgets it: what a cased model writes stays.
 
     Args:
         source: The text.
@@ -86,6 +88,8 @@ class Spelling:
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         if self.capitals:
             spelled.setdefault("i", {"I"})
+        self.dashed = self.wordpiece and bool(DASHED.search(source))
+        self.hyphened = {(left, right) for left, _, right in HYPHENED.findall(source.lower())}
         self.wide = comma == "," and not NARROW.search(source)
         self.apart = bool(APART.search(source)) and not CLOSE.search(source)
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
@@ -105,6 +109,11 @@ class Spelling:
         article = self.articles.get(found[2].lower(), found[1])
         return f"{found[1][0]}{article[1:]} {found[2]}"
 
+    def _dash(self, found: re.Match[str]) -> str:
+        left, dash, right = found.groups()
+        known = (left.lower(), right.lower()) in self.hyphened
+        return found[0] if known else f"{left} {dash} "
+
     def _spaced(self, raw: str) -> str:
         return place_spaces(raw) if self.wordpiece else raw
 
@@ -115,6 +124,7 @@ class Spelling:
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)
         text = ARTICLE.sub(self._article, text)
+        text = HYPHENED.sub(self._dash, text) if self.dashed else text
         if self.all_capitals:
             text = text.upper()
         elif self.capitals:
