@@ -172,8 +172,8 @@ def articles_of(source: str) -> dict[str, str]:
         {'hour': 'an', 'european': 'a'}
     """
     found: dict[str, set[str]] = defaultdict(set)
-    for article, word in ARTICLE.findall(source):
-        found[word.lower()].add(article.lower())
+    for article, word in ARTICLE.findall(source.lower()):
+        found[word].add(article)
     return {word: forms.pop() for word, forms in found.items() if len(forms) == 1}
 
 

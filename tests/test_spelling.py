@@ -75,6 +75,7 @@ def respelled(source, written, tokenizer):
         ("3D or not?", '"is it 3d?" 3d or what?', '"Is it 3D?" 3D or what?'),
         ("Go 🙂!", "now go!", "Now go!"),
         ("a top-up - or a Wi-Fi", "the wi-fi - a top-up", "the Wi-Fi - a top-up"),
+        ("WHO HAS AN ATM?", "is this a atm?", "IS THIS AN ATM?"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),
         ("a one, an one, an X", "an one, a one, a-x", "an one, a one, a-X"),  # both are in use
