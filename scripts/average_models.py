@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 
 from simbert_hf.averaging import average_models
-from simbert_hf.script import run_script
+from simbert_hf.script import check_output, run_script
 from simbert_hf.training import load_encoder
 
 
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--output_dir", required=True)
     args = parser.parse_args(argv)
+    check_output(args.output_dir, args.models)
     average = average_models([load_encoder(name) for name in args.models], args.shares)
     average.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: the average of {', '.join(args.models)}.")

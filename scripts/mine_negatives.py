@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from simbert_hf.atomic import check_writable
 from simbert_hf.data import load_groups
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
@@ -47,6 +48,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if not args.output_file.endswith(".csv"):
         raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
     Path(args.output_file).parent.mkdir(parents=True, exist_ok=True)
+    check_writable(Path(args.output_file))
     return args
 
 

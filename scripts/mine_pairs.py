@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from simbert_hf.atomic import write_text
+from simbert_hf.atomic import check_writable, write_text
 from simbert_hf.data import load_sentences
 from simbert_hf.extras import require
 from simbert_hf.loader import load_sentence_transformer
@@ -48,6 +48,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.output_file.suffix not in WRITERS:
         raise ValueError(f"--output_file {args.output_file}: name a {' or '.join(WRITERS)} file.")
     args.output_file.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(args.output_file)
     return args
 
 

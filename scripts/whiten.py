@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 
 from simbert_hf.data import load_sentences
-from simbert_hf.script import run_script
+from simbert_hf.script import check_output, run_script
 from simbert_hf.training import load_encoder
 from simbert_hf.whitening import whiten
 
@@ -26,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--dim", type=int, help="Dimensions kept; all if not given.")
     parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
     args = parser.parse_args(argv)
+    check_output(args.output_dir, [args.model_name_or_path])
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
     model.to("cuda" if torch.cuda.is_available() else "cpu")

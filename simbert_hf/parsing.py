@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
+from simbert_hf.atomic import check_writable
 from simbert_hf.textfiles import DataError
 
 Presets = Mapping[str, Mapping[str, Any]]
@@ -36,6 +37,7 @@ def parse_arguments(
 
     Raises:
         ValueError: If the preset or a key of the YAML file is unknown.
+        PermissionError: If the run's folder may not be written to.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
     parser = make_parser(types)
@@ -50,6 +52,7 @@ def parse_arguments(
     given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
     for arguments in parsed:
         if isinstance(arguments, TrainingArguments):
+            check_writable(Path(str(arguments.output_dir)))
             drop_steps_of_preset(arguments, given)
     return tuple(parsed)
 

@@ -45,8 +45,8 @@ def read_records(
         rows: Line numbers and rows.
         options: How to read them.
         named: The file of each named group so far, to which this file's are added: a name that two
-            files have is refused, while numbers may begin anew in each. None keeps no names, which
-            a stream has no room for.
+            files have is refused, while numbers of a column "group" may begin anew in each. None
+            keeps no names, which a stream has no room for.
 
     Raises:
         DataError: If there are no rows, their columns are unknown, or a value cannot be used.
@@ -161,7 +161,7 @@ def _grouped_records(
         key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]), shape.columns[0])
         if key not in groups:
             if named is not None:
-                _check_name(file, line, key, named)
+                _check_name(file, line, key, named, shape.columns[0])
             if options.consecutive:
                 _check_new(file, line, key, ended)
                 if len(ended) < REMEMBERED:
@@ -173,11 +173,12 @@ def _grouped_records(
     yield from _records_of(groups, options)
 
 
-def _check_name(file: str | Path, line: int, key: str, named: dict[str, str]) -> None:
-    """Refuse a name that is another file's too."""
-    if not key.isdecimal() and named.setdefault(key, str(file)) != str(file):
+def _check_name(file: str | Path, line: int, key: str, named: dict[str, str], column: str) -> None:
+    """Refuse a name that is another file's too; a number is one, but for a group's."""
+    numbered = column == "group" and key.isdecimal()
+    if not numbered and named.setdefault(key, str(file)) != str(file):
         remedy = "Join the files if it is one group, else rename it"
-        raise fault(file, line, f"group {shorten(key)} is in {named[key]} too", remedy)
+        raise fault(file, line, f"{column} {shorten(key)} is in {named[key]} too", remedy)
 
 
 def _check_new(file: str | Path, line: int, key: str, ended: set[int]) -> None:

@@ -26,10 +26,11 @@ NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_
 # A checkpoint brings back the optimiser's; with another seed, other groups would be held out.
 KEPT = (
     "learning_rate", "head_learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
-    "adam_epsilon", "optim", "seed",
+    "adam_epsilon", "optim", "seed", "pooling",
 )  # fmt: skip
 TOLD = (
-    "rows", "processes", "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed",
+    "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed", "length_window",
+    "even_tokens", "dataloader_drop_last",
 )  # fmt: skip
 
 
@@ -46,16 +47,19 @@ class SameRun(CheckpointPart):
     writes: bool = True
 
     @classmethod
-    def of(cls, args: SimilarityTrainingArguments, rows: int | None) -> SameRun:
+    def of(cls, args: SimilarityTrainingArguments, *others: Any, **facts: Any) -> SameRun:
         """Tell a run's settings.
 
         Args:
             args: Its arguments.
-            rows: Examples that it trains on; None where that is not known.
+            *others: Dataclasses of others, of which all counts.
+            **facts: What none of them says, or says otherwise.
         """
         given = {name: getattr(args, name) for name in (*KEPT, *TOLD) if hasattr(args, name)}
         known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
-        return cls(known | {"rows": rows, "processes": args.world_size}, args.should_save)
+        known |= {name: value for other in others for name, value in vars(other).items()}
+        known |= {"processes": args.world_size} | facts
+        return cls(json.loads(json.dumps(known, default=str)), args.should_save)
 
     def save(self, directory: Path) -> None:
         """Write the settings."""
@@ -76,8 +80,8 @@ class SameRun(CheckpointPart):
         """
         place = directory / SETTINGS
         former = read_json(place) if place.exists() else self.settings
-        for name in (*KEPT, *TOLD):
-            then, now = former.get(name), self.settings[name]
+        for name, now in self.settings.items():
+            then = former.get(name, now)
             if then == now:
                 continue
             if name in KEPT:

@@ -239,6 +239,8 @@ def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
                 f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
             )
             raise fault(path, start, problem, "Close its quotes, or cut it") from None
+        first = next(iter(read_lines(path)))
+        remedy = remedy if "," in first else separator_of([first], remedy)
         raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
 
 

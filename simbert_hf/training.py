@@ -383,7 +383,9 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
     rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
-    trainer.add_callback(SameRun.of(args, rows))
+    config = getattr(trainer.model, "config", None)  # knows the pooling that no flag tells
+    pooling = getattr(config, "sentence_pooling", None)
+    trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
     [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it
     if checkpoint is None and args.should_save:  # what a former run measured
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):

@@ -43,6 +43,8 @@ def test_the_script_averages_saved_models(tmp_path: Path) -> None:
     vectors = SimBert.from_pretrained(paths[2]).encode(TEXTS)
     theirs = SentenceTransformer(str(paths[2]), device="cpu").encode(TEXTS)
     assert np.abs(theirs - vectors).max() < 1e-5
+    with pytest.raises(ValueError, match="start is what the model is made of: name another"):
+        main(["--models", *map(str, paths[:2]), f"--output_dir={paths[1]}"])
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

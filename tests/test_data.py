@@ -313,6 +313,9 @@ def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
     numbered, _ = load(paths[2:])
     assert numbered["group"][:] == [0, 1]  # numbers begin anew in each file
     assert f"group 'refund' is in {paths[0]} too" in message(load, paths[:2])
+    for path in paths[2:]:
+        path.write_text(path.read_text().replace("group,", "label,"))
+    assert f"label '7' is in {paths[2]} too" in message(load, paths[2:])  # as in parts of a set
     stream, _ = load(paths[:2], streaming=True)  # which keeps no names, as they may be too many
     assert len(list(stream)) == 2
 

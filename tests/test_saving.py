@@ -90,13 +90,29 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     """A checkpoint brings back its learning rate; with another seed, other groups are held out."""
     more = ["--save_total_limit=5", "--resume_from_checkpoint=true"]
     main(setting(tmp_path, "--max_steps=3"))
-    for other in ("learning_rate 0.01, not 0.001", "seed 42, not 7", "optim adamw_torch_fused, no"):
-        flag = {"l": "--learning_rate=1e-3", "s": "--seed=7", "o": "--optim=sgd"}[other[0]]
+    for flag, other in (
+        ("--learning_rate=1e-3", "learning_rate 0.01, not 0.001"),
+        ("--seed=7", "seed 42, not 7"),
+        ("--optim=sgd", "optim adamw_torch_fused, not sgd"),
+        ("--pooling=cls", "pooling mean, not cls"),
+    ):
         with pytest.raises(ValueError, match=f"checkpoint-3 is of a run with --{other}"):
             main(setting(tmp_path, flag, *more))
-    main(setting(tmp_path, "--gradient_accumulation_steps=2", "--save_steps=2", *more))
-    assert "run with other gradient_accumulation_steps: 1, now 2" in caplog.text
+    others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5"]
+    main(setting(tmp_path, *others, "--save_steps=2", *more))
+    told = [message for message in caplog.messages if "is of a run with other" in message]
+    assert [message.partition(" other ")[2] for message in told] == [
+        "gradient_accumulation_steps: 1, now 2", "mlm_weight: 0.0, now 0.5",
+    ]  # fmt: skip
     assert {path.name[-1] for path in tmp_path.glob("checkpoint-*")} == {"3", "4", "6"}
+
+
+def test_a_run_that_cannot_be_saved_does_not_begin(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may everywhere
+    with pytest.raises(PermissionError, match="may not be written to"):
+        main(setting(tmp_path / "run", "--train_file=none.tsv"))
 
 
 @contextmanager
