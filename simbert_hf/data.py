@@ -164,9 +164,12 @@ def split_groups(
             break
     held_out = np.isin(labels, chosen)
     if not chosen:
+        remedy = f"hold out at least {sizes.min()}"
+        if len(sizes) == 1:
+            remedy = "hold out none (--validation_groups 0), or name a --validation_file"
         raise DataError(
             f"Each group shares sentences with so many others that {n_validation_groups} rows "
-            f"cannot be held out; hold out at least {sizes.min()}."
+            f"cannot be held out; {remedy}."
         )
     return groups.select(np.flatnonzero(~held_out)), groups.select(np.flatnonzero(held_out))
 

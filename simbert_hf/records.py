@@ -110,7 +110,10 @@ def text_of(file: str | Path, line: int, value: object) -> str:
         return ""
     if not isinstance(value, str):
         problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
-        raise fault(file, line, problem, "Put it in quotes, or name another column")
+        remedy = "Put it in quotes, or name another column"
+        if isinstance(value, list):
+            remedy = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
+        raise fault(file, line, problem, remedy)
     if not is_whole(value):
         problem = f"{shorten(value)} holds half a character"
         raise fault(file, line, problem, "Save it as UTF-8 anew")

@@ -370,6 +370,15 @@ def test_a_split_leaves_something_on_both_sides(n_validation):
     assert "from 1 to 2" in said
 
 
+@pytest.mark.parametrize(
+    ("of", "remedy"), [([0] * 4, "none (--validation_groups 0)"), ([0, 0, 1, 1], "at least 2.")]
+)
+def test_groups_that_hang_together_are_held_out_together(of, remedy):
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 4, "group": of})
+    said = message(split_groups, groups, 1, 0)
+    assert f"1 rows cannot be held out; hold out {remedy}" in said
+
+
 def test_a_split_does_not_part_a_component():
     groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 6, "group": [0, 0, 0, 1, 1, 1]})
     assert "hold out at least 3" in message(split_groups, groups, 2, 0)

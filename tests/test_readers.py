@@ -205,6 +205,10 @@ BAD = {
         *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
         *("a.csv:1: the columns ['问题', '相似问'] do not hold", "--text_columns first second"),
     ),
+    "lists under names of their own": (
+        *("a.jsonl", '{"a": "A", "b": ["B"]}\n', {"text_columns": ("a", "b")}),
+        *("a.jsonl:1: ['B'] is list", "--form synonyms"),
+    ),
     "quoted semicolons": (
         *("a.csv", '"s1";"s2"\n"A";"B"\n', {}),
         *("a.csv:1: is not valid CSV", "parted by ';': save it with commas"),
