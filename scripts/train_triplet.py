@@ -4,8 +4,6 @@ accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --trai
     --mining semi_hard --sentences_per_group 4 --output_dir out     (or one YAML file of these)
 accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file mined.csv \
     --examples triplets --validation_file groups.tsv --output_dir out
-
-Each process mines its own batch: several processes see more negatives, but none of each other's.
 """
 
 from __future__ import annotations

@@ -99,6 +99,8 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."},
     )
+    dataset_config: str | None = field(default=None, metadata={"help": "Subset of a Hub id."})
+    dataset_split: str = field(default="train", metadata={"help": "Split of a Hub id."})
     form: str = field(
         default="auto",
         metadata={
@@ -371,9 +373,7 @@ class SimilarityTrainingArguments(TrainingArguments):
     ddp_find_unused_parameters: bool | None = field(
         default=False, metadata={"help": "Stays false: no trained weight is idle."}
     )
-    dataloader_drop_last: bool = field(
-        default=True, metadata={"help": "Drop an incomplete last batch."}
-    )
+    dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a short last batch."})
     dataloader_num_workers: int = field(
         default=-1,
         metadata={"help": "Processes that prepare batches ahead; -1: 2 with a GPU, else none."},

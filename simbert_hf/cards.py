@@ -25,6 +25,7 @@ from simbert_hf.card_tables import (
     read_tasks,
 )
 from simbert_hf.checkpoint import model_name
+from simbert_hf.data import is_local
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.parsing import load_yaml
@@ -60,7 +61,7 @@ class CardArguments:
     repo_id: str = field(default="", metadata={"help": "Id to load by; the directory's name."})
     language: list[str] = field(default_factory=list, metadata={"help": "ISO codes: en zh."})
     license: str = field(default="", metadata={"help": "The Hub's name of it: apache-2.0."})
-    base_model: str = field(default="", metadata={"help": "Hub id of the start."})
+    base_model: str = field(default="", metadata={"help": "Hub id of the start (the run's)."})
     datasets: list[str] = field(default_factory=list, metadata={"help": "Hub ids of the data."})
     data: str = field(default="", metadata={"help": "On the data: what, whose, which licences."})
     recipes: list[str] = field(
@@ -151,7 +152,7 @@ def make_card(args: CardArguments) -> ModelCard:
     data = ModelCardData(
         language=args.language or None,
         license=args.license or None,
-        base_model=args.base_model or None,
+        base_model=args.base_model or content.get("base_model"),
         datasets=args.datasets or None,
         library_name="simbert_hf" if content["gru"] else "sentence-transformers",
         pipeline_tag="sentence-similarity",
@@ -329,6 +330,9 @@ def record_run(
             if plain and changed and each.name not in UNTOLD:
                 told[each.name] = value
     content = {"script": script, "rows": rows, "processes": processes, "arguments": told}
+    start = told.get("model_name_or_path")
+    if start and not is_local(start):  # what is no folder now may be none elsewhere
+        content["base_model"] = start
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / RUN).write_text(text + "\n", encoding="utf-8")
 
@@ -342,6 +346,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
         arguments = {name: shortened(value) for name, value in run["arguments"].items()}
         found["command"] = as_yaml(arguments).strip()
         found["script"] = run["script"]
+        found["base_model"] = run.get("base_model")
         if (processes := run.get("processes", 1)) > 1:
             together = f", on {processes} processes together"
         size = "Examples" if run["rows"] is None else f"{run['rows']:,} examples"

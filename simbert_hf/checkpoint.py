@@ -157,7 +157,7 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
             yield
         except SafetensorError as error:
             files = sorted(Path(name_or_path).rglob("*.safetensors"))
-            file = next(filter(_is_damaged, files), name_or_path)
+            file = next(filter(damage, files), name_or_path)
             remedy = "Copy or download them again"
             raise OSError(f"{file}: the weights are cut or damaged ({error}). {remedy}.") from None
         except OSError as error:
@@ -168,14 +168,6 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
                 f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
                 f"runs in {Path.cwd()}) or the id, the token and the network."
             ) from error
-
-
-def _is_damaged(file: Path) -> bool:
-    try:
-        with safe_open(file, "pt"):
-            return False
-    except SafetensorError:
-        return True
 
 
 def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,17 +134,23 @@ def _add_synonyms(commands: Any) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="One a line on stdin if none.")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
-    parser.add_argument("-k", type=int, help="Paraphrases shown (10, or n if that is less).")
-    parser.add_argument("--strategy", default="sample", help="sample, without_replacement, beam")
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--temperature", type=float, help="Above 1 the draws vary more.")
-    parser.add_argument("--max_new_tokens", type=int, help="Longest paraphrase (32).")
-    parser.add_argument("--copying", type=float, help="Ease of copying names and numbers (1).")
-    parser.add_argument("--diversity", type=float, help="Weight against likeness (0.2).")
-    parser.add_argument("--repeats", action="store_true", help="Let long words come again.")
-    parser.add_argument("--min_similarity", type=float, help="Least cosine with the text.")
+    parser.add_argument("-k", type=int, help="Paraphrases shown (20, or n if that is less).")
     parser.add_argument("--json", action="store_true", help="One JSON object a text.")
     parser.set_defaults(run=synonyms)
+    options = parser.add_argument_group("options of gen_synonyms")
+    add = partial(options.add_argument, default=argparse.SUPPRESS)
+    add("--strategy", help="sample, without_replacement, beam")
+    add("--seed", type=int, help="Same seed, same answer.")
+    add("--top_k", type=int, help="Draw from this many likeliest tokens (5).")
+    add("--top_p", type=float, help="Draw from the likeliest that hold this probability.")
+    add("--temperature", type=float, help="Above 1 the draws vary more.")
+    add("--max_new_tokens", type=int, help="Longest paraphrase (32).")
+    add("--copying", type=float, help="Ease of copying names and numbers (1).")
+    add("--repeats", action="store_true", help="Let long words come again.")
+    add("--whole", dest="by_sentence", action="store_false", help="Not sentence by sentence.")
+    add("--fluency_weight", type=float, help="What a nat is worth in cosine (0.1).")
+    add("--diversity", type=float, help="Penalty for likeness to better ones (0.2).")
+    add("--min_similarity", type=float, help="Least cosine with the text.")
 
 
 def synonyms(args: argparse.Namespace) -> None:
@@ -152,14 +159,12 @@ def synonyms(args: argparse.Namespace) -> None:
     from simbert_hf.generation import gen_synonyms, load
 
     texts = texts_of(args)
-    k = min(10, args.n) if args.k is None else args.k
     with quiet_transformers():
         model = load(args.model)
-    names = "strategy seed temperature max_new_tokens copying repeats".split()
-    names += "diversity min_similarity".split()
-    options = {name: value for name in names if (value := getattr(args, name)) is not None}
+    ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
+    options = {name: value for name, value in vars(args).items() if name not in ours}
     for block in blocks_of(texts):
-        written = gen_synonyms(block, args.n, k, model=model, return_scores=True, **options)
+        written = gen_synonyms(block, args.n, args.k, model=model, return_scores=True, **options)
         for text, found in zip(block, written, strict=True):
             if args.json:
                 show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])
@@ -218,6 +223,7 @@ def _build_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
     parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
+    parser.add_argument("--prompt", help='Put before every text, such as "query: " for E5.')
     parser.add_argument("--augment", type=int, default=0, help="Paraphrases added to a question.")
     _column_flags(parser, ("question", "answer", "group", "id"))
 
@@ -235,9 +241,8 @@ def build(args: argparse.Namespace) -> None:
         faqs = read_faqs(source, columns)
         say(f"writing paraphrases of {len(faqs):,} questions")
         source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
-    index = FaqIndex.build(
-        args.model, source, columns=columns, store=args.kind, votes=args.votes, progress=True
-    )
+    options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt}
+    index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
     index.save(args.index)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}

@@ -61,11 +61,11 @@ __all__ = [
 
 READER_VERSION = 3  # raise it when a file would be read differently: it renews the caches
 FEW_GROUPS = 10  # of fewer, none is held out unasked
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 
 
 def load_groups(
-    source: str | Path | Sequence[str | Path],
+    source: str | Path | datasets.Dataset | Sequence[str | Path | datasets.Dataset],
     *,
     form: Form = "auto",
     text_columns: tuple[str, str] | None = None,
@@ -79,7 +79,8 @@ def load_groups(
 
     Args:
         source: A file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or
-            ``.xz``, or ``.parquet``), a Hub id ``org/name``, or several of them.
+            ``.xz``, or ``.parquet``), a Hub id ``org/name``, a ``datasets.Dataset`` of such rows,
+            or several of them.
         form: What the rows hold, where that is not plain: see :mod:`simbert_hf.readers`.
         text_columns: The two columns to read.
         max_chars: Count sentences with more characters as over-long.
@@ -194,7 +195,7 @@ class _Source:
     size: int = 0
     mtime_ns: int = 0
     place: str = ""
-    rows: Any = None  # a Hub data set
+    rows: Any = None  # a data set, of the Hub or given
 
     def records(
         self, options: ReadOptions, named: dict[str, str] | None = None
@@ -214,22 +215,23 @@ def _single(rows: Any) -> Iterator[Row]:
             yield dict(zip(columns, values, strict=True))
 
 
-def _find_sources(
-    source: str | Path | Sequence[str | Path], hub_options: dict[str, Any]
-) -> list[_Source]:
-    given = [source] if isinstance(source, str | Path) else list(source)
+def _find_sources(source: Any, hub_options: dict[str, Any]) -> list[_Source]:
+    given = [source] if isinstance(source, str | Path | datasets.Dataset) else list(source)
     if not given:
         raise DataError("No source was given. Pass a file or a Hub id.")
     found: list[_Source] = []
     for item in given:
-        if _is_local(item):
+        if isinstance(item, datasets.Dataset):
+            found.append(_Source(len(found), "the data set", rows=item))
+        elif is_local(item):
             found.append(_local(len(found), item))
         else:
             found += _remote(len(found), str(item), hub_options)
     return found
 
 
-def _is_local(item: str | Path) -> bool:
+def is_local(item: str | Path) -> bool:
+    """Whether a source is a file, and no Hub id; one that is neither counts as a file."""
     if isinstance(item, Path) or not HUB_ID.fullmatch(item):
         return True
     return Path(item).exists() or suffix_of(item) in (*TABLES, *OBJECTS)

@@ -3,12 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers.cache_utils import Cache, DynamicLayer
 
 from simbert_hf.modeling import SimBert
+
+
+class BranchingLayer(DynamicLayer):
+    """Keys and values of a layer, copied once a step, where transformers' own are copied twice.
+
+    Rows that are chosen are copied when the next token's are put behind them, not before.
+    """
+
+    parents: Tensor | None = None
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Go on with these rows at the next update. Shape: (R,)."""
+        self.parents = beam_idx
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Put new tokens' keys and values, (R, heads, N, D) each, behind the cached ones."""
+        parents, self.parents = self.parents, None
+        if parents is None or self.keys is None or self.values is None:
+            return super().update(key_states, value_states, *args, **kwargs)
+        self.keys = append(self.keys, parents, key_states)
+        self.values = append(self.values, parents, value_states)
+        return self.keys, self.values
+
+
+def append(cached: Tensor, rows: Tensor, new: Tensor) -> Tensor:
+    """Put N tokens' states, (R, heads, N, D), behind those of R chosen rows."""
+    length = cached.shape[2]
+    grown = new.new_empty(*new.shape[:2], length + new.shape[2], new.shape[3])
+    torch.index_select(cached, 0, rows, out=grown[:, :, :length])
+    grown[:, :, length:] = new
+    return grown
 
 
 class BertDecoder:
@@ -42,7 +76,7 @@ class BertDecoder:
         hidden = torch.nn.functional.pad(real == 0, (0, max_new_tokens))  # (S, L + T), bool
         mask = torch.zeros(hidden.shape, dtype=model.dtype, device=model.device)
         self.mask = mask.masked_fill_(hidden, torch.finfo(model.dtype).min)[:, None, None]
-        self.cache = DynamicCache()
+        self.cache = Cache(layer_class_to_replicate=BranchingLayer)
         self.rows = self.sources  # in the cache
 
     def start(self) -> Tensor:

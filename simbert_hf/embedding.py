@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from huggingface_hub import CommitInfo
 from torch import Tensor, nn
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
@@ -269,7 +270,12 @@ class Embedder(PreTrainedModel):
 
     @torch.no_grad()
     def encode(
-        self, texts: str | Sequence[str], *, batch_size: int = 64, normalize_embeddings: bool = True
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int = 64,
+        normalize_embeddings: bool = True,
+        show_progress_bar: bool = False,
     ) -> np.ndarray:
         """Embed sentences.
 
@@ -277,6 +283,7 @@ class Embedder(PreTrainedModel):
             texts: One text, or several.
             batch_size: Texts a forward pass; texts of like length share one.
             normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
+            show_progress_bar: Show one on stderr.
 
         Returns:
             float32, shape (N, D); (D,) for a single text.
@@ -294,7 +301,7 @@ class Embedder(PreTrainedModel):
             return vectors
 
         with evaluating(self):
-            return encode_by(embed, self, texts, batch_size)
+            return encode_by(embed, self, texts, batch_size, show_progress_bar)
 
 
 def encode_by(
@@ -302,6 +309,7 @@ def encode_by(
     model: Any,
     texts: str | Sequence[str],
     batch_size: int,
+    show_progress_bar: bool = False,
 ) -> np.ndarray:
     """Embed sentences in batches of like length.
 
@@ -310,6 +318,7 @@ def encode_by(
         model: Has ``rows``, ``max_length`` and ``dimension``.
         texts: One text, or several.
         batch_size: Texts a batch.
+        show_progress_bar: Show one on stderr.
 
     Returns:
         float32, shape (N, D); (D,) for a single text.
@@ -326,7 +335,8 @@ def encode_by(
         warn_of_unread()
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
-    for start in range(0, len(order), batch_size):
+    starts = range(0, len(order), batch_size)
+    for start in tqdm(starts, "Encoding", disable=not show_progress_bar):
         chosen = order[start : start + batch_size]
         vectors[chosen] = embed(builder.pad([rows[i] for i in chosen]))
     return vectors[0] if isinstance(texts, str) else vectors

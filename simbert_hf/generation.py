@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import nlargest
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ from simbert_hf.modeling import SimBert
 from simbert_hf.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known
 from simbert_hf.search import Decoder, Hypotheses, SearchSettings, check_count, search
-from simbert_hf.sentences import end_as, join_sentences, split_sentences
+from simbert_hf.sentences import end_as, says_enough, split_sentences
 from simbert_hf.spelling import Spelling
 from simbert_hf.text import normalize_text
 
@@ -107,9 +108,10 @@ def gen_synonyms(
 ) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
-    Of a text of several sentences each is paraphrased, and the best of each are put together. The
-    input itself and repetitions are dropped, so fewer than k may be left. In float32 a text
-    gets the same paraphrases alone and among others; in 16 bits rounding may change some.
+    Of a text of several sentences each is paraphrased, and the best of each are put together, with
+    the line breaks and blanks between them. The input itself and repetitions are dropped, so fewer
+    than k may be left. In float32 a text gets the same paraphrases alone and among others; in 16
+    bits rounding may change some.
 
     Args:
         text: One text, or several.
@@ -199,7 +201,8 @@ def paraphrase(
 ) -> list[list[Paraphrase]]:
     """Write and rank paraphrases of each text, best first; see :func:`gen_synonyms`."""
     parts = {text: split_sentences(text) if by_sentence else [text] for text in texts}
-    sentences = list(dict.fromkeys(chain.from_iterable(parts.values())))
+    wanted = (filter(says_enough, part) if len(part) > 1 else part for part in parts.values())
+    sentences = list(dict.fromkeys(map(str.strip, chain.from_iterable(wanted))))
     drafts = write(model, sentences, settings)
     with cuts_known():  # of a long sentence, writing has warned
         ranked = rank(model, sentences, drafts, fluency_weight)
@@ -208,7 +211,7 @@ def paraphrase(
     if several:
         joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
         found |= zip(several, rank(model, several, joined, fluency_weight), strict=True)
-    return [found[parts[text][0] if len(parts[text]) == 1 else text] for text in texts]
+    return [found[text.strip() if len(parts[text]) == 1 else text] for text in texts]
 
 
 def join(
@@ -216,19 +219,22 @@ def join(
 ) -> list[Draft]:
     """Put paraphrases of sentences together: the n combinations of the best summed score.
 
-    A sentence without a paraphrase stays as it is.
+    The white space between them stays, as does a sentence without a paraphrase or of a word or two.
     """
     best: list[tuple[Paraphrase, ...]] = [()]
-    for sentence in sentences:
-        choice = found[sentence] or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
+    bare = [sentence.strip() for sentence in sentences]
+    for sentence in bare:
+        written = found[sentence] if says_enough(sentence) else []
+        choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
         # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
         longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
         best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
-    drafts = []
+    drafts, gaps = [], [sentence[len(sentence.rstrip()) :] for sentence in sentences]
     for row in best:
-        ended = [end_as(one.text, as_in) for one, as_in in zip(row, sentences, strict=True)]
+        ended = (end_as(one.text, as_in) for one, as_in in zip(row, bare, strict=True))
+        text = "".join(map(add, ended, gaps))
         log_prob = sum(one.log_prob for one in row) / len(row)
-        drafts.append(Draft(join_sentences(ended), log_prob))
+        drafts.append(Draft(text.strip(), log_prob))
     return drafts
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from simbert_hf.arrays import Ints, Vectors
 from simbert_hf.text import letters_of
@@ -119,7 +120,7 @@ def mine_groups(
             f"{settings.highest}: lower the least, or look at more neighbours."
         )
     order = np.argsort(-cosines[inside], kind="stable")
-    members = join(pairs[inside][order], len(sentences), settings.largest)
+    members = join(pairs[inside][order], settings.largest)
     groups = [[sentences[i] for i in group] for group in members]
     counts = {
         "sentences": len(sentences),
@@ -159,28 +160,18 @@ def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
     return np.stack([mutual // count, mutual % count], axis=1)
 
 
-def join(pairs: Ints, count: int, largest: int) -> list[list[int]]:
+def join(pairs: Ints, largest: int) -> list[list[int]]:
     """Join pairs, in their order, to connected groups of at most ``largest`` members.
 
     Example:
-        >>> join(np.array([[0, 1], [1, 2], [3, 4]]), 5, largest=2)
+        >>> join(np.array([[0, 1], [1, 2], [3, 4]]), largest=2)
         [[0, 1], [3, 4]]
     """
-    parent, size = list(range(count)), [1] * count
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    for i, j in pairs.tolist():
-        a, b = root(i), root(j)
-        if a != b and size[a] + size[b] <= largest:
-            parent[b], size[a] = a, size[a] + size[b]
-    groups: dict[int, list[int]] = {}
-    for i in np.unique(pairs).tolist():
-        groups.setdefault(root(i), []).append(i)
-    return [members for members in groups.values() if len(members) > 1]
+    sets = DisjointSet(np.unique(pairs).tolist())
+    for one, other in pairs.tolist():
+        if sets.subset_size(one) + sets.subset_size(other) <= largest:
+            sets.merge(one, other)
+    return [sorted(members) for members in sets.subsets() if len(members) > 1]
 
 
 def _near_by_vectors(vectors: Vectors, k: int) -> Iterator[Ints]:

@@ -1,57 +1,55 @@
-"""A text -> its sentences, and sentences -> a text."""
+"""A text -> its sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from sentencex import segment  # type: ignore[import-untyped]
 
-from simbert_hf.text import HAN, SPACE_BY_CJK, is_mark
+from simbert_hf.text import HAN, is_mark
 
 WORD = re.compile(rf"[{HAN}]|\w+")
-LEAST = 3  # words of a sentence that stands alone; "Thanks." says too little to be paraphrased
+LINE_END = re.compile(r"\n\s*$")
+LEAST = 3  # words of a sentence that stands alone; less is left as it is
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cut a text behind the sentences that it consists of; very short ones join the next.
+    r"""Cut a text behind its sentences; joined again, they are the text.
+
+    Very short ones go with the next, or at the end with the last, unless a line ends between them.
 
     Args:
         text: English, or any language that ends its sentences alike, as Chinese does.
 
     Returns:
-        At least one sentence, without the blanks between them.
+        At least one sentence, each with the white space behind it.
 
     Example:
         >>> split_sentences("Hi! Does Mr. Smith work here? i lost my card. thanks")
-        ['Hi! Does Mr. Smith work here?', 'i lost my card. thanks']
-        >>> split_sentences("我的卡丢了。可以补办吗？")
-        ['我的卡丢了。', '可以补办吗？']
+        ['Hi! Does Mr. Smith work here? ', 'i lost my card. thanks']
+        >>> split_sentences("Hello,\n\n我的卡丢了。可以补办吗？")
+        ['Hello,\n\n', '我的卡丢了。', '可以补办吗？']
     """
     sentences: list[str] = []
-    short = ""
+    begun = ""
     for part in segment("en", text):
-        short = join_sentences([short, part.strip()])
-        if len(WORD.findall(short)) >= LEAST:
-            sentences.append(short)
-            short = ""
-    if short or not sentences:
-        sentences[-1:] = [join_sentences([*sentences[-1:], short])]
-    return sentences
+        if sentences and not begun + part.strip():
+            sentences[-1] += part
+            continue
+        begun += part
+        if says_enough(begun) or LINE_END.search(begun):
+            sentences.append(begun)
+            begun = ""
+    if begun and sentences and not LINE_END.search(sentences[-1]):
+        sentences[-1] += begun
+    elif begun:
+        sentences.append(begun)
+    return sentences if any(map(says_enough, sentences)) else [text]
 
 
-def join_sentences(sentences: Sequence[str]) -> str:
-    """Put sentences together, with a blank between those that want one.
-
-    Example:
-        >>> join_sentences(["i lost my card.", "我的卡丢了。", "可以补办吗？"])
-        'i lost my card.我的卡丢了。可以补办吗？'
-    """
-    text = ""
-    for sentence in sentences:
-        close = not text or not sentence or SPACE_BY_CJK.search(f"{text[-1]} {sentence[0]}")
-        text += sentence if close else f" {sentence}"
-    return text
+def says_enough(sentence: str) -> bool:
+    """Whether a sentence can be paraphrased by itself; "Thanks." says too little."""
+    return len(WORD.findall(sentence)) >= LEAST
 
 
 def end_as(sentence: str, source: str) -> str:

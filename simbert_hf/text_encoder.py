@@ -26,23 +26,25 @@ class TextEncoder:
     """Texts -> unit vectors.
 
     Args:
-        model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer`` (its
-            default prompt is put before questions and queries alike), or a directory or Hub id of
-            one of them.
+        model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer``, or a
+            directory or Hub id of one of them.
         batch_size: Texts a forward pass.
+        prompt: Put before every text, as E5 and BGE want it (``"query: "``); a
+            ``SentenceTransformer``'s default prompt if None.
 
     Attributes:
         name: The model's directory or id; empty for one that was never saved.
         fingerprint: SHA-256 of the encoder's weights, the same whichever class loaded them; heads,
             pooler and pooling are outside it.
         dtype: Of these weights: ``float32``, ``bfloat16``, ...
+        prompt: What is put before every text.
 
     Raises:
         OSError: If there is no such model.
         TypeError: If it is no model.
     """
 
-    def __init__(self, model: Any, *, batch_size: int = 64) -> None:
+    def __init__(self, model: Any, *, batch_size: int = 64, prompt: str | None = None) -> None:
         if isinstance(model, str | os.PathLike):
             from simbert_hf.loader import load_sentence_transformer  # slow to import
 
@@ -53,6 +55,7 @@ class TextEncoder:
             )
         self.model: Any = model.eval()  # else threads switch each other's dropout on
         self.batch_size = batch_size
+        self.prompt = default_prompt(model) if prompt is None else prompt
         found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut
         self._tokenizer = deepcopy(found) if isinstance(found, PreTrainedTokenizerBase) else None
         body = body_of(model)
@@ -74,7 +77,11 @@ class TextEncoder:
         if not isinstance(self.model, Embedder):  # which warns itself, and shows no bar
             self._warn(texts)
             options["show_progress_bar"] = False
-        return check_vectors(self.model.encode(list(texts), **options), texts)
+        if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
+            options["prompt"], prompt = self.prompt, ""
+        else:
+            prompt = self.prompt
+        return check_vectors(self.model.encode([prompt + text for text in texts], **options), texts)
 
     def unread(self, texts: Sequence[str]) -> list[str]:
         """Find the texts that the model cannot read; see :func:`simbert_hf.rows.unread`."""
@@ -93,6 +100,12 @@ class TextEncoder:
             warn_of_unread()
         if max(map(len, rows), default=0) > most:
             warn_of_cuts(int(most))
+
+
+def default_prompt(model: nn.Module) -> str:
+    """Return what a ``SentenceTransformer`` puts before texts by itself."""
+    name = getattr(model, "default_prompt_name", None)
+    return "" if name is None else str(getattr(model, "prompts", {}).get(name, ""))
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:

@@ -15,7 +15,13 @@ from accelerate.utils import broadcast_object_list  # type: ignore[import-untype
 from datasets import Dataset
 
 from simbert_hf.architectures import ARCHITECTURES
-from simbert_hf.arguments import PRESETS, DataArguments, ModelArguments, SimilarityTrainingArguments
+from simbert_hf.arguments import (
+    PRESETS,
+    DataArguments,
+    ModelArguments,
+    SimilarityTrainingArguments,
+    refuse_idle,
+)
 from simbert_hf.cards import CardArguments, record_run, write_card
 from simbert_hf.checkpoint import resolve_name
 from simbert_hf.data import (
@@ -24,6 +30,7 @@ from simbert_hf.data import (
     PairDataset,
     PairStream,
     Triplet,
+    is_local,
     load_groups,
     load_scored_pairs,
     load_sentences,
@@ -317,6 +324,12 @@ def read_groups(
 ) -> Any:
     """Read groups as the arguments say, the main process first; report what was dropped."""
     check_files(files)
+    hub_options: dict[str, Any] = {}
+    if files is data_args.train_file:
+        hub_options = {"name": data_args.dataset_config, "split": data_args.dataset_split}
+        if all(map(is_local, files)):
+            idle = ["dataset_config", "dataset_split"]
+            refuse_idle(data_args, idle, "--train_file names no data set on the Hub")
     with args.main_process_first(desc="reading the data"):
         groups, report = load_groups(
             files,
@@ -324,6 +337,7 @@ def read_groups(
             text_columns=data_args.pair_columns(),
             max_chars=data_args.max_chars or 4 * data_args.max_length,
             streaming=streaming,
+            **hub_options,
         )
     logger.info("%s: %s", ", ".join(files), report)
     return groups
@@ -415,6 +429,7 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
     history = trainer.state.log_history
     measured = [line for line in history if any(name.startswith("eval_") for name in line)]
     known = measured and measured[-1]["step"] == trainer.state.global_step
-    if known and not trainer.args.load_best_model_at_end:
+    best_restored = trainer.args.load_best_model_at_end
+    if known and (not best_restored or trainer.state.best_global_step == trainer.state.global_step):
         return measured[-1]
     return trainer.evaluate()

@@ -1,7 +1,10 @@
+import asyncio
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +162,22 @@ def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: [])
     with pytest.raises(ValueError, match="raise Written or Temperature"):
         paraphrase(model, "a cat", 5, 5)
+
+
+def test_the_documented_calls_give_the_page_all_it_takes() -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app import make_page
+
+    text = Path("docs/serving.md").read_text()
+
+    async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs
+        return make_page(tiny_simbert()).get_api_info()["named_endpoints"]["/paraphrase"]
+
+    called = asyncio.run(described())
+    (by_curl,) = re.findall(r"'{\"data\": (\[.*\])}'", text)
+    (in_python,) = re.findall(r"predict\((.*), api_name=\"/paraphrase\"\)", text)
+    for given in (json.loads(by_curl), json.loads(f"[{in_python}]")):
+        assert len(given) == len(called["parameters"])
 
 
 def test_what_cannot_be_served_is_said_so() -> None:

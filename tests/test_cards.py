@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
-from simbert_hf.arguments import TrainingArguments
+from simbert_hf.arguments import ModelArguments, TrainingArguments
 from simbert_hf.card_tables import judged_samples
 from simbert_hf.cards import CardArguments, as_yaml, describe_run, make_card, record_run, write_card
 from simbert_hf.data import DataError
@@ -222,6 +222,12 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     (again,) = parse_arguments((TrainingArguments,), [str(tmp_path / "run.yaml")])
     assert again.lr_scheduler_type == arguments.lr_scheduler_type
     assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
+
+
+@pytest.mark.parametrize(("start", "told"), [("org/name", "org/name"), ("./here", None)])
+def test_a_card_names_a_start_of_the_hub(model: Path, start: str, told: str | None) -> None:
+    record_run(model, "train_simbert.py", 3, [ModelArguments(model_name_or_path=start)])
+    assert make_card(CardArguments(model=str(model))).data.base_model == told
 
 
 def test_what_a_preset_changes_is_told_where_the_run_changed_it_back(tmp_path: Path) -> None:

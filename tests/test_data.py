@@ -252,6 +252,18 @@ def test_hub_rows_are_read_like_those_of_files(hub, load):
     assert hub == [("org/name", options)]
 
 
+def test_a_data_set_in_memory_is_read_too(tmp_path):
+    rows = {"anchor": ["A", "B", "C", "E"], "positive": ["B", "A", "D", ""]}
+    data = datasets.Dataset.from_dict(rows)
+    groups, report = load_groups(data, cache_dir=tmp_path)
+    assert groups["texts"][:] == [["A", "B"], ["C", "D"]]
+    assert (report.records, report.duplicates) == (4, 1)
+    stream, _ = load_groups([data, data.select([2])], streaming=True)
+    assert [row["texts"] for row in stream] == [["A", "B"], ["B", "A"], ["C", "D"], ["C", "D"]]
+    with pytest.raises(DataError, match="the data set:4: "):
+        load_groups(data.add_column("label", [1, 1, 0, 7]), cache_dir=tmp_path)
+
+
 def test_hub_streams_keep_their_shards(hub, load):
     stream, _ = load("org/name", streaming=True)
     assert stream.num_shards == 3

@@ -9,9 +9,11 @@ import torch
 from naive import float64_weights, naive_next_log_probs
 from tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import decoders
+from transformers import GenerationConfig
+from transformers.cache_utils import DynamicLayer
 
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms, generation
-from simbert_hf.decoder import BertDecoder
+from simbert_hf.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation import Draft, banned_tokens, distinct, rank, source_limit, write
 from simbert_hf.search import SearchSettings, search
 from simbert_hf.text import normalize_text
@@ -113,6 +115,36 @@ def test_generate_takes_a_row_without_padding(model, options):
     for given in ({}, {"attention_mask": torch.ones_like(source)}):
         found = model.generate(source, **given, **options)
         assert found[:, source.shape[1] :].tolist() == wanted.tolist()
+
+
+def test_a_loaded_model_ends_what_generate_writes(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    loaded = SimBert.from_pretrained(tmp_path)
+    loaded.save_pretrained(tmp_path / "again")
+    assert GenerationConfig.from_pretrained(tmp_path / "again").eos_token_id == model.rows.sep_id
+    source = torch.tensor([loaded.rows.sources(TEXTS[:1], 40)[0]])
+    written = loaded.generate(
+        source,
+        do_sample=False,
+        max_new_tokens=30,
+        suppress_tokens=banned_tokens(model).tolist(),
+        begin_suppress_tokens=[model.rows.sep_id],
+    )[0, source.shape[1] :]
+    assert written.tolist() == token_rows(model, TEXTS[:1], n=1, top_k=1)[0][0][0]
+
+
+def test_what_is_cached_is_copied_as_by_transformers():
+    ours, theirs = BranchingLayer(), DynamicLayer()
+    rows = 3
+    for parents, length in ((None, 5), ([0, 0, 2, 1], 1), (None, 2), ([3], 1), ([0, 0], 1)):
+        if parents is not None:
+            rows = len(parents)
+            for layer in (ours, theirs):
+                layer.reorder_cache(torch.tensor(parents))
+        new = torch.rand(2, rows, 2, length, 4)
+        for found, wanted in zip(ours.update(*new), theirs.update(*new), strict=True):
+            torch.testing.assert_close(found, wanted, atol=0, rtol=0)
+        assert ours.get_seq_length() == theirs.get_seq_length()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

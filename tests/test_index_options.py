@@ -6,6 +6,7 @@ import stat
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
@@ -43,6 +44,33 @@ def test_an_index_knows_its_model_by_what_makes_vectors():
     one, other = tiny_simbert(), tiny_simbert()
     other.bert.pooler.dense.weight.data += 1  # their pooling is the mean
     assert TextEncoder(one).fingerprint == TextEncoder(other).fingerprint
+
+
+@pytest.mark.parametrize("kind", ["simbert", "st", "st with a default"])
+def test_a_prompt_is_kept_with_the_index(model, tmp_path, kind):
+    named = {"prompts": {"q": "please "}, "default_prompt_name": "q"} if "default" in kind else {}
+    model.save_pretrained(tmp_path / "model")
+    encoder = model if kind == "simbert" else SentenceTransformer(str(tmp_path / "model"), **named)
+    given = None if named else "please "
+    index = FaqIndex.build(encoder, ROWS, prompt=given)
+    index.save(tmp_path / "index")
+    plain = FaqIndex.build(model, [row | {"question": f"please {row['question']}"} for row in ROWS])
+    for found in (index, FaqIndex.load(tmp_path / "index", tmp_path / "model")):
+        query = "where is my password"
+        scores = [hit.score for hit in found.search(query, 3)]
+        wanted = [hit.score for hit in plain.search(f"please {query}", 3)]
+        assert scores == pytest.approx(wanted, abs=1e-5)
+
+
+def test_what_cannot_be_read_gets_no_answer(model):
+    index = FaqIndex.build(model, ROWS)
+    with pytest.warns(UserWarning, match="unknown to the model"):
+        read, unread = index.answer(["what time is it", "😊"], threshold=-1.0)
+    assert read.answer == "Late."
+    assert (unread.answer, unread.reason) == (
+        None, "The model cannot read half or more of the query."
+    )  # fmt: skip
+    assert unread.hits
 
 
 # Stores and votes -------------------------------------------------------------------------------

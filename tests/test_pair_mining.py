@@ -64,7 +64,7 @@ def test_mutual_pairs_do_not_depend_on_the_blocks() -> None:
 
 def test_a_group_is_never_larger_than_asked_and_takes_the_nearest_pairs_first() -> None:
     chain = np.array([[1, 2], [0, 1], [2, 3], [4, 5]])
-    assert sorted(map(sorted, join(chain, 6, largest=3))) == [[0, 1, 2], [4, 5]]
+    assert sorted(map(sorted, join(chain, largest=3))) == [[0, 1, 2], [4, 5]]
 
 
 def test_words_find_what_vectors_do_not() -> None:

@@ -373,7 +373,7 @@ def test_an_index_of_another_model_is_refused(index, model, tmp_path):
     other.bert.encoder.layer[0].output.dense.weight.data += 1e-3
     with pytest.raises(DataError, match=r"another model.*its weights are others"):
         FaqIndex.load(tmp_path, other)
-    with pytest.raises(DataError, match=r"another model.*pooling, prompt or length"):
+    with pytest.raises(DataError, match=r"another model.*pooling or length"):
         FaqIndex.load(tmp_path, tiny_simbert(pooling="cls"))
     with pytest.raises(DataError, match="was built by a model never saved"):
         FaqIndex.load(tmp_path)
@@ -628,6 +628,14 @@ def test_answers_only_above_the_threshold(index):
     assert len(reply.hits) == 3
     index.remove(list("abcde"))
     assert index.answer("what time is it").reason == "The index is empty."
+
+
+@pytest.mark.parametrize("target", [{"false_accept_rate": 0.0}, {"precision": 1.0}])
+def test_a_threshold_may_have_to_be_perfect(index, target):
+    queries = [{"query": "how can i reset my password", "id": "a"}, {"query": "dog ran", "id": ""}]
+    found = index.calibrate(queries, **target)
+    right, wrong = index.answer([row["query"] for row in queries], threshold=found.threshold)
+    assert (right.answer, wrong.answer) == ("Press it.", None)
 
 
 @pytest.mark.parametrize(

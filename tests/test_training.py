@@ -58,7 +58,7 @@ def groups(tmp_path: Path) -> Path:
     return path
 
 
-def flags(start: Path, groups: Path, out: Path, *more: str) -> list[str]:
+def flags(start: Path, groups: Path | str, out: Path, *more: str) -> list[str]:
     return [
         f"--model_name_or_path={start}", f"--train_file={groups}", f"--output_dir={out}",
         *([] if any("validation" in flag for flag in more) else ["--validation_groups=6"]),
@@ -67,6 +67,22 @@ def flags(start: Path, groups: Path, out: Path, *more: str) -> list[str]:
         "--logging_steps=1", "--learning_rate=5e-3", "--head_learning_rate=1e-2",
         "--report_to=none", "--disable_tqdm=true", "--max_length=24", *more,
     ]  # fmt: skip
+
+
+def test_trains_on_a_subset_of_the_hub(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def load_dataset(path: str, **options: object) -> Dataset:
+        asked.append((path, options))
+        columns = {"anchor": [f"{a} cat" for a in WORDS], "positive": [f"the {a}" for a in WORDS]}
+        return Dataset.from_dict(columns)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    given = flags(start, "org/name", tmp_path / "out")
+    main([*given, "--dataset_config=pair", "--dataset_split=dev", "--max_steps=1"])
+    assert asked == [("org/name", {"name": "pair", "split": "dev", "streaming": False})]
 
 
 def test_trains_evaluates_and_saves_one_checkpoint(
@@ -488,6 +504,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (
             ["--strangers_cosine=1", "--teacher_name_or_path", "a"],
             "--strangers_cosine 1.0: give 0 or more, below 1",
+        ),
+        (
+            ["--dataset_config=pair"],
+            "--dataset_config pair would change nothing, as --train_file names",
         ),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--preference_scale=3"], "--preference_scale 3.0 would change nothing, as there is no"),

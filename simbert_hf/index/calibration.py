@@ -267,10 +267,10 @@ def _warn(found: Calibration) -> None:
 
 
 def _check(kinds: Kinds, target: str, wanted: float) -> None:
-    if target not in TARGETS or not 0 < wanted < 1:
+    if target not in TARGETS or not 0 <= wanted <= 1:
         raise ValueError(
-            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, above 0 "
-            "and below 1."
+            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, from 0 "
+            "to 1."
         )
     if target == "false_accept_rate" and not (kinds == 2).any():
         raise ValueError("A false-accept rate needs queries out of scope; add some without answer.")

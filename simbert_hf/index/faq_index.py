@@ -110,6 +110,7 @@ class FaqIndex:
         store: VectorStore | str = "auto",
         votes: int = 1,
         batch_size: int = 64,
+        prompt: str | None = None,
         progress: bool = False,
     ) -> Self:
         """Make an index.
@@ -120,9 +121,11 @@ class FaqIndex:
             columns: What ``faqs`` calls our columns, where it is otherwise.
             store: ``auto``, ``flat``, ``hnsw`` or ``ivf_pq`` for faiss, or an empty store such as
                 :class:`simbert_hf.index.milvus.MilvusVectors`.
-            votes: Score an answer by the mean of its this many nearest questions; more than 1 helps
-                where answers have many questions.
+            votes: Score an answer by the mean cosine of this many of its questions, the nearest;
+                more than 1 helps where answers have many questions.
             batch_size: Texts a forward pass.
+            prompt: Put before every question and query, as E5 wants it (``"query: "``); if None, a
+                SentenceTransformer's default prompt. The saved index remembers it.
             progress: Show a bar on stderr.
 
         Raises:
@@ -135,7 +138,7 @@ class FaqIndex:
         check_kind(getattr(place, "kind", ""), len(rows))  # before hours of encoding
         if len(place):
             raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
-        encoder = TextEncoder(model, batch_size=batch_size)
+        encoder = TextEncoder(model, batch_size=batch_size, prompt=prompt)
         check_read(encoder, rows)
         table = FaqTable().with_rows(rows)
         vectors = encode_questions(encoder, rows, progress=progress)
@@ -163,6 +166,7 @@ class FaqIndex:
                 "name": saved_name(self.encoder.name),
                 "fingerprint": self.encoder.fingerprint,
                 "dtype": self.encoder.dtype,
+                "prompt": self.encoder.prompt,
             },
             "store": self.store.save(folder),
             "rows": len(self._table),
@@ -198,7 +202,9 @@ class FaqIndex:
         name = made["name"]
         if model is None and not name:
             raise fault(place, None, "was built by a model never saved", "Pass it as model")
-        encoder = TextEncoder(name if model is None else model, batch_size=batch_size)
+        encoder = TextEncoder(
+            name if model is None else model, batch_size=batch_size, prompt=made.get("prompt")
+        )
         same = encoder.fingerprint == made["fingerprint"]
         if not same and encoder.dtype == made.get("dtype", "float32"):
             raise _other_model(place, name, encoder, "its weights are others")
@@ -214,7 +220,7 @@ class FaqIndex:
             calibration=calibration,
             recall=facts["recall"],
         )
-        why = "its pooling, prompt or length is another" if same else "its vectors are others"
+        why = "its pooling or length is another" if same else "its vectors are others"
         index._check_vectors(place, name, why)
         return index
 
@@ -281,6 +287,8 @@ class FaqIndex:
     ) -> Reply | list[Reply]:
         """Answer, or say why not.
 
+        A query of which the model cannot read half, such as an emoji, gets no answer.
+
         Args:
             query: One, or several.
             threshold: Score from which on to answer; the calibrated one if None.
@@ -296,9 +304,14 @@ class FaqIndex:
             threshold = self.calibration.threshold
         if not isinstance(threshold, Real) or not math.isfinite(threshold):
             raise ValueError(f"threshold={threshold!r} is no score: give a number such as 0.8.")
-        if isinstance(query, str):
-            return make_reply(self.search(query, k), threshold)
-        return [make_reply(hits, threshold) for hits in self.search(query, k)]
+        queries = [query] if isinstance(query, str) else query
+        found = self.search(queries, k)
+        unread = set(self.encoder.unread(queries))
+        replies = [
+            make_reply(hits, threshold, is_read=text not in unread)
+            for text, hits in zip(queries, found, strict=True)
+        ]
+        return replies[0] if isinstance(query, str) else replies
 
     def calibrate(
         self,
@@ -316,8 +329,8 @@ class FaqIndex:
         Args:
             queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
                 should lead to, or none.
-            false_accept_rate: Answer at most this share of the queries out of scope ...
-            precision: ... or have at least this share of the answers right: the latter depends on
+            false_accept_rate: The largest share of out-of-scope queries that may be answered.
+            precision: In its place, the smallest share of answers that must be right; it depends on
                 how many of the queries are out of scope.
             columns: What ``queries`` calls our columns, where it is otherwise.
 

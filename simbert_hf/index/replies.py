@@ -52,8 +52,8 @@ def make_hit(found: Found, faq: Faq) -> Hit:
     return Hit(found.score, faq.answer, faq.question, faq.id, faq.group, faq.metadata)
 
 
-def make_reply(hits: Sequence[Hit], threshold: float) -> Reply:
-    """Answer by the best hit, if its score reaches the threshold.
+def make_reply(hits: Sequence[Hit], threshold: float, *, is_read: bool = True) -> Reply:
+    """Answer by the best hit, if its score reaches the threshold and the query could be read.
 
     Example:
         >>> make_reply([Hit(0.5, "Yes.", "Is it?", "0", None, {})], 0.6).reason
@@ -61,6 +61,8 @@ def make_reply(hits: Sequence[Hit], threshold: float) -> Reply:
     """
     if not hits:
         return Reply(None, "The index is empty.", hits)
+    if not is_read:
+        return Reply(None, "The model cannot read half or more of the query.", hits)
     best = hits[0]
     if best.score >= threshold:
         reason = f"The score, {best.score:.4g}, reaches the threshold {threshold:.4g}."
