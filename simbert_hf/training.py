@@ -429,7 +429,6 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
     history = trainer.state.log_history
     measured = [line for line in history if any(name.startswith("eval_") for name in line)]
     known = measured and measured[-1]["step"] == trainer.state.global_step
-    best_restored = trainer.args.load_best_model_at_end
-    if known and (not best_restored or trainer.state.best_global_step == trainer.state.global_step):
+    if known and not trainer.args.load_best_model_at_end:
         return measured[-1]
     return trainer.evaluate()

@@ -175,7 +175,7 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
 
     called = asyncio.run(described())
     (by_curl,) = re.findall(r"'{\"data\": (\[.*\])}'", text)
-    (in_python,) = re.findall(r"predict\((.*), api_name=\"/paraphrase\"\)", text)
+    (in_python,) = re.findall(r"predict\(\s*(.*), api_name=", text)
     for given in (json.loads(by_curl), json.loads(f"[{in_python}]")):
         assert len(given) == len(called["parameters"])
 
