@@ -68,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         strangers_weight=objective_args.strangers_weight,
         strangers_cosine=objective_args.strangers_cosine,
         simcse_weight=objective_args.simcse_weight,
+        simcse_scale=objective_args.simcse_scale,
         preference_weight=objective_args.preference_weight,
         preference_scale=objective_args.preference_scale,
         preference_margin=objective_args.preference_margin,

@@ -203,6 +203,7 @@ class ObjectiveArguments:
             "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt)."
         },
     )
+    simcse_scale: float = field(default=20.0, metadata={"help": "SimCSE's inverse temperature."})
     simcse_weight: float = field(
         default=1.0,
         metadata={
@@ -229,6 +230,7 @@ class ObjectiveArguments:
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
+        check_scale(self.simcse_scale, "simcse_scale")
         weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
         if self.teacher_name_or_path:
             weights.append(self.distillation_weight)
@@ -238,13 +240,11 @@ class ObjectiveArguments:
         if not 0 < self.strangers_weight <= 1:
             raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
         if not 0 <= self.strangers_cosine < 1:
-            raise ValueError(
-                f"--strangers_cosine {self.strangers_cosine}: give 0 or more, below 1."
-            )
+            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: give 0 to below 1.")
         if self.sentences_file:
             weights.append(self.simcse_weight)
         else:
-            refuse_idle(self, ["simcse_weight"], "there is no --sentences_file")
+            refuse_idle(self, ["simcse_weight", "simcse_scale"], "there is no --sentences_file")
         if self.preferences_file:
             weights.append(self.preference_weight)
             self._check_preferences()
@@ -271,10 +271,10 @@ class ObjectiveArguments:
         return bool(self.seq2seq_weight or self.mlm_weight or self.preferences_file)
 
 
-def check_scale(scale: float) -> None:
+def check_scale(scale: float, flag: str = "scale") -> None:
     """Raise a ValueError unless the inverse temperature is a number above 0."""
     if not 0 < scale < inf:
-        raise ValueError(f"--scale {scale}: it divides by a temperature; give it above 0.")
+        raise ValueError(f"--{flag} {scale}: it divides by a temperature; give it above 0.")
 
 
 def check_weights(weights: Sequence[float]) -> None:
@@ -365,22 +365,22 @@ class SimilarityTrainingArguments(TrainingArguments):
     save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept."})
     load_best_model_at_end: bool | None = field(  # type: ignore[assignment]
         default=None,
-        metadata={"help": "Keep the best checkpoint; yes, if saving keeps step with evaluating."},
+        metadata={
+            "help": "Restore the best checkpoint at the end; by default if all are evaluated."
+        },
     )
     metric_for_best_model: str | None = field(
         default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
     )
     ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "Stays false: no trained weight is idle."}
+        default=False, metadata={"help": "Must stay false."}
     )
     dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a short last batch."})
     dataloader_num_workers: int = field(
         default=-1,
         metadata={"help": "Processes that prepare batches ahead; -1: 2 with a GPU, else none."},
     )
-    remove_unused_columns: bool = field(
-        default=False, metadata={"help": "Stays false: the collator needs every column."}
-    )
+    remove_unused_columns: bool = field(default=False, metadata={"help": "Must stay false."})
     hub_strategy: str = field(
         default="end",
         metadata={"help": "Push to the Hub at the end, or at every_save too, with --push_to_hub."},

@@ -42,9 +42,8 @@ class Paraphrase(NamedTuple):
         text: The sentence, or sentences.
         score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
         similarity: Cosine of its vector with the input's.
-        log_prob: Mean log-probability of its tokens, in nats; 0 is certain. The model's, but with
-            tokens as easy as ``copying`` made them, and among those that are no ``repeats``. Of
-            several sentences, the mean of theirs.
+        log_prob: Mean log-probability per token in nats, 0 being certain, after ``copying`` and
+            ``repeats`` have changed the model's; of several sentences, the mean of theirs.
     """
 
     text: str
@@ -129,16 +128,16 @@ def gen_synonyms(
         min_similarity: Drop paraphrases whose cosine with the input is below this.
         max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
             unless none has.
-        copying: How much easier it is made to copy names, numbers and whatever else the model would
-            not write by itself; 0 leaves that to the model, as the original does.
-        repeats: Let long words come more often than the text has them, as the original does.
+        copying: How strongly source tokens that the model would replace (names, numbers) are made
+            likelier; 0 leaves that to the model, as the original does.
+        repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
-        diversity: What a paraphrase wholly like a better one loses of its score (maximal marginal
-            relevance, see :mod:`simbert_hf.diversity`); 0 ranks each by its score alone, as the
-            original does, and the k best are often much alike.
-        by_sentence: Paraphrase a text sentence by sentence; else, as the original does, all of it
-            as if it were one, which models that learnt on single sentences do badly.
+        diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance,
+            see :mod:`simbert_hf.diversity`), as large as this for an equal one; 0 ranks by score
+            alone, as the original does, and the k best are often much alike.
+        by_sentence: Paraphrase each sentence by itself and put them together; False treats the text
+            as one, as the original does, which models trained on single sentences do badly.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
 
     Returns:

@@ -13,10 +13,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.atomic import put_in_place
+from simbert_hf.bm25 import nearest_by_words
 from simbert_hf.data import DataError
 from simbert_hf.extras import require
 from simbert_hf.triplets import Triplet
-from simbert_hf.words import nearest_by_words
 
 SCORES = 2**25  # scores held at a time, at most
 

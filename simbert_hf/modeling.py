@@ -216,10 +216,10 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             position_ids: Shape: (B, L); 0, 1, 2, ... if None.
             lm_positions: Indices into the flattened (B * L) positions where the LM head runs.
                 Shape: (N,).
-            lm_targets: Named sets of such positions and the tokens to be found there, (M,) each,
-                for losses in place of logits, which are too many to be held at once.
-            cache: To read and grow; then ``attention_mask`` must be 4-D. Also taken by its name
-                before transformers 5.24, ``past_key_values``.
+            lm_targets: Named pairs of such positions and their labels, (M,) each. Their losses are
+                returned, without ever holding all logits.
+            cache: Keys and values of earlier tokens, which grows; ``attention_mask`` must then be
+                4-D. ``past_key_values``, its name before transformers 5.24, is accepted too.
             use_cache: Ignored: caching follows ``cache``.
             logits_to_keep: Run the LM head on the last this many positions of each row.
             output_hidden_states: Return those of every layer too.

@@ -176,7 +176,7 @@ def mean_token_losses(losses: Mapping[str, Tensor], batch: Mapping[str, Any]) ->
 
 
 def gathered_pair_loss(
-    vectors: Tensor, groups: Tensor | None, *, scale: float, gather: bool
+    vectors: Tensor, groups: Tensor | None, *, scale: float, gather: bool = True
 ) -> InBatchLoss:
     """:func:`pair_loss` of this process's rows against those of every process.
 
@@ -230,7 +230,6 @@ class SimCseObjective:
         similarity_weight: Weight of the similarity loss, where the collator makes views.
         mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
         mask_false_negatives: Leave other rows of a row's group out of the symmetric softmax.
-        gather: Contrast against the rows of every process, not of this one alone.
     """
 
     scale: float = 20.0
@@ -239,7 +238,6 @@ class SimCseObjective:
     similarity_weight: float = 1.0
     mlm_weight: float = 1.0
     mask_false_negatives: bool = True
-    gather: bool = True
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
         """Run the model once and compute every part.
@@ -273,14 +271,13 @@ class SimCseObjective:
             if "negative_rows" in batch:
                 raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
             masked = groups if self.mask_false_negatives else None
-            return gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)
-        anchors, positives, offset = paired[0::2], paired[1::2], 0
-        negatives = vectors[batch["negative_rows"]] if "negative_rows" in batch else None
-        if self.gather:
-            positives, offset = gather_with_grad(positives)
-            negatives = None if negatives is None else gather_with_grad(negatives)[0]
+            return gathered_pair_loss(paired, masked, scale=self.scale)
+        positives, offset = gather_with_grad(paired[1::2])
+        negatives = None
+        if "negative_rows" in batch:
+            negatives, _ = gather_with_grad(vectors[batch["negative_rows"]])
         return one_way_loss(
-            anchors,
+            paired[0::2],
             positives,
             negatives,
             scale=self.scale,
@@ -317,12 +314,10 @@ class ScoredPairObjective:
     Attributes:
         loss: ``cosent`` ranks by the cosine, ``angle`` by AnglE's similarity.
         scale: Inverse temperature.
-        gather: Rank the pairs of every process together.
     """
 
     loss: Literal["cosent", "angle"] = "cosent"
     scale: float = 20.0
-    gather: bool = True
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
         """Run the model once and rank the pairs.
@@ -336,8 +331,8 @@ class ScoredPairObjective:
         """
         vectors = model(**model_inputs(batch)).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity
-        similarities, scores = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
-        if self.gather:  # every process ranks all: DDP's mean is then the one gradient
-            similarities, scores = (gather_with_grad(t)[0] for t in (similarities, scores))
+        own = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
+        # Every process ranks all: DDP's mean is then the one gradient.
+        similarities, scores = (gather_with_grad(each)[0] for each in own)
         found = cosent_loss(similarities, scores, scale=self.scale)
         return ScoredPairLoss(found.loss, found.loss, found.accuracy)

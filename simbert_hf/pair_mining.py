@@ -11,9 +11,9 @@ import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 
 from simbert_hf.arrays import Ints, Vectors
+from simbert_hf.bm25 import nearest_by_words
 from simbert_hf.text import letters_of
 from simbert_hf.textfiles import DataError
-from simbert_hf.words import nearest_by_words
 
 logger = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from simbert_hf.data import FixedPairs, PairDataset
 from simbert_hf.embedding import Embedder
 from simbert_hf.encoder import SentenceEncoder
 from simbert_hf.modeling import SimBert
+from simbert_hf.near_words import nearest_words
 from simbert_hf.noising import Augmentation
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.parsing import Presets
-from simbert_hf.synonyms import nearest_words
 from simbert_hf.training import TrainingData, load_sts, measure_nothing, read_columns, read_groups
 
 logger = logging.getLogger(__name__)

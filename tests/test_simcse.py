@@ -185,8 +185,9 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
     more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
-    more += ("--max_steps=16", "--max_length=32")
+    more += ("--max_steps=16", "--max_length=32", "--simcse_scale=10")
     trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
+    assert trainer.objective.simcse_scale == 10
     lines = [line for line in trainer.state.log_history if "simcse" in line]
     first, last = lines[0], lines[-1]
     expected = first["seq2seq"] + first["similarity"] + 0.5 * first["simcse"]

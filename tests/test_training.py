@@ -503,12 +503,13 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         ),
         (
             ["--strangers_cosine=1", "--teacher_name_or_path", "a"],
-            "--strangers_cosine 1.0: give 0 or more, below 1",
+            "--strangers_cosine 1.0: give 0 to below 1",
         ),
         (
             ["--dataset_config=pair"],
             "--dataset_config pair would change nothing, as --train_file names",
         ),
+        (["--simcse_scale=0"], "--simcse_scale 0.0: it divides by a temperature"),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--preference_scale=3"], "--preference_scale 3.0 would change nothing, as there is no"),
         (["--preferences_file=a", "--preference_scale=0"], "--preference_scale 0.0: give it above"),

@@ -72,11 +72,10 @@ class StsEvaluator:
 
     Attributes:
         sts: (sentence, sentence, score) triples.
-        meter: Measures how the sentences' vectors spread.
     """
 
     sts: Sequence[tuple[str, str, float]]
-    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
+    _meter: CollapseMeter = field(default_factory=CollapseMeter, init=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +85,7 @@ class StsEvaluator:
     def __call__(self, model: SimBert) -> dict[str, float]:
         """Return the named figures."""
         vectors = _encode_pairs(model, self.sts)
-        return {SPEARMAN: _spearman(vectors, self.sts)} | self.meter(vectors)
+        return {SPEARMAN: _spearman(vectors, self.sts)} | self._meter(vectors)
 
 
 @dataclass
@@ -96,12 +95,11 @@ class RetrievalEvaluator:
     Attributes:
         groups: Held-out groups, none of whose sentences is trained.
         sts: (sentence, sentence, score) triples, if there are any.
-        meter: Measures how the held-out sentences' vectors spread.
     """
 
     groups: datasets.Dataset
     sts: Sequence[tuple[str, str, float]] = ()
-    meter: CollapseMeter = field(default_factory=CollapseMeter, repr=False)
+    _meter: CollapseMeter = field(default_factory=CollapseMeter, init=False, repr=False)
 
     def __post_init__(self) -> None:
         held_out = labelled_sentences(self.groups).columns
@@ -115,7 +113,7 @@ class RetrievalEvaluator:
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures, of anything with ``encode``."""
         vectors = model.encode(self._sentences, normalize_embeddings=True)
-        figures = topk_accuracy(vectors, self._labels) | self.meter(vectors)
+        figures = topk_accuracy(vectors, self._labels) | self._meter(vectors)
         if self.sts:
             figures[SPEARMAN] = sts_spearman(model, self.sts)
         return figures

@@ -2,8 +2,8 @@ import bm25s
 import numpy as np
 import pytest
 
-from simbert_hf import words
-from simbert_hf.words import WORDS, nearest_by_words
+from simbert_hf import bm25
+from simbert_hf.bm25 import WORDS, nearest_by_words
 
 
 def sentences(count: int) -> list[str]:
@@ -19,7 +19,7 @@ def sentences(count: int) -> list[str]:
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_scores_are_those_of_bm25s_itself(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = sentences(40)
-    monkeypatch.setattr(words, "BLOCK", 7)
+    monkeypatch.setattr(bm25, "BLOCK", 7)
     numbers, scores = map(np.concatenate, zip(*nearest_by_words(texts, k), strict=True))
     tokens = bm25s.tokenize(texts, token_pattern=WORDS, stopwords=[], show_progress=False)
     index = bm25s.BM25()
@@ -33,7 +33,7 @@ def test_scores_are_those_of_bm25s_itself(k: int, monkeypatch: pytest.MonkeyPatc
 
 
 def test_common_words_are_left_out_of_large_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "COMMON", 2)
+    monkeypatch.setattr(bm25, "COMMON", 2)
     texts = ["the cat", "the dog", "the cow", "a cat"]
     (numbers, _), *_ = nearest_by_words(texts, 3)
     assert numbers.tolist() == [[0, 3, -1], [1, -1, -1], [2, -1, -1], [3, 0, -1]]
