@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain
 
 from sentencex import segment  # type: ignore[import-untyped]
 
@@ -32,12 +34,12 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     begun = ""
-    for part in segment("en", text):
+    for part in chain.from_iterable(map(cut_short_lines, segment("en", text))):
         if sentences and not begun + part.strip():
             sentences[-1] += part
             continue
         begun += part
-        if says_enough(begun) or LINE_END.search(begun):
+        if says_enough(begun) or (begun.strip() and LINE_END.search(begun)):
             sentences.append(begun)
             begun = ""
     if begun and sentences and not LINE_END.search(sentences[-1]):
@@ -45,6 +47,21 @@ def split_sentences(text: str) -> list[str]:
     elif begun:
         sentences.append(begun)
     return sentences if any(map(says_enough, sentences)) else [text]
+
+
+def cut_short_lines(sentence: str) -> Iterator[str]:
+    r"""Cut a sentence behind the lines of a word or two at its beginning; long ones may be wrapped.
+
+    Example:
+        >>> list(cut_short_lines("Hi,\ncan you send\nit?"))
+        ['Hi,\n', 'can you send\nit?']
+    """
+    line, end, rest = sentence.partition("\n")
+    while end and line.strip() and rest.strip() and not says_enough(line):
+        yield line + end
+        sentence = rest
+        line, end, rest = sentence.partition("\n")
+    yield sentence
 
 
 def says_enough(sentence: str) -> bool:

@@ -34,6 +34,8 @@ def model():
         ("Hi,\n\nwhere is it? Thx.\nBob", ["Hi,\n\n", "where is it? ", "Thx.\n", "Bob"]),
         ("a b c.\n1. d e f\n2. g", ["a b c.\n", "1. d e f\n", "2. g"]),
         ("where did i lose\nit?", None),
+        ("Hi,\n\nwhere did i lose\nit?\n", ["Hi,\n\n", "where did i lose\nit?\n"]),
+        ("Hi,\nwhere did i lose it?", ["Hi,\n", "where did i lose it?"]),
         ("No. Yes!", None),
         ("No.\nYes!\n", None),
         ("...", None),
