@@ -1,11 +1,12 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
-python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] \
-    [--packing padded|flex|varlen] [--attention_dropout 0] [--output headline.json]
+python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
+    [--packing padded|flex|varlen] [--attention_dropout 0] [--port] [--output headline.json]
 
-Rows a second with all that a step needs, and how the time parts into the passes and the optimiser.
-Token ids are random: only their number matters. Without --lengths, lengths of sentences are drawn
-from a lognormal distribution with the moments of 19,555 real pairs (29 tokens a row).
+Rows a second with all that a step needs but the making of batches (median round of at least
+--seconds), how the time parts into the passes and the optimiser, and on a GPU a profile. Token ids
+are random: only their number matters. Without --lengths, lengths of sentences are drawn from a
+lognormal distribution with the moments of 19,555 real pairs (29 tokens a row).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import math
 import platform
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from benchmarks.naive_port import build_optimizer, build_port, compute_losses
 from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
@@ -32,6 +35,7 @@ from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.packing import ATTENTIONS, use_packing
 
+Step = Callable[[dict[str, Tensor]], None]
 # Mean and standard deviation of the log of a sentence's characters, and a pair's correlation.
 LOG_MEAN, LOG_STD, CORRELATION = 2.484, 0.399, 0.658
 ORIGINAL_ROWS = 1.17e6 * 128  # what the released base model was trained on
@@ -56,19 +60,30 @@ def pair_lengths(path: str | None, n: int) -> np.ndarray:
         pairs = PairDataset(load_groups([path])[0])
         chosen = rng.integers(len(pairs), size=n).tolist()
         found = np.array([(len(p["source"]), len(p["target"])) for p in pairs.__getitems__(chosen)])
-    return np.clip(found.round().astype(int), 2, 62)
+    found = np.clip(found.round().astype(int), 2, 62)
+    return np.minimum(found, np.maximum(61 - found[:, ::-1], 30))  # 64 a pair, the longer side cut
 
 
-def make_batch(lengths: np.ndarray, vocabulary: int, device: str) -> dict[str, Tensor]:
-    """Build the rows (A, B) and (B, A) of P pairs of such lengths: 2P rows."""
+def make_batch(
+    lengths: np.ndarray, vocabulary: int, device: str, multiple: int = 1
+) -> dict[str, Tensor]:
+    """Build the rows (A, B) and (B, A) of P pairs of such lengths: 2P rows.
+
+    With a ``multiple`` above 1, columns are padded to one, and targets repeated up to as many as
+    such rows hold: batches then have few shapes, each of which is a CUDA graph.
+    """
     both = torch.from_numpy(np.stack([lengths, lengths[:, ::-1]], axis=1).reshape(-1, 2))
     ends = (both + torch.tensor([2, 1])).cumsum(dim=1)  # [CLS] A [SEP] | B [SEP]
-    columns = torch.arange(int(ends.max()))[None]
+    columns = torch.arange(-(-int(ends.max()) // multiple) * multiple)[None]
     real = columns < ends[:, 1:]
     segments = real & (columns >= ends[:, :1])
     ids = torch.randint(5, vocabulary, real.shape) * real
     batch = {"input_ids": ids, "attention_mask": real.long(), "token_type_ids": segments.long()}
     batch |= target_labels(batch) | {"groups": torch.arange(len(both)) // 2}
+    if multiple > 1:
+        most = torch.arange(len(lengths) * (real.shape[1] - 1))
+        for name in ("target_positions", "target_labels"):
+            batch[name] = batch[name][most % len(batch[name])]
     return {name: values.to(device) for name, values in batch.items()}
 
 
@@ -76,10 +91,13 @@ def make_batches(args: argparse.Namespace, vocabulary: int) -> list[dict[str, Te
     """Build batches as the sampler draws them: a random order, in windows sorted by length."""
     pairs = args.rows // 2
     lengths = pair_lengths(args.lengths, pairs * WINDOW)
-    lengths = lengths[np.argsort(lengths.sum(axis=1), kind="stable")]
+    if not args.port:
+        lengths = lengths[np.argsort(lengths.sum(axis=1), kind="stable")]
     chosen = np.random.default_rng(1).permutation(WINDOW)[: args.steps]
+    multiple = 2 if args.graph else 64 if args.port else 1
     return [
-        make_batch(lengths[i * pairs : (i + 1) * pairs], vocabulary, args.device) for i in chosen
+        make_batch(lengths[i * pairs : (i + 1) * pairs], vocabulary, args.device, multiple)
+        for i in chosen
     ]
 
 
@@ -90,7 +108,7 @@ def flops(model: SimBert, batch: dict[str, Tensor]) -> float:
     layer = 4 * d * d + 2 * d * config.intermediate_size  # weights, each 2 operations a token
     attention = 2 * d * tokens.square().sum().item()  # of queries with keys, and with values
     body = config.num_hidden_layers * (layer * tokens.sum().item() + attention)
-    head = len(batch["target_labels"]) * (d * d + d * config.vocab_size)
+    head = int(batch["token_type_ids"].sum()) * (d * d + d * config.vocab_size)
     return 3 * 2 * (body + head)
 
 
@@ -101,41 +119,118 @@ def clock(device: str) -> float:
     return time.perf_counter()
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Train over the batches twice, the first time to warm up; return rates and shares."""
-    torch.manual_seed(0)
+class Graphs:
+    """A step recorded as a CUDA graph for each shape of batch, and replayed."""
+
+    def __init__(self, step: Step) -> None:
+        self.step, self.pool = step, torch.cuda.graph_pool_handle()
+        self.known: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]] = {}
+
+    def __call__(self, batch: dict[str, Tensor]) -> None:
+        """Copy a batch to where its graph reads it, and replay; record it the first time."""
+        shape = tuple(values.shape for values in batch.values())
+        if shape not in self.known:
+            self.known[shape] = self.record({name: v.clone() for name, v in batch.items()})
+        graph, inputs = self.known[shape]
+        for name, values in batch.items():
+            inputs[name].copy_(values)
+        graph.replay()
+
+    def record(self, inputs: dict[str, Tensor]) -> tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]:
+        """Warm up on a side stream, as torch wants it, and record."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step(inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            self.step(inputs)
+        return graph, inputs
+
+
+def build_model(args: argparse.Namespace) -> Any:
+    """Make the model that is asked for, as it computes."""
     shape = TOY if args.toy else {}
     config = SimBertConfig(
         vocab_size=13685, attention_probs_dropout_prob=args.attention_dropout, **shape
     )
-    model = SimBert(config).to(args.device).train()
+    model = build_port(config) if args.port else SimBert(config)
+    model.to(args.device).train()
     if args.compile:
         compile_layers(model)
     if args.packing:
         use_packing(model, args.packing)
+    return model
+
+
+def passes_of(args: argparse.Namespace, model: Any) -> Step:
+    """Make the forward and backward pass over a batch."""
     objective = SimBertObjective()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, fused=True)
-    batches = make_batches(args, model.config.vocab_size)
-    for _ in range(2):
-        passes, updates = [], []
-        began = clock(args.device)
-        for batch in batches:
-            with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
+
+    def passes(batch: dict[str, Tensor]) -> None:
+        # A cached cast of the weights would stay as it was when a graph was recorded.
+        cached = {"enabled": args.bf16, "cache_enabled": not args.graph}
+        with torch.autocast(args.device, torch.bfloat16, **cached):
+            if args.port:
+                loss = compute_losses(model, batch)["total"]
+            else:
                 loss = objective(model, batch).total
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        seconds = clock(args.device) - began
-    for batch in batches:  # once more with a stop between, which costs time
-        started = clock(args.device)
-        with torch.autocast(args.device, torch.bfloat16, enabled=args.bf16):
-            loss = objective(model, batch).total
         loss.backward()
+
+    return passes
+
+
+def time_rounds(run: Step, batches: list[dict[str, Tensor]], args: argparse.Namespace) -> Any:
+    """Go over the batches for some seconds, after once to warm up; list what each round took."""
+    rounds, began = [], 0.0
+    while len(rounds) < 2 or clock(args.device) - began < args.seconds:
+        started = clock(args.device)
+        for batch in batches:
+            run(batch)
+        rounds.append(clock(args.device) - started)
+        began = began or clock(args.device)
+    return rounds[1:]
+
+
+def profile(step: Step, batches: list[dict[str, Tensor]]) -> str:
+    """Say which kernels five steps spend the device's time on."""
+    with torch.profiler.profile() as profiler:
+        for batch in batches[:5]:
+            step(batch)
+    return profiler.key_averages().table(sort_by="self_device_time_total", row_limit=25)
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Train over the batches; return rates and shares."""
+    torch.manual_seed(0)
+    model = build_model(args)
+    recorded = args.graph and args.device == "cuda"
+    if args.port:
+        optimizer: torch.optim.Optimizer = build_optimizer(model)
+    else:
+        options = {"lr": 2e-6, "fused": True, "capturable": recorded}
+        optimizer = torch.optim.AdamW(model.parameters(), **options)
+    passes, batches = passes_of(args, model), make_batches(args, model.config.vocab_size)
+
+    def step(batch: dict[str, Tensor]) -> None:
+        passes(batch)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    run = Graphs(step) if recorded else step
+    rounds = time_rounds(run, batches, args)
+    seconds = statistics.median(rounds)
+    apart = []
+    for batch in batches:  # once more with stops between, and without graphs, which costs time
+        started = clock(args.device)
+        passes(batch)
         halfway = clock(args.device)
         optimizer.step()
         optimizer.zero_grad()
-        passes.append(halfway - started)
-        updates.append(clock(args.device) - halfway)
+        apart.append((halfway - started, clock(args.device) - halfway))
+    passes_s, optimizer_s = map(statistics.median, zip(*apart, strict=True))
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     places = sum(batch["attention_mask"].numel() for batch in batches)
     rate = args.rows * len(batches) / seconds
@@ -143,14 +238,17 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "rows_per_second": rate,
         "hours_for_the_original": ORIGINAL_ROWS / rate / 3600,
+        "rounds_s": rounds,
+        "graphs": len(run.known) if isinstance(run, Graphs) else None,
         "tokens_per_second": tokens / seconds,
         "tokens_per_row": tokens / (args.rows * len(batches)),
         "padding": 1 - tokens / places,
         "tflop_per_second": speed / 1e12,
         "mfu": utilisation(speed, args.device),
-        "passes_ms": 1e3 * statistics.median(passes),
-        "optimizer_ms": 1e3 * statistics.median(updates),
+        "passes_ms": 1e3 * passes_s,
+        "optimizer_ms": 1e3 * optimizer_s,
         "peak_MB": torch.cuda.max_memory_allocated() / 1e6 if args.device == "cuda" else None,
+        "profile_of_5_steps": profile(step, batches) if args.device == "cuda" else None,
     }
 
 
@@ -181,11 +279,18 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)
+    parser.add_argument("--port", action="store_true", help="The naive port, padded to 64.")
+    parser.add_argument("--graph", action="store_true", help="CUDA graphs.")
+    parser.add_argument("--seconds", type=float, default=5.0, help="How long to measure.")
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/headline.json")
     args = parser.parse_args()
-    names = "rows steps bf16 compile packing attention_dropout toy".split()
+    if args.port and (args.compile or args.packing or args.graph):
+        parser.error("--port goes with --bf16 alone.")
+    if args.graph and args.packing:
+        parser.error("--packing waits for the device at each step, which no graph can record.")
+    names = "rows steps port bf16 compile graph packing attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     report |= environment(args.device)

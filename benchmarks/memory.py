@@ -64,7 +64,7 @@ def measure_apart(model_name: str, rows: int, micro: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.memory", f"--model={model_name}"]
     command += [f"--rows={rows}", f"--micro={micro}"]
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "262144"}
-    done = subprocess.run(command, check=True, capture_output=True, env=environment)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -161,13 +161,13 @@ def pair_loss(
 
     def block(start: int, stop: int) -> InBatchLoss:
         rows = torch.arange(start, stop, device=vectors.device)
-        at, positives = rows - start, (rows ^ 1) + offset
+        positives = (rows ^ 1) + offset
         if groups is None or key_groups is None:
             excluded = torch.zeros(len(rows), len(keys), dtype=torch.bool, device=vectors.device)
         else:
             excluded = groups[start:stop, None] == key_groups[None, :]
-        excluded[at, rows + offset] = True
-        excluded[at, positives] = False
+        # Not by indices: torch would bring True and False from the host, and wait for the device.
+        excluded.scatter_(1, rows[:, None] + offset, True).scatter_(1, positives[:, None], False)
         return in_batch_loss(vectors[start:stop], keys, positives, scale=scale, excluded=excluded)
 
     return mean_over_blocks(block, vectors, len(keys))

@@ -187,7 +187,7 @@ class Flex(PackedRows):
         def visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return (rows[query] == rows[key]) & (order[key] <= order[query])
 
-        ends = rows.view(-1, cls.multiple)[:, [0, -1]].contiguous()  # of each block of queries
+        ends = rows.view(-1, cls.multiple)[:, :: cls.multiple - 1]  # of each block of queries
         first = torch.searchsorted(rows, ends[:, 0].contiguous()) // cls.multiple
         last = (torch.searchsorted(rows, ends[:, 1].contiguous(), right=True) - 1) // cls.multiple
         blocks = torch.arange(len(ends), device=rows.device)

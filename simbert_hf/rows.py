@@ -247,15 +247,19 @@ class RowBuilder:
             ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, each of shape (B, L).
         """
         ends: Sequence[list[int]] = targets if targets is not None else [[]] * len(sources)
-        lengths = [len(a) + len(b) for a, b in zip(sources, ends, strict=True)]
-        length = max(self.width, *lengths)
-        batch = torch.full((3, len(sources), length), 0, dtype=torch.long)
-        batch[0] = self.pad_id
-        for i, (a, b, total) in enumerate(zip(sources, ends, lengths, strict=True)):
-            batch[0, i, :total] = torch.tensor(a + b, dtype=torch.long)
-            batch[1, i, :total] = 1
-            batch[2, i, len(a) : total] = 1
-        return dict(zip(("input_ids", "attention_mask", "token_type_ids"), batch, strict=True))
+        starts = torch.tensor([len(row) for row in sources])[:, None]
+        lengths = starts + torch.tensor([len(row) for row in ends])[:, None]
+        columns = torch.arange(max(self.width, int(lengths.max())))
+        real = columns < lengths
+        tokens = [token for a, b in zip(sources, ends, strict=True) for token in (*a, *b)]
+        ids = torch.full(real.shape, self.pad_id)
+        ids[real] = torch.tensor(tokens, dtype=torch.long)
+        segments = real & (columns >= starts)
+        return {
+            "input_ids": ids,
+            "attention_mask": real.long(),
+            "token_type_ids": segments.long(),
+        }
 
 
 class TemplateRows:

@@ -106,6 +106,8 @@ class SimilarityTrainer(SavingTrainer):
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
             compile_layers(model, backend, self.args.torch_compile_mode)
+        if self.args.device.type == "cuda":  # cuDNN plans anew, for a second, for each shape
+            torch.backends.cuda.enable_cudnn_sdp(False)
         if self.args.packing:
             use_packing(model, self.args.packing)
         elif self.args.bf16 and self.args.device.type == "cpu":

@@ -300,6 +300,7 @@ def test_arguments_name_what_packing_needs(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("default")  # torch itself warns: of TF32, of its own deprecations
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_gpu_gradients_are_those_among_padding(monkeypatch, attention, compiled) -> None:
