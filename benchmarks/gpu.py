@@ -115,12 +115,16 @@ def run(command: list[str], device: str, limit: float = LIMIT) -> dict[str, Any]
             program = subprocess.Popen(
                 full, stdout=log, stderr=log, env=environment, start_new_session=True
             )
+            error = None
             try:
-                error = None if program.wait(limit) == 0 else Path(log.name).read_text()[-2000:]
+                if program.wait(limit):
+                    error = Path(log.name).read_text(errors="replace")[-2000:]
             except subprocess.TimeoutExpired:
-                os.killpg(program.pid, signal.SIGKILL)  # and what it has started itself
-                program.wait()
                 error = f"It took more than {limit:.0f} seconds."
+            finally:
+                if program.poll() is None:  # also where this program is interrupted
+                    os.killpg(program.pid, signal.SIGKILL)  # and what it has started itself
+                    program.wait()
         found = {"error": error} if error else {"result": json.loads(place.read_text())}
     return {"command": command, "seconds": round(time.monotonic() - started, 1), **found}
 

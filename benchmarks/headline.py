@@ -206,11 +206,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Train over the batches; return rates and shares."""
     torch.manual_seed(0)
     model = build_model(args)
-    recorded = args.graph and args.device == "cuda"
     if args.port:
         optimizer: torch.optim.Optimizer = build_optimizer(model)
     else:
-        options = {"lr": 2e-6, "fused": True, "capturable": recorded}
+        options = {"lr": 2e-6, "fused": True, "capturable": args.graph}
         optimizer = torch.optim.AdamW(model.parameters(), **options)
     passes, batches = passes_of(args, model), make_batches(args, model.config.vocab_size)
 
@@ -219,11 +218,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         optimizer.step()
         optimizer.zero_grad()
 
-    run = Graphs(step) if recorded else step
+    run = Graphs(step) if args.graph else step
     rounds = time_rounds(run, batches, args)
     seconds = statistics.median(rounds)
     apart = []
-    for batch in batches:  # once more with stops between, and without graphs, which costs time
+    for batch in batches:  # once more with stops between, which cost time; graphs have no parts
         started = clock(args.device)
         passes(batch)
         halfway = clock(args.device)
@@ -245,8 +244,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "padding": 1 - tokens / places,
         "tflop_per_second": speed / 1e12,
         "mfu": utilisation(speed, args.device),
-        "passes_ms": 1e3 * passes_s,
-        "optimizer_ms": 1e3 * optimizer_s,
+        "passes_ms": None if args.graph else 1e3 * passes_s,
+        "optimizer_ms": None if args.graph else 1e3 * optimizer_s,
         "peak_MB": torch.cuda.max_memory_allocated() / 1e6 if args.device == "cuda" else None,
         "profile_of_5_steps": profile(step, batches) if args.device == "cuda" else None,
     }
@@ -288,6 +287,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.port and (args.compile or args.packing or args.graph):
         parser.error("--port goes with --bf16 alone.")
+    if args.graph and args.device != "cuda":
+        parser.error("--graph needs CUDA.")
     if args.graph and args.packing:
         parser.error("--packing waits for the device at each step, which no graph can record.")
     names = "rows steps port bf16 compile graph packing attention_dropout toy".split()

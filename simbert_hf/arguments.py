@@ -99,8 +99,8 @@ class DataArguments:
         default_factory=list,
         metadata={"help": "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."},
     )
-    dataset_config: str | None = field(default=None, metadata={"help": "Subset of a Hub id."})
-    dataset_split: str = field(default="train", metadata={"help": "Split of a Hub id."})
+    dataset_config: str | None = field(default=None, metadata={"help": "Subset of Hub data."})
+    dataset_split: str = field(default="train", metadata={"help": "Split of Hub data."})
     form: str = field(
         default="auto",
         metadata={

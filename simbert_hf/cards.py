@@ -24,8 +24,7 @@ from simbert_hf.card_tables import (
     paraphrase_table,
     read_tasks,
 )
-from simbert_hf.checkpoint import model_name
-from simbert_hf.data import is_local
+from simbert_hf.checkpoint import model_name, resolve_name
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.parsing import load_yaml
@@ -41,6 +40,7 @@ UNTOLD = frozenset(
     "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
     "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
 )
+MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
 LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
 SIMBERT = """\
@@ -331,7 +331,7 @@ def record_run(
                 told[each.name] = value
     content = {"script": script, "rows": rows, "processes": processes, "arguments": told}
     start = told.get("model_name_or_path")
-    if start and not is_local(start):  # what is no folder now may be none elsewhere
+    if start and MODEL_ID.fullmatch(start) and not Path(resolve_name(start)).exists():
         content["base_model"] = start
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / RUN).write_text(text + "\n", encoding="utf-8")

@@ -169,7 +169,8 @@ def synonyms(args: argparse.Namespace) -> None:
             if args.json:
                 show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])
             else:
-                show([text, *(f"  {one.score:.3f}  {one.text}" for one in found)])
+                lines = (f"  {one.score:.3f}  {one.text}" for one in found)
+                show([text, *(line.replace("\n", "\n" + 9 * " ") for line in lines)])
 
 
 def _add_encode(commands: Any) -> None:

@@ -216,13 +216,15 @@ def _single(rows: Any) -> Iterator[Row]:
 
 
 def _find_sources(source: Any, hub_options: dict[str, Any]) -> list[_Source]:
-    given = [source] if isinstance(source, str | Path | datasets.Dataset) else list(source)
+    given = list(source) if isinstance(source, list | tuple) else [source]
     if not given:
         raise DataError("No source was given. Pass a file or a Hub id.")
     found: list[_Source] = []
     for item in given:
         if isinstance(item, datasets.Dataset):
-            found.append(_Source(len(found), "the data set", rows=item))
+            found.append(_Source(len(found), "the data set", rows=item.with_format(None)))
+        elif not isinstance(item, str | Path):
+            raise DataError(f"Give a file, a Hub id or one split of a Dataset, not {type(item)}.")
         elif is_local(item):
             found.append(_local(len(found), item))
         else:

@@ -22,7 +22,7 @@ class BranchingLayer(DynamicLayer):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Go on with these rows at the next update. Shape: (R,)."""
-        self.parents = beam_idx
+        self.parents = beam_idx if self.parents is None else self.parents[beam_idx]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any

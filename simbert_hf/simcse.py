@@ -210,7 +210,8 @@ def load_simcse_data(
     """
     given = ["streaming", "validation_file", "sample_sentences"]
     given += ["validation_groups"] if data_args.validation_groups else []
-    given += [] if examples == "pairs" else ["form", "text_columns"]
+    of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
+    given += [] if examples == "pairs" else of_groups
     refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs

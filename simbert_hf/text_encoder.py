@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.arrays import Vectors
 from simbert_hf.embedding import Embedder
-from simbert_hf.rows import are_unknown, unread, warn_of_cuts, warn_of_unread
+from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
 from simbert_hf.textfiles import DataError, shorten
 
 
@@ -92,12 +92,11 @@ class TextEncoder:
         if self._tokenizer is None:
             return
         most = getattr(self.model, "max_seq_length", None) or math.inf
-        doubtful = [  # a token has a byte at least
-            text for text in texts if not text.isascii() or len(text.encode()) > most - 2
-        ]
-        rows = self._tokenizer(doubtful, verbose=False)["input_ids"] if doubtful else []
-        if any(are_unknown(self._tokenizer, rows)):
+        if self.unread(texts):
             warn_of_unread()
+        prompted = (self.prompt + text for text in texts)
+        long = [text for text in prompted if len(text.encode()) > most - 2]  # a token has a byte
+        rows = self._tokenizer(long, verbose=False)["input_ids"] if long else []
         if max(map(len, rows), default=0) > most:
             warn_of_cuts(int(most))
 

@@ -219,7 +219,7 @@ def hold_out(
 ) -> tuple[Any, Dataset | None]:
     """Part the groups into those to train and those to measure on, no sentence on both sides."""
     if data_args.validation_file:
-        held_out = read_groups([data_args.validation_file], data_args, args)
+        held_out = read_groups([data_args.validation_file], data_args, args, to_train=False)
         return without_sentences_of(held_out, groups), held_out
     if data_args.streaming:
         return groups, None
@@ -321,11 +321,12 @@ def read_groups(
     data_args: DataArguments,
     args: SimilarityTrainingArguments,
     streaming: bool = False,
+    to_train: bool = True,
 ) -> Any:
     """Read groups as the arguments say, the main process first; report what was dropped."""
     check_files(files)
     hub_options: dict[str, Any] = {}
-    if files is data_args.train_file:
+    if to_train:
         hub_options = {"name": data_args.dataset_config, "split": data_args.dataset_split}
         if all(map(is_local, files)):
             idle = ["dataset_config", "dataset_split"]

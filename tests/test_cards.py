@@ -224,9 +224,18 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
 
 
-@pytest.mark.parametrize(("start", "told"), [("org/name", "org/name"), ("./here", None)])
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("org/name", "org/name"),
+        ("bert-base-chinese", "bert-base-chinese"),
+        ("./here", None),
+        ("simbert-minilm-en", None),  # comes with the package
+        (DEFAULT_MODEL, None),
+    ],
+)
 def test_a_card_names_a_start_of_the_hub(model: Path, start: str, told: str | None) -> None:
-    record_run(model, "train_simbert.py", 3, [ModelArguments(model_name_or_path=start)])
+    record_run(model, "train_simbert.py", 3, [ModelArguments(model_name_or_path=str(start))])
     assert make_card(CardArguments(model=str(model))).data.base_model == told
 
 

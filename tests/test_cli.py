@@ -152,11 +152,25 @@ def test_synonyms(run, model):
     more = {"temperature": 3.0, "max_new_tokens": 4, "copying": 0.0, "min_similarity": -1.0}
     more |= {"top_k": 7, "top_p": 0.9, "fluency_weight": 0.5, "diversity": 0.0}
     flags = [part for name, value in more.items() for part in (f"--{name}", value)]
-    _, (line,), _ = run(*argv, *flags, "--repeats", "--whole", "--json")
+    _, (line,), _ = run(*argv, *flags, "--repeats", "--json")
     ours = SimBert.from_pretrained(model)
-    more |= {"repeats": True, "by_sentence": False}
+    more |= {"repeats": True}
     found = ours.gen_synonyms(argv[1], 20, 3, seed=0, **more)
     assert [one["text"] for one in line["paraphrases"]] == found
+
+
+def test_synonyms_of_lines(run, model):
+    text = "go,\nwhat is it? the cat ran"
+    argv = ["synonyms", text, "--model", model, "-n", 20, "-k", 3, "--seed", 0]
+    argv += ["--max_new_tokens", 8]
+    ours = SimBert.from_pretrained(model)
+    for flags, by_sentence in (([], True), (["--whole"], False)):
+        _, (line,), _ = run(*argv, *flags, "--json")
+        found = ours.gen_synonyms(text, 20, 3, seed=0, max_new_tokens=8, by_sentence=by_sentence)
+        assert [one["text"] for one in line["paraphrases"]] == found
+        assert (found[0][:4] == "go,\n") == by_sentence
+    _, shown, _ = run(*argv)
+    assert shown.count("go,\n         ") == 3  # of the paraphrases, not of the text
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])

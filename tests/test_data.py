@@ -260,8 +260,13 @@ def test_a_data_set_in_memory_is_read_too(tmp_path):
     assert (report.records, report.duplicates) == (4, 1)
     stream, _ = load_groups([data, data.select([2])], streaming=True)
     assert [row["texts"] for row in stream] == [["A", "B"], ["B", "A"], ["C", "D"], ["C", "D"]]
+    labelled = data.add_column("label", [1, 1, 0, 7])
     with pytest.raises(DataError, match="the data set:4: "):
-        load_groups(data.add_column("label", [1, 1, 0, 7]), cache_dir=tmp_path)
+        load_groups(labelled, cache_dir=tmp_path)
+    labelled = labelled.select(range(3)).with_format("torch")
+    assert load_groups(labelled, cache_dir=tmp_path)[0]["texts"][:] == [["A", "B"]]
+    with pytest.raises(DataError, match="one split of a Dataset"):
+        load_groups(datasets.DatasetDict(train=data))
 
 
 def test_hub_streams_keep_their_shards(hub, load):

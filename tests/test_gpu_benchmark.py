@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -86,6 +88,27 @@ def test_stages_are_run_once_and_failures_again(tmp_path: Path, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", [*argv, "--stages", "nothing"])
     with pytest.raises(SystemExit, match="Unknown stages nothing"):
         gpu.main()
+
+
+@pytest.mark.parametrize("limit", [0.5, None])
+def test_a_stage_does_not_outlive_its_time_or_its_program(
+    tmp_path: Path, monkeypatch, limit: float | None
+) -> None:
+    (tmp_path / "slow_stage.py").write_text(
+        "import os, pathlib, time\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    if limit:
+        assert "more than" in gpu.run(["slow_stage"], "cpu", limit=2.0)["error"]
+    else:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.alarm(2)
+        with pytest.raises(KeyboardInterrupt):
+            gpu.run(["slow_stage"], "cpu")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_packing_is_compared_at_one_attention_dropout() -> None:

@@ -13,6 +13,7 @@ from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.text_encoder import TextEncoder
+from simbert_hf.textfiles import DataError
 from tests.test_retrieval import ROWS
 from tests.tiny import tiny_simbert
 
@@ -71,6 +72,27 @@ def test_what_cannot_be_read_gets_no_answer(model):
         None, "The model cannot read half or more of the query."
     )  # fmt: skip
     assert unread.hits
+
+
+def test_a_calibration_leaves_them_out(model, caplog):
+    index = FaqIndex.build(model, ROWS)
+    read = [{"query": "what time it is", "id": "c"}, {"query": "dog ran", "id": ""}]
+    unread = [{"query": "是吗", "id": "d"}, {"query": "😊", "id": ""}]
+    found = index.calibrate(read + unread, false_accept_rate=1.0)
+    alone = index.calibrate(read, false_accept_rate=1.0)
+    assert (found.threshold, found.rates) == (alone.threshold, alone.rates)
+    assert "left out 2 of 4 queries: the model cannot read them" in caplog.text
+    with pytest.raises(DataError, match="are in no language that the model can read"):
+        index.calibrate(unread, false_accept_rate=0.5)
+
+
+@pytest.mark.parametrize("prompt", ["", "please please please please "])
+def test_a_prompt_counts_where_texts_are_cut(model, tmp_path, prompt, recwarn):
+    model.save_pretrained(tmp_path)
+    encoder = SentenceTransformer(str(tmp_path))
+    encoder.max_seq_length = 8
+    TextEncoder(encoder, prompt=prompt)(["what time is it"])
+    assert any("were cut" in str(warning.message) for warning in recwarn) == bool(prompt)
 
 
 # Stores and votes -------------------------------------------------------------------------------

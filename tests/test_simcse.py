@@ -187,13 +187,16 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
     more += ("--max_steps=16", "--max_length=32", "--simcse_scale=10")
     trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
-    assert trainer.objective.simcse_scale == 10
     lines = [line for line in trainer.state.log_history if "simcse" in line]
     first, last = lines[0], lines[-1]
     expected = first["seq2seq"] + first["similarity"] + 0.5 * first["simcse"]
     assert first["loss"] == pytest.approx(expected, rel=1e-4)
     assert last["simcse"] < first["simcse"]
     assert last["seq2seq"] < first["seq2seq"]
+    once = (*more[:3], "--max_steps=1", "--max_length=32", "--simcse_scale=20")
+    others = train_simbert(flags(start, pairs, tmp_path / "other", *once)).state.log_history
+    other = next(line["simcse"] for line in others if "simcse" in line)
+    assert abs(other - first["simcse"]) > 1e-3
 
 
 def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from simbert_hf.index.faqs import (
     read_faqs,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
-from simbert_hf.index.labels import codes_of, kind_of, leave_questions
+from simbert_hf.index.labels import codes_of, kind_of, leave_questions, leave_unread
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import ANEW, read_index, write_index
@@ -323,8 +323,8 @@ class FaqIndex:
     ) -> Calibration:
         """Choose the threshold by labelled queries.
 
-        A query that is a question of the index would find itself: it is left out, and the log says
-        how many are.
+        A query that is a question of the index would find itself, and one that the model cannot
+        read gets no answer: they are left out, and the log says how many are.
 
         Args:
             queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
@@ -348,7 +348,7 @@ class FaqIndex:
         ((target, value),) = given.items()
         asked = queries_by_place(queries, columns)
         with self._changing.writing():
-            asked = leave_questions(asked, self._table)
+            asked = leave_unread(leave_questions(asked, self._table), self.encoder)
             labels = [codes_of(place, query, self._table) for place, query in asked.items()]
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
             kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]

@@ -9,6 +9,7 @@ from simbert_hf.index.faqs import KEYS, Place, Query
 from simbert_hf.index.grouping import Found
 from simbert_hf.index.table import FaqTable
 from simbert_hf.readers import fold
+from simbert_hf.text_encoder import TextEncoder
 from simbert_hf.textfiles import fault, shorten
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,23 @@ def leave_questions(asked: Mapping[Place, Query], table: FaqTable) -> dict[Place
     if len(others) < len(asked):
         left = len(asked) - len(others)
         logger.warning("left out %d of %d queries: the index holds them", left, len(asked))
+    return others
+
+
+def leave_unread(asked: Mapping[Place, Query], encoder: TextEncoder) -> dict[Place, Query]:
+    """Leave out the queries that a model cannot read: they get no answer at any threshold.
+
+    Raises:
+        DataError: If none is left.
+    """
+    unread = set(encoder.unread([query.text for query in asked.values()]))
+    others = {place: query for place, query in asked.items() if query.text not in unread}
+    if not others:
+        remedy = "Take a model that was trained on their language"
+        raise fault("the queries", None, "are in no language that the model can read", remedy)
+    if unread:
+        left = len(asked) - len(others)
+        logger.warning("left out %d of %d queries: the model cannot read them", left, len(asked))
     return others
 
 

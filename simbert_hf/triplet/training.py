@@ -253,11 +253,12 @@ def load_given_triplets(
     """
     if data_args.validation_groups:
         raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
+    refuse_idle(data_args, ["dataset_config", "dataset_split"], "triplets are read from files")
     columns = read_columns("triplets", data_args.train_file)
     if not data_args.validation_file:
         refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
         return FixedPairs(columns, args.order_seed), None
-    held_out = read_groups([data_args.validation_file], data_args, args)
+    held_out = read_groups([data_args.validation_file], data_args, args, to_train=False)
     rows = list(zip(*columns.values(), strict=True))
     kept = list(filter(strangers_to(held_out), rows))
     if not kept:
