@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from simbert_hf.distributed import gather_with_grad
+from simbert_hf.distributed import gather_uneven_with_grad, gather_with_grad
 from simbert_hf.losses import (
     InBatchLoss,
     angle_similarity,
@@ -65,8 +65,9 @@ class SimBertObjective:
         mlm_weight: Weight of the MLM loss on the source, where the collator masks it.
         mask_false_negatives: Leave other rows of a row's group out of its softmax.
         gather: Contrast against the rows of every process, not of this one alone.
-        teacher: Gives the similarities (B, B) of the batch's sentences, which the model's cosines
-            are drawn to (RoFormer-Sim's second stage). None for no teacher.
+        teacher: Gives the similarities (N, N) of the sentences of every process's batch, one after
+            the other, from this process's; the model's cosines are drawn to them (RoFormer-Sim's
+            second stage). None for no teacher.
         distillation_weight: Weight of the distillation loss.
         strangers_weight: In it, of sentences that the teacher finds strangers, against 1 of equal.
         strangers_cosine: What cosine of the model stands for the teacher's similarity 0.
@@ -120,8 +121,9 @@ class SimBertObjective:
         accuracies = {"similarity_accuracy": found.accuracy}
         if self.teacher is not None:
             wanted = self.teacher(batch["texts"]).to(vectors.device)
+            (taught,) = gather_uneven_with_grad(vectors)
             parts["distillation"] = distillation_loss(
-                vectors, wanted, self.strangers_weight, self.strangers_cosine
+                taught, wanted, self.strangers_weight, self.strangers_cosine
             )
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]

@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from simbert_hf.distributed import gather_uneven_with_grad
 from simbert_hf.evaluation.geometry import mean_pairwise_cosine
 from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.losses import cosines
@@ -53,10 +54,10 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return the similarity of each two of B texts. Shape: (B, B)."""
+        """Return the similarity of each two of all processes' texts, N together. Shape: (N, N)."""
         scaled = []
         for model, mean in self.means.items():
-            vectors = model(texts)
+            (vectors,) = gather_uneven_with_grad(model(texts))
             similarities = 1 - (1 - cosines(vectors, vectors)) / (1 - mean)
             scaled.append(self.counts[model] * similarities)
         return torch.stack(scaled).sum(0) / self.counts.total()

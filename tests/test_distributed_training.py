@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scripts import train_simbert, train_simcse, train_triplet
+from scripts import train_margin_softmax, train_simbert, train_simcse, train_triplet
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
@@ -24,11 +24,20 @@ FLAGS = (
 
 # Runs, and how many pairs a step of all processes (and of one micro-batch of all) has.
 RUNS: dict[str, list[str]] = {
+    "taught": ["--teacher_name_or_path=teacher", "--validation_groups=0"],
     "joint": ["--mlm_weight=0.5", "--validation_groups=0"],
     "cached": ["--mlm_weight=0.5", "--validation_groups=0", "--gradcache_batch_size=3"],
     "tokens": ["--similarity_weight=0", "--mlm_weight=0.5", "--validation_groups=0"],
     "triplet": ["--margin=2", "--validation_groups=0"],
     "simcse": ["--examples=pairs", "--mlm_weight=0.5"],
+    "one-way": ["--examples=pairs", "--loss=one_way"],
+    "margin": ["--validation_groups=0", "--loss=arc", "--center_weight=0.1"],
+}
+SCRIPTS = {
+    "simcse": train_simcse,
+    "one-way": train_simcse,
+    "triplet": train_triplet,
+    "margin": train_margin_softmax,
 }
 
 
@@ -37,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A start and groups of very different lengths."""
     folder = tmp_path_factory.mktemp("setting")
     tiny_simbert().save_pretrained(folder / "start")
+    tiny_simbert("cls").save_pretrained(folder / "teacher")
     rows = [
         {"text": " ".join(WORDS[i : i + 1 + i % 5]), "synonyms": [" ".join(WORDS[i : i + 9])]}
         for i in range(16)
@@ -46,12 +56,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, run: str, pairs: int, accumulation: int) -> tuple[Weights, float]:
-    scripts = {"simcse": train_simcse, "triplet": train_triplet}
-    main: Callable = scripts.get(run, train_simbert).main
+    main: Callable = SCRIPTS.get(run, train_simbert).main
     trainer = main(
         [f"--model_name_or_path={folder / 'start'}", f"--train_file={folder / 'groups.jsonl'}",
          f"--output_dir={folder / 'out'}", f"--per_device_train_batch_size={pairs}",
-         f"--gradient_accumulation_steps={accumulation}", *FLAGS, *RUNS[run]]
+         f"--gradient_accumulation_steps={accumulation}", *FLAGS, *(flag.replace("=teacher", f"={folder / 'teacher'}") for flag in RUNS[run])]
     )  # fmt: skip
     weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
     return weights, trainer.state.log_history[0]["loss"]
