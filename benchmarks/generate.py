@@ -23,8 +23,8 @@ from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate
 from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation import Draft, write
-from simbert_hf.search import SearchSettings
+from simbert_hf.generation.search import SearchSettings
+from simbert_hf.generation.synonyms import Draft, write
 
 SUBJECTS = (
     "reset my password",

@@ -31,7 +31,7 @@ from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation import gen_synonyms
+from simbert_hf.generation.synonyms import gen_synonyms
 from simbert_hf.judging.evaluation import load_held_out
 from simbert_hf.judging.metrics import self_bleu
 

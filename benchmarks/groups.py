@@ -37,13 +37,13 @@ import torch
 from benchmarks.group_data import DATASETS, prepare
 from benchmarks.reports import load_report, same_settings, save_report
 from scripts import train_margin_softmax, train_simbert, train_triplet
-from simbert_hf.atomic import put_in_place
 from simbert_hf.data import load_groups
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training import load_encoder
+from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.training.run import load_encoder
+from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step
 LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens

@@ -30,10 +30,10 @@ from benchmarks.naive_port import build_optimizer, build_port, compute_losses
 from benchmarks.reports import report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
-from simbert_hf.compiling import compile_layers
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.packing import ATTENTIONS, use_packing
+from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.packing import ATTENTIONS, use_packing
 
 Step = Callable[[dict[str, Tensor]], None]
 # Mean and standard deviation of the log of a sentence's characters, and a pair's correlation.

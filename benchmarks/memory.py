@@ -29,8 +29,8 @@ from benchmarks.train import DATA
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
-from simbert_hf.gradcache import use_gradcache
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.training.gradcache import use_gradcache
 
 SMALL, LARGE, MICRO = 128, 8192, 64  # rows; the last of a GradCache forward pass
 

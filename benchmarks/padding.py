@@ -23,10 +23,10 @@ from benchmarks.headline import clock, environment
 from benchmarks.reports import report_file, save_report
 from benchmarks.train import DATA, ours
 from simbert_hf import SimBert
-from simbert_hf.arrays import Ints
-from simbert_hf.batching import LengthGroupedBatchSampler
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import Pair, PairDataset, load_groups
+from simbert_hf.data.batching import LengthGroupedBatchSampler
+from simbert_hf.utils.arrays import Ints
 
 
 def characters(pairs: Sequence[Pair]) -> Ints:

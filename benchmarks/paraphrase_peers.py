@@ -47,15 +47,15 @@ from benchmarks.transformers_peers import (
 )
 from scripts.train_simbert import main as train_simbert
 from simbert_hf import SimBert
-from simbert_hf.atomic import write_text
 from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation import FLUENCY_WEIGHT, Draft, distinct, load, rank, write
+from simbert_hf.generation.search import SearchSettings
+from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Draft, distinct, load, rank, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import caption, markdown_table, samples_page
-from simbert_hf.search import SearchSettings
-from simbert_hf.text import normalize_text
+from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.text import normalize_text
 
 SEED, HELD_OUT = 42, 500
 OURS, TRAIN = "SimBERT", "train.jsonl"

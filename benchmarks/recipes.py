@@ -34,12 +34,12 @@ from benchmarks.group_data import find, find_all
 from benchmarks.reports import same_settings, save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
+from simbert_hf.data.scored import load_scored_pairs
 from simbert_hf.evaluation.plots import MARKERS
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
-from simbert_hf.scored import load_scored_pairs
-from simbert_hf.text import normalize_text
-from simbert_hf.whitening import whiten
+from simbert_hf.modeling.whitening import whiten
+from simbert_hf.utils.text import normalize_text
 
 SENTENCES = {"en": "wiki/en_sentences.txt.xz", "zh": "wiki/zh_sentences.txt.xz"}
 PAIRS = {"en": "tatoeba_en/pairs.jsonl.gz", "zh": "data_similarity.json"}

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.atomic import write_text
+from simbert_hf.utils.atomic import write_text
 
 
 def same_settings(folder: Path, **settings: Any) -> None:

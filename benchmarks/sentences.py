@@ -22,9 +22,9 @@ from benchmarks.reports import report_file, save_report
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.evaluation.report import layout
+from simbert_hf.generation.sentences import split_sentences
 from simbert_hf.judging.evaluation import exchange_word
 from simbert_hf.judging.judge import Judge
-from simbert_hf.sentences import split_sentences
 
 TOP = 5
 NAMES = "best accepted", f"{TOP} best accepted", "chrF with the source"

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.reports import report_file, save_report
 from simbert_hf.data import PairStream, load_groups
-from simbert_hf.streams import stream_loader
+from simbert_hf.data.streams import stream_loader
 
 BATCH = 64
 

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from simbert_hf.arrays import Vectors
 from simbert_hf.data import load_sentences
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.geometry import mean_pairwise_cosine
 from simbert_hf.evaluation.report import make_table
 from simbert_hf.evaluation.results import Embed, Results
 from simbert_hf.evaluation.suite import EvaluationArguments, embed_once, load_tasks
-from simbert_hf.loader import load_sentence_transformer
 from simbert_hf.pooling import normalize
+from simbert_hf.utils.arrays import Vectors
 
 
 def together(parts: dict[str, tuple[Embed, float]], mixture: str) -> Embed:
-    """Make vectors whose cosines rank as :class:`simbert_hf.teachers.Teacher`'s similarities do.
+    """Make vectors whose cosines rank as ``Teacher``'s similarities do.
 
     Those are a constant plus the sum of k c / (1 - m) over the models, c being a model's cosine, m
     its mean over strangers, and k how often it counts: so are the cosines of the models' unit

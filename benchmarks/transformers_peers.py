@@ -23,10 +23,10 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
-from simbert_hf.checkpoint import quiet_transformers
-from simbert_hf.generation import Draft, banned_tokens
-from simbert_hf.modeling import start_at_identity
-from simbert_hf.text import decode
+from simbert_hf.generation.synonyms import Draft, banned_tokens
+from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.modeling.simbert import start_at_identity
+from simbert_hf.utils.text import decode
 
 MAX_LENGTH, NEW_TOKENS, TOP_K = 64, 32, 5
 FRESH = ("cls.predictions.transform", "cls.predictions.bias", "crossattention")

@@ -22,11 +22,11 @@ from sentence_transformers import SentenceTransformer
 
 from benchmarks.reports import save_report
 from scripts.train_triplet import main as train
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.evaluation import RetrievalEvaluator
-from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training import load_encoder
+from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.training.run import load_encoder
 
 VARIANTS = {
     "random negatives": ["--mining=random"],

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from simbert_hf.averaging import average_models
-from simbert_hf.script import check_output, run_script
-from simbert_hf.training import load_encoder
+from simbert_hf.modeling.averaging import average_models
+from simbert_hf.training.run import load_encoder
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:

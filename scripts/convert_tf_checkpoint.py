@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from simbert_hf.conversion.convert import convert
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.script import run_script
+from simbert_hf.utils.script import run_script
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -19,11 +19,11 @@ from train_simbert import main as train
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf import DEFAULT_MODEL, FaqIndex, SimBert
-from simbert_hf.checkpoint import quiet_transformers
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
+from simbert_hf.modeling.checkpoint import quiet_transformers
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.plots import plot_training
+from simbert_hf.utils.plots import plot_training
 
 DATA = Path(__file__).parent / "data" / "clinc150"
 OUT_OF_SCOPE = "oos"

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from simbert_hf.evaluation.command import run_evaluation
 from simbert_hf.evaluation.results import Results
-from simbert_hf.script import run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Results:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
-from simbert_hf.atomic import write_text
-from simbert_hf.checkpoint import model_name
+from simbert_hf.data.readers import Form
 from simbert_hf.evaluation.suite import split_name
 from simbert_hf.judging.evaluation import (
     USUAL,
@@ -27,8 +26,9 @@ from simbert_hf.judging.evaluation import (
 )
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
-from simbert_hf.readers import Form
-from simbert_hf.script import run_script
+from simbert_hf.modeling.checkpoint import model_name
+from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.script import run_script
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from simbert_hf import SimBert
-from simbert_hf.generation import write
+from simbert_hf.generation.search import SearchSettings
+from simbert_hf.generation.synonyms import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.rows import unread
-from simbert_hf.script import run_script
-from simbert_hf.search import SearchSettings
+from simbert_hf.utils.script import run_script
 
 TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
 

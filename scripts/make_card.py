@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simbert_hf.cards import CardArguments, write_card
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Path:

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from simbert_hf.atomic import check_writable
 from simbert_hf.data import load_groups
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets, write_triplets
-from simbert_hf.readers import Form
-from simbert_hf.script import run_script
+from simbert_hf.data.readers import Form
+from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets, write_triplets
+from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.script import run_script
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

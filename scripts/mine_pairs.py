@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from simbert_hf.atomic import check_writable, write_text
 from simbert_hf.data import load_sentences
-from simbert_hf.extras import require
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.pair_mining import PairSettings, different, mine_groups
-from simbert_hf.script import run_script
+from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.mining.pairs import PairSettings, different, mine_groups
+from simbert_hf.utils.atomic import check_writable, write_text
+from simbert_hf.utils.extras import require
+from simbert_hf.utils.script import run_script
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Sequence
 
 from simbert_hf.hub import check_repo_id, plan_upload, push
-from simbert_hf.script import run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 
 from simbert_hf import SimBert
-from simbert_hf.atomic import write_text
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
-from simbert_hf.script import run_script
+from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42

@@ -20,8 +20,8 @@ from simbert_hf.judging.training import (
     left_out,
     train_judge,
 )
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Judge:

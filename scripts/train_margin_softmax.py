@@ -25,11 +25,11 @@ from simbert_hf.margin.training import (
     make_margin_objective,
     n_classes,
 )
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
-from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import run, set_up_logging
+from simbert_hf.training.run import run, set_up_logging
+from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:

@@ -20,11 +20,8 @@ from simbert_hf.arguments import (
 from simbert_hf.collators import PairCollator
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
-from simbert_hf.simcse import check_dropout
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import (
+from simbert_hf.training.run import (
     load_model,
     load_preferences,
     load_teacher,
@@ -33,6 +30,9 @@ from simbert_hf.training import (
     run,
     set_up_logging,
 )
+from simbert_hf.training.simcse import check_dropout
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:

@@ -17,9 +17,9 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.evaluation import StsEvaluator
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
-from simbert_hf.simcse import (
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.run import load_start, run, set_up_logging
+from simbert_hf.training.simcse import (
     SIMCSE_PRESETS,
     SimCseArguments,
     load_simcse_data,
@@ -27,8 +27,8 @@ from simbert_hf.simcse import (
     make_simcse_objective,
     prepare_simcse,
 )
-from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import load_start, run, set_up_logging
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:

@@ -17,11 +17,9 @@ from simbert_hf.arguments import (
     ModelArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.script import run_script
-from simbert_hf.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import run, set_up_logging
+from simbert_hf.training.run import run, set_up_logging
+from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.triplet.objective import CLASSIFIER, add_pair_classifier
 from simbert_hf.triplet.training import (
     TRIPLET_PRESETS,
@@ -30,6 +28,8 @@ from simbert_hf.triplet.training import (
     make_collator,
     training_texts,
 )
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:

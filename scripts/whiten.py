@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 
 from simbert_hf.data import load_sentences
-from simbert_hf.script import check_output, run_script
-from simbert_hf.training import load_encoder
-from simbert_hf.whitening import whiten
+from simbert_hf.modeling.whitening import whiten
+from simbert_hf.training.run import load_encoder
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,11 +14,11 @@ DEFAULT_MODEL = str(Path(__file__).parent / "models" / "simbert-minilm-en")
 _LAZY = {
     "CharGru": "simbert_hf.gru",
     "FaqIndex": "simbert_hf.index",
-    "SentenceEncoder": "simbert_hf.encoder",
-    "SimBert": "simbert_hf.modeling",
-    "SimBertConfig": "simbert_hf.modeling",
-    "SimBertOutput": "simbert_hf.modeling",
-    "gen_synonyms": "simbert_hf.generation",
+    "SentenceEncoder": "simbert_hf.modeling.encoder",
+    "SimBert": "simbert_hf.modeling.simbert",
+    "SimBertConfig": "simbert_hf.modeling.simbert",
+    "SimBertOutput": "simbert_hf.modeling.simbert",
+    "gen_synonyms": "simbert_hf.generation.synonyms",
 }
 __all__ = [
     "DEFAULT_MODEL",
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from simbert_hf.encoder import SentenceEncoder
-    from simbert_hf.generation import gen_synonyms
+    from simbert_hf.generation.synonyms import gen_synonyms
     from simbert_hf.gru import CharGru
     from simbert_hf.index import FaqIndex
-    from simbert_hf.modeling import SimBert, SimBertConfig, SimBertOutput
+    from simbert_hf.modeling.encoder import SentenceEncoder
+    from simbert_hf.modeling.simbert import SimBert, SimBertConfig, SimBertOutput
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
-from simbert_hf.parsing import Presets
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.utils.parsing import Presets
 
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
 PRESETS: Presets = {

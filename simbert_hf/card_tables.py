@@ -8,7 +8,7 @@ from typing import Any
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, figure_cell, layout, title
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.textfiles import DataError
+from simbert_hf.utils.textfiles import DataError
 
 SHOWN = 3  # samples of either kind
 

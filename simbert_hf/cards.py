@@ -24,11 +24,11 @@ from simbert_hf.card_tables import (
     paraphrase_table,
     read_tasks,
 )
-from simbert_hf.checkpoint import model_name, resolve_name
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.parsing import load_yaml
-from simbert_hf.textfiles import fault, read_json
+from simbert_hf.modeling.checkpoint import model_name, resolve_name
+from simbert_hf.utils.parsing import load_yaml
+from simbert_hf.utils.textfiles import fault, read_json
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf import DEFAULT_MODEL, __version__
-from simbert_hf.script import sentence
+from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
 Command = Callable[[argparse.Namespace], None]
@@ -104,7 +104,7 @@ def lines_of(path: str) -> list[str]:
     Raises:
         ValueError: If there are none, a line is blank or no UTF-8, or the file is one of rows.
     """
-    from simbert_hf.textfiles import check_plain, decode_lines, fault, read_lines
+    from simbert_hf.utils.textfiles import check_plain, decode_lines, fault, read_lines
 
     name = "stdin" if path == "-" else path
     if path == "-":
@@ -155,8 +155,8 @@ def _add_synonyms(commands: Any) -> None:
 
 def synonyms(args: argparse.Namespace) -> None:
     """Write paraphrases of each text."""
-    from simbert_hf.checkpoint import quiet_transformers
-    from simbert_hf.generation import gen_synonyms, load
+    from simbert_hf.generation.synonyms import gen_synonyms, load
+    from simbert_hf.modeling.checkpoint import quiet_transformers
 
     texts = texts_of(args)
     with quiet_transformers():
@@ -185,7 +185,7 @@ def _add_encode(commands: Any) -> None:
 
 def encode(args: argparse.Namespace) -> None:
     """Encode a file; called again after a kill, it goes on."""
-    from simbert_hf.vectorfiles import check_output, encode_file
+    from simbert_hf.encoders.vectorfiles import check_output, encode_file
 
     check_output(args.output)
     texts = lines_of(args.input)
@@ -233,7 +233,7 @@ def build(args: argparse.Namespace) -> None:
     """Make an index and save it."""
     from simbert_hf.index import FaqIndex, augment, read_faqs
     from simbert_hf.index.saving import check_place
-    from simbert_hf.search import check_count
+    from simbert_hf.utils.checks import check_count
 
     check_place(Path(args.index))
     check_count("votes", args.votes)
@@ -298,7 +298,7 @@ def calibrate(args: argparse.Namespace) -> None:
     from simbert_hf.index.saving import check_place, read_manifest
 
     if args.plot:
-        from simbert_hf.plots import check_picture
+        from simbert_hf.utils.plots import check_picture
 
         check_picture(args.plot)
     place = Path(args.index)
@@ -338,7 +338,7 @@ def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
     from simbert_hf.evaluation.command import RESULTS, run_evaluation
     from simbert_hf.evaluation.suite import EvaluationArguments
-    from simbert_hf.parsing import make_parser
+    from simbert_hf.utils.parsing import make_parser
 
     if {"-h", "--help"} & set(argv):
         parser = make_parser((EvaluationArguments,), prog="simbert evaluate")
@@ -362,7 +362,7 @@ def _add_app(commands: Any) -> None:
 
 def app(args: argparse.Namespace) -> None:
     """Open the page."""
-    from simbert_hf.app import launch
+    from simbert_hf.app.page import launch
 
     launch(args.model, host=args.host, port=args.port)
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simbert_hf.arrays import Ints
 from simbert_hf.data import Pair, Triplet
-from simbert_hf.noising import Augmentation, Corruption
+from simbert_hf.data.noising import Augmentation, Corruption
 from simbert_hf.rows import RowBuilder, Rows
+from simbert_hf.utils.arrays import Ints
 
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
 

@@ -13,9 +13,9 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, tr
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
-from simbert_hf.bridge import as_sentence_transformer
-from simbert_hf.embedding import Embedder, hub_options
-from simbert_hf.modeling import SimBertOutput, read_config
+from simbert_hf.modeling.bridge import as_sentence_transformer
+from simbert_hf.modeling.embedding import Embedder, hub_options
+from simbert_hf.modeling.simbert import SimBertOutput, read_config
 from simbert_hf.rows import RowBuilder
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"

@@ -24,15 +24,15 @@ from torch import Tensor, nn
 from torch.export import Dim
 from transformers import AutoTokenizer, DynamicCache
 
-from simbert_hf.atomic import put_in_place
-from simbert_hf.checkpoint import check_graphs, record_graphs
-from simbert_hf.embedding import encode_by, evaluating, sentence_limit
-from simbert_hf.extras import install
-from simbert_hf.generation import Draft, write_by
-from simbert_hf.modeling import SimBert, SimBertConfig, read_config
+from simbert_hf.generation.search import SearchSettings
+from simbert_hf.generation.synonyms import Draft, write_by
+from simbert_hf.modeling.checkpoint import check_graphs, record_graphs
+from simbert_hf.modeling.embedding import encode_by, evaluating, sentence_limit
+from simbert_hf.modeling.simbert import SimBert, SimBertConfig, read_config
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
-from simbert_hf.search import SearchSettings
+from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.extras import install
 
 FOLDER = "onnx"
 ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
@@ -285,7 +285,7 @@ class OnnxSimBert:
         return encode_by(embed, self, texts, batch_size)
 
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
-        """Write different sentences for each text, as :func:`simbert_hf.generation.write` does.
+        """Write different sentences for each text, as ``generation.synonyms.write`` does.
 
         A text of several sentences is written as one; cut it by ``split_sentences`` before.
         ``SearchSettings(n=1, strategy="beam")`` is greedy.
@@ -299,7 +299,7 @@ class OnnxSimBert:
 
 
 class OnnxDecoder:
-    """What :class:`simbert_hf.decoder.BertDecoder` is to the search, by onnxruntime.
+    """What :class:`simbert_hf.generation.decoder.BertDecoder` is to the search, by onnxruntime.
 
     Args:
         model: Has the graph.

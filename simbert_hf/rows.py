@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from simbert_hf.arrays import Ints
-from simbert_hf.text import is_whole
+from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.text import is_whole
 
 _CUTS_KNOWN = ContextVar("_CUTS_KNOWN", default=False)
 

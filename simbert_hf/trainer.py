@@ -18,19 +18,19 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
-from simbert_hf.atomic import write_text
-from simbert_hf.batching import Collator, LengthGroupedBatchSampler, own_loader
-from simbert_hf.compiling import compile_layers
+from simbert_hf.data.batching import Collator, LengthGroupedBatchSampler, own_loader
+from simbert_hf.data.sampling import EpochDataset
+from simbert_hf.data.streams import PairStream, stream_loader
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
-from simbert_hf.gradcache import use_gradcache
-from simbert_hf.loss_meter import LossMeter
 from simbert_hf.objectives import contrasts
-from simbert_hf.packing import use_packing
-from simbert_hf.sampling import EpochDataset
-from simbert_hf.saving import SavingTrainer
-from simbert_hf.sharding import check_sharding, layers_as_units
-from simbert_hf.streams import PairStream, stream_loader
+from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.gradcache import use_gradcache
+from simbert_hf.training.loss_meter import LossMeter
+from simbert_hf.training.packing import use_packing
+from simbert_hf.training.saving import SavingTrainer
+from simbert_hf.training.sharding import check_sharding, layers_as_units
+from simbert_hf.utils.atomic import write_text
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simbert_hf.app_tools import (
+from simbert_hf.app.tools import (
     MAX_CHARS,
     MAX_ROWS,
     compare,
@@ -21,7 +21,7 @@ from simbert_hf.app_tools import (
     read_upload,
 )
 from simbert_hf.index import Faq
-from simbert_hf.textfiles import DataError
+from simbert_hf.utils.textfiles import DataError
 from tests.tiny import tiny_simbert
 
 FAQS = [
@@ -166,7 +166,7 @@ def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.Monk
 
 def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     pytest.importorskip("gradio")
-    from simbert_hf.app import make_page
+    from simbert_hf.app.page import make_page
 
     text = Path("docs/serving.md").read_text()
 
@@ -182,7 +182,7 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
 
 def test_what_cannot_be_served_is_said_so() -> None:
     pytest.importorskip("gradio")
-    from simbert_hf.app import launch
+    from simbert_hf.app.page import launch
 
     model = tiny_simbert()
     with pytest.raises(ValueError, match="port=99999 is out of range"):

@@ -13,9 +13,9 @@ from transformers import AutoModel
 
 from scripts.average_models import main
 from simbert_hf import SimBert
-from simbert_hf.averaging import average_models
-from simbert_hf.encoder import SentenceEncoder
-from simbert_hf.whitening import whiten
+from simbert_hf.modeling.averaging import average_models
+from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.whitening import whiten
 from tests.test_encoder import ARCHITECTURES
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
 

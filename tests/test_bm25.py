@@ -2,8 +2,8 @@ import bm25s
 import numpy as np
 import pytest
 
-from simbert_hf import bm25
-from simbert_hf.bm25 import WORDS, nearest_by_words
+from simbert_hf.mining import bm25
+from simbert_hf.mining.bm25 import WORDS, nearest_by_words
 
 
 def sentences(count: int) -> list[str]:

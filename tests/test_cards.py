@@ -17,7 +17,7 @@ from simbert_hf.arguments import ModelArguments, TrainingArguments
 from simbert_hf.card_tables import judged_samples
 from simbert_hf.cards import CardArguments, as_yaml, describe_run, make_card, record_run, write_card
 from simbert_hf.data import DataError
-from simbert_hf.parsing import parse_arguments
+from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import WORDS, tiny_simbert
 
 SHIPPED_CARD = Path(__file__).parents[1] / "model_cards/simbert-minilm-en/README.md"

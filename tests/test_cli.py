@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from simbert_hf import SimBert, __version__, vectorfiles
-from simbert_hf.atomic import put_in_place
+from simbert_hf import SimBert, __version__
 from simbert_hf.cli import main
+from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
+from simbert_hf.utils.atomic import put_in_place
 from tests.tiny import tiny_simbert
 
 FAQ = """question,answer

@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 import torch
 
-from simbert_hf.batching import Collator
 from simbert_hf.collators import PairCollator, SimCseCollator, cut_at_punctuation
+from simbert_hf.data.batching import Collator
+from simbert_hf.data.near_words import nearest_words
+from simbert_hf.data.noising import Augmentation, Corruption
 from simbert_hf.margin.classes import ClassCollator
-from simbert_hf.near_words import nearest_words
-from simbert_hf.noising import Augmentation, Corruption
 from simbert_hf.rows import RowBuilder, TemplateRows
 from simbert_hf.triplet.members import MemberCollator
 from tests.tiny import wordpiece_tokenizer

@@ -13,10 +13,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from scripts.train_simbert import main
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import PairCollator
-from simbert_hf.compiling import compile_layers
-from simbert_hf.gradcache import use_gradcache
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.gradcache import use_gradcache
 from tests.tiny import WORDS, tiny_simbert
 
 pytestmark = [  # torch warns itself

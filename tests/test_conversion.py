@@ -20,8 +20,8 @@ from simbert_hf.conversion.bundle import TensorBundle
 from simbert_hf.conversion.convert import SIZES, find_weights, open_weights, read_settings, save
 from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
-from simbert_hf.decoder import BertDecoder
-from simbert_hf.training import load_encoder
+from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.training.run import load_encoder
 from tests.make_tf_checkpoint import FIXTURE, save_checkpoint
 from tests.original import (
     CONFIG,

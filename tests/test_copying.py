@@ -8,10 +8,16 @@ from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a
 from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
-from simbert_hf.copying import ELSEWHERE, KNOWN, CopyingDecoder, foreignness, inside_words
-from simbert_hf.decoder import BertDecoder
-from simbert_hf.generation import banned_tokens, write
-from simbert_hf.search import SearchSettings, search
+from simbert_hf.generation.copying import (
+    ELSEWHERE,
+    KNOWN,
+    CopyingDecoder,
+    foreignness,
+    inside_words,
+)
+from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.synonyms import banned_tokens, write
 
 
 @pytest.fixture(scope="module")

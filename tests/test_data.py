@@ -12,10 +12,16 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from simbert_hf import grouping
-from simbert_hf.data import DataError, DataReport, PairStream, load_groups, split_groups
-from simbert_hf.grouping import find_components, find_first, hash_sentences
-from simbert_hf.readers import fold
+from simbert_hf.data import (
+    DataError,
+    DataReport,
+    PairStream,
+    grouping,
+    load_groups,
+    split_groups,
+)
+from simbert_hf.data.grouping import find_components, find_first, hash_sentences
+from simbert_hf.data.readers import fold
 
 DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 
@@ -137,7 +143,7 @@ def test_groups_and_report(write, load):
 
 
 def test_more_groups_than_fit_one_chunk(write, load, monkeypatch):
-    monkeypatch.setattr("simbert_hf.grouping.CHUNK", 7)
+    monkeypatch.setattr("simbert_hf.data.grouping.CHUNK", 7)
     rows = [["lone"] if i % 3 == 0 else [f"a{i}", f"b{i}"] for i in range(40)]
     groups, report = load(write(*rows))
     assert groups["texts"][:] == [row for row in rows if len(row) == 2]
@@ -149,7 +155,9 @@ def test_groups_are_memory_mapped_and_cached(write, load, monkeypatch):
     path = write(["A", "B"])
     first, report = load(path)
     assert first.cache_files
-    monkeypatch.setattr("simbert_hf.data.read_rows", lambda *_: pytest.fail("it was read again"))
+    monkeypatch.setattr(
+        "simbert_hf.data.groups.read_rows", lambda *_: pytest.fail("it was read again")
+    )
     again, report_again = load(path)
     assert again[:] == first[:]
     assert report_again == report

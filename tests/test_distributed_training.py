@@ -56,11 +56,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(folder: Path, run: str, pairs: int, accumulation: int) -> tuple[Weights, float]:
+    flags = [flag.replace("=teacher", f"={folder / 'teacher'}") for flag in RUNS[run]]
     main: Callable = SCRIPTS.get(run, train_simbert).main
     trainer = main(
         [f"--model_name_or_path={folder / 'start'}", f"--train_file={folder / 'groups.jsonl'}",
          f"--output_dir={folder / 'out'}", f"--per_device_train_batch_size={pairs}",
-         f"--gradient_accumulation_steps={accumulation}", *FLAGS, *(flag.replace("=teacher", f"={folder / 'teacher'}") for flag in RUNS[run])]
+         f"--gradient_accumulation_steps={accumulation}", *FLAGS, *flags]
     )  # fmt: skip
     weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
     return weights, trainer.state.log_history[0]["loss"]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from simbert_hf.diversity import choose_diverse
+from simbert_hf.generation.diversity import choose_diverse
 
 WORDS = "where is my new card please how do i find it 我的 卡".split()
 

@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from scripts.train_simcse import main
-from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.modeling.encoder import SentenceEncoder
 from tests.tiny import WORDS, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]

@@ -15,16 +15,16 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.evaluate import main
 from simbert_hf import CharGru
-from simbert_hf.bridge import EmbedderModule
 from simbert_hf.cards import add_results
+from simbert_hf.data.scored import LabelledPair
 from simbert_hf.evaluation import Bootstrap, Figure, load_pair_task, load_retrieval_task
 from simbert_hf.evaluation.evaluators import sts_spearman
 from simbert_hf.evaluation.pairs import PairTask
 from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.sts import average, load_sts_tasks
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
-from simbert_hf.scored import LabelledPair
-from simbert_hf.textfiles import DataError
+from simbert_hf.modeling.bridge import EmbedderModule
+from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
@@ -388,7 +388,7 @@ def test_results_are_written_whole_or_not_at_all(
 
     path = tmp_path / "results.json"
     path.write_text("old")
-    monkeypatch.setattr("simbert_hf.atomic.put_in_place", full)
+    monkeypatch.setattr("simbert_hf.utils.atomic.put_in_place", full)
     with pytest.raises(OSError, match="No space"):
         Results({"a": {}}).save(path)
     assert path.read_text() == "old"

@@ -12,11 +12,12 @@ from tokenizers import decoders
 from transformers import GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
-from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms, generation
-from simbert_hf.decoder import BertDecoder, BranchingLayer
-from simbert_hf.generation import Draft, banned_tokens, distinct, rank, source_limit, write
-from simbert_hf.search import SearchSettings, search
-from simbert_hf.text import normalize_text
+from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
+from simbert_hf.generation import synonyms
+from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
+from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.synonyms import Draft, banned_tokens, distinct, rank, source_limit, write
+from simbert_hf.utils.text import normalize_text
 
 
 def readable_unigram_tokenizer():
@@ -166,8 +167,8 @@ def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention,
     options = {"n": 20, "k": 20, "seed": 3, "strategy": strategy, "return_scores": True}
     together = model.gen_synonyms(TEXTS, **options)
     alone = [model.gen_synonyms(text, **options) for text in TEXTS]
-    monkeypatch.setattr(generation, "MAX_ROWS", 40)
-    monkeypatch.setattr(generation, "BLOCK", 3)
+    monkeypatch.setattr(synonyms, "MAX_ROWS", 40)
+    monkeypatch.setattr(synonyms, "BLOCK", 3)
     in_twos = model.gen_synonyms(TEXTS, **options)
     assert sum(map(len, alone)) > 20
     for others in (together, in_twos):
@@ -204,7 +205,7 @@ def test_what_comes_back(model, strategy):
         for p, vector in zip(row, vectors[1:], strict=True):
             assert p.similarity == pytest.approx(float(vector @ vectors[0]), abs=1e-5)
             assert p.score == pytest.approx(
-                p.similarity + generation.FLUENCY_WEIGHT * p.log_prob, abs=1e-6
+                p.similarity + synonyms.FLUENCY_WEIGHT * p.log_prob, abs=1e-6
             )
         assert row[0].score == max(p.score for p in row)
 
@@ -219,7 +220,7 @@ def test_one_text_gives_one_list_and_no_text_none(model):
 def test_every_option_of_the_search_reaches_it(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        generation, "write", lambda _, texts, settings: seen.append(settings) or [[] for _ in texts]
+        synonyms, "write", lambda _, texts, settings: seen.append(settings) or [[] for _ in texts]
     )
     options = {"n": 7, "strategy": "without_replacement", "top_k": 3, "top_p": 0.4,
                "temperature": 1.7, "max_new_tokens": 9, "copying": 0.5, "repeats": True,
@@ -308,7 +309,7 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
 
 def test_the_package_s_model_has_a_short_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert generation.load("simbert-minilm-en") is generation.load(DEFAULT_MODEL)
+    assert synonyms.load("simbert-minilm-en") is synonyms.load(DEFAULT_MODEL)
 
 
 def test_a_long_text_is_cut_with_one_warning(model):

@@ -10,11 +10,11 @@ import torch
 
 from simbert_hf import CharGru
 from simbert_hf.collators import PairCollator, SimCseCollator
-from simbert_hf.gradcache import micro_batches, use_gradcache
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
-from simbert_hf.modeling import SimBertOutput
+from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
+from simbert_hf.training.gradcache import micro_batches, use_gradcache
 from simbert_hf.triplet.objective import TripletObjective
 from tests.tiny import WORDS, tiny_simbert
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.gru import CharGru, CharGruConfig, char_tokenizer
-from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.modeling.encoder import SentenceEncoder
 from tests.naive import naive_gru
 from tests.tiny import tiny_simbert
 

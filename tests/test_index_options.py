@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
-from simbert_hf.text_encoder import TextEncoder
-from simbert_hf.textfiles import DataError
+from simbert_hf.utils.textfiles import DataError
 from tests.test_retrieval import ROWS
 from tests.tiny import tiny_simbert
 

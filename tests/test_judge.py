@@ -8,6 +8,7 @@ import torch
 
 from scripts.train_judge import main as train
 from simbert_hf.data import DataError
+from simbert_hf.data.scored import LabelledPair
 from simbert_hf.judging import training
 from simbert_hf.judging.judge import (
     Judge,
@@ -28,7 +29,6 @@ from simbert_hf.judging.training import (
     measure,
     mismatch,
 )
-from simbert_hf.scored import LabelledPair
 from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
 
 PAIRS = [

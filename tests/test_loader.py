@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert, checkpoint
+from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.judging.judge import word_embeddings
-from simbert_hf.loader import load_sentence_transformer
+from simbert_hf.modeling import checkpoint
 from simbert_hf.onnx_export import OnnxSimBert
 from tests.tiny import tiny_simbert
 

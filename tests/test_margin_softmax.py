@@ -18,9 +18,9 @@ from simbert_hf.arguments import (
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.starts import EncoderArguments
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.starts import EncoderArguments
+from simbert_hf.utils.parsing import parse_arguments
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES
 from tests.tiny import WORDS, StopAt, tiny_simbert

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simbert_hf.index import FaqIndex
-from simbert_hf.textfiles import DataError
+from simbert_hf.utils.textfiles import DataError
 from tests.test_retrieval import ROWS, sentences
 from tests.tiny import tiny_simbert
 

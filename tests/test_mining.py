@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.mine_negatives import main
 from simbert_hf.data import DataError, load_groups, load_triplets
-from simbert_hf.mining import MiningSettings, mine_by_words, mine_triplets
+from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets
 from tests.tiny import WORDS, tiny_simbert
 
 NOUNS = ["cat", "dog", "mat", "time", "password"]
@@ -148,7 +148,7 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         mine_triplets(groups.select([0, 5]), model)
     with pytest.raises(ValueError, match="BM25 gives no cosines"):
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
-    monkeypatch.setattr("simbert_hf.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("simbert_hf.utils.extras.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"bm25s is not installed: pip install '\.\[index\]' in a"):
         mine_by_words(groups)
     with pytest.raises(ValueError, match="faiss is not installed"):

@@ -23,10 +23,10 @@ from transformers import (
 )
 
 from simbert_hf import SimBert
-from simbert_hf.encoder import SentenceEncoder
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.packing import use_packing
+from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.training.packing import use_packing
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]

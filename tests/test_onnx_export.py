@@ -14,12 +14,12 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.export_onnx import main
 from simbert_hf import CharGru, SimBert
-from simbert_hf.architectures import FactorisedConfig, FactorisedSimBert
-from simbert_hf.generation import write
+from simbert_hf.generation.search import SearchSettings
+from simbert_hf.generation.synonyms import write
 from simbert_hf.hub import plan_upload
+from simbert_hf.modeling.architectures import FactorisedConfig, FactorisedSimBert
+from simbert_hf.modeling.whitening import whiten
 from simbert_hf.onnx_export import OPSET, QUANTIZED, OnnxSimBert, export, quantize
-from simbert_hf.search import SearchSettings
-from simbert_hf.whitening import whiten
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i", "the weather is nice today", "where are you going to go", "a cat"]
@@ -60,7 +60,7 @@ def test_paraphrases_are_those_of_pytorch(exported: Path, strategy: str, n: int)
     graph = OnnxSimBert(exported)
     found = graph.write(TEXTS, settings)
     with pytest.MonkeyPatch.context() as patch:  # a batch a text, and no graph loaded again
-        patch.setattr("simbert_hf.generation.MAX_ROWS", 1)
+        patch.setattr("simbert_hf.generation.synonyms.MAX_ROWS", 1)
         patch.setattr(graph, "open", None)
         in_ones = graph.write(TEXTS, settings)
     assert [[d.text for d in row] for row in in_ones] == [[d.text for d in row] for row in found]

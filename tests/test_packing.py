@@ -13,23 +13,24 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig
 
 from scripts.train_simbert import main
-from simbert_hf import SimBert, packing
-from simbert_hf.architectures import (
+from simbert_hf import SimBert
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import SimCseCollator
+from simbert_hf.gru import CharGru, CharGruConfig
+from simbert_hf.masking import prefix_mask
+from simbert_hf.modeling.architectures import (
     FactorisedConfig,
     FactorisedSimBert,
     RotaryConfig,
     RotarySimBert,
 )
-from simbert_hf.arguments import SimilarityTrainingArguments
-from simbert_hf.collators import SimCseCollator
-from simbert_hf.compiling import compile_layers
-from simbert_hf.encoder import SentenceEncoder
-from simbert_hf.gradcache import use_gradcache
-from simbert_hf.gru import CharGru, CharGruConfig
-from simbert_hf.masking import prefix_mask
+from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.objectives import SimCseObjective
-from simbert_hf.packing import ATTENTIONS, Flex, use_packing
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.training import packing
+from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.gradcache import use_gradcache
+from simbert_hf.training.packing import ATTENTIONS, Flex, use_packing
 from tests.test_compiling import losses
 from tests.test_gradcache import PAIRS, SCORED, assert_equal, joint_batch, step
 from tests.tiny import WORDS, tiny_simbert

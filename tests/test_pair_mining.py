@@ -8,8 +8,8 @@ from scipy.sparse.csgraph import connected_components
 
 from scripts.mine_pairs import main, two_and_two
 from simbert_hf.data import load_groups, load_sentences
-from simbert_hf.pair_mining import PairSettings, different, join, mine_groups, mutual_pairs
-from simbert_hf.textfiles import DataError
+from simbert_hf.mining.pairs import PairSettings, different, join, mine_groups, mutual_pairs
+from simbert_hf.utils.textfiles import DataError
 from tests.tiny import tiny_simbert
 
 

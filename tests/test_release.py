@@ -17,8 +17,8 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.suite import EvaluationArguments
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.training import hold_out
+from simbert_hf.training.run import hold_out
+from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import tiny_judge, tiny_simbert
 
 

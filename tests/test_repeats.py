@@ -11,11 +11,11 @@ from test_generation import TEXTS, model  # noqa: F401  # a fixture
 from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
-from simbert_hf.copying import padded
-from simbert_hf.decoder import BertDecoder
-from simbert_hf.generation import banned_tokens
-from simbert_hf.repeats import UnrepeatingDecoder, kinds_of_tokens
-from simbert_hf.search import SearchSettings, search
+from simbert_hf.generation.copying import padded
+from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
+from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.synonyms import banned_tokens
 
 
 @pytest.fixture(scope="module")

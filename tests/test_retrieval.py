@@ -23,6 +23,9 @@ from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 
 from simbert_hf import DEFAULT_MODEL, CharGru, SimBert
+from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
+from simbert_hf.encoders.vectorfiles import encode_file
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
@@ -30,10 +33,7 @@ from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_s
 from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.index.table import FaqTable
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.text_encoder import TextEncoder, saved_name
-from simbert_hf.textfiles import DataError
-from simbert_hf.vectorfiles import encode_file
+from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
 ROWS = [

@@ -21,9 +21,9 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
-from simbert_hf.atomic import write_text
-from simbert_hf.resuming import newest_checkpoint
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.resuming import newest_checkpoint
+from simbert_hf.utils.atomic import write_text
 from tests.tiny import WORDS, tiny_simbert
 
 resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")

@@ -20,11 +20,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from scripts import train_simbert
 from simbert_hf import SimBert
 from simbert_hf.collators import PairCollator
-from simbert_hf.gradcache import use_gradcache
 from simbert_hf.margin.classes import add_centres
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.sharding import NEEDED, check_sharding
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.gradcache import use_gradcache
+from simbert_hf.training.sharding import NEEDED, check_sharding
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 

@@ -17,10 +17,10 @@ from simbert_hf.arguments import (
     ModelArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.simcse import SIMCSE_PRESETS, SimCseArguments
+from simbert_hf.modeling.whitening import whiten
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.whitening import whiten
+from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
+from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]

@@ -5,7 +5,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from simbert_hf import DEFAULT_MODEL, SimBert
-from simbert_hf.spelling import Spelling
+from simbert_hf.generation.spelling import Spelling
 
 
 @pytest.fixture(scope="module")

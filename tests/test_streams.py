@@ -17,8 +17,8 @@ from scripts.train_simbert import main
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import DataError, PairDataset, PairStream
+from simbert_hf.data.streams import Position, stream_loader
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.streams import Position, stream_loader
 from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert

@@ -7,14 +7,14 @@ import torch
 from datasets import Dataset
 
 from benchmarks.teachers import together
-from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.collators import PairCollator
+from simbert_hf.data.sampling import PairDataset
 from simbert_hf.losses import distillation_loss
+from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import normalize
-from simbert_hf.sampling import PairDataset
-from simbert_hf.teachers import Teacher, encoder
-from simbert_hf.training import TrainingData, load_teacher
+from simbert_hf.training.run import TrainingData, load_teacher
+from simbert_hf.training.teachers import Teacher, encoder
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert
 

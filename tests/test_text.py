@@ -6,7 +6,13 @@ from tiny import unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from simbert_hf.text import decode, is_wordpiece, join_wordpieces, normalize_text, place_spaces
+from simbert_hf.utils.text import (
+    decode,
+    is_wordpiece,
+    join_wordpieces,
+    normalize_text,
+    place_spaces,
+)
 
 SENTENCES = [
     "i don't think that's what they're saying, is it?",

@@ -23,18 +23,18 @@ from simbert_hf.arguments import (
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.batching import LengthGroupedBatchSampler
-from simbert_hf.loss_meter import LossMeter
-from simbert_hf.parsing import parse_arguments
-from simbert_hf.resuming import checkpoint_of
-from simbert_hf.script import run_script
-from simbert_hf.textfiles import DataError
+from simbert_hf.data.batching import LengthGroupedBatchSampler
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training import (
+from simbert_hf.training.loss_meter import LossMeter
+from simbert_hf.training.resuming import checkpoint_of
+from simbert_hf.training.run import (
     load_preferences,
     load_unpaired,
     without_sentences_of,
 )
+from simbert_hf.utils.parsing import parse_arguments
+from simbert_hf.utils.script import run_script
+from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, StopAt, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)

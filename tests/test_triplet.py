@@ -14,14 +14,14 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.train_triplet import main
 from simbert_hf import SimBert
+from simbert_hf.data.triplets import Triplet
 from simbert_hf.evaluation import CollapseMeter, StsEvaluator
 from simbert_hf.gru import CharGru
-from simbert_hf.mining import MiningSettings, mine_triplets
+from simbert_hf.mining.negatives import MiningSettings, mine_triplets
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.training import TripletArguments, examples_of
-from simbert_hf.triplets import Triplet
 from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, StopAt, tiny_simbert
 

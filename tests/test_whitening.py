@@ -9,9 +9,9 @@ from transformers import AutoModel
 
 from scripts.whiten import main
 from simbert_hf import SimBert
-from simbert_hf.encoder import SentenceEncoder
+from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.whitening import fit_whitening, whiten
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.whitening import fit_whitening, whiten
 from tests.test_encoder import ARCHITECTURES
 from tests.tiny import WORDS, tiny_simbert
 

@@ -24,8 +24,8 @@ from link_grammar import Parser
 from prepare_tatoeba import write_lines
 
 from simbert_hf import SimBert
-from simbert_hf.readers import fold
-from simbert_hf.textfiles import read_objects
+from simbert_hf.data.readers import fold
+from simbert_hf.utils.textfiles import read_objects
 
 HERE = Path(__file__).parent
 DRAWN = {"questions_en": 3000, "tatoeba_en": 2000}  # sentences of each

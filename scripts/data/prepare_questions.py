@@ -20,7 +20,7 @@ import numpy as np
 from prepare_tatoeba import write_records
 from sentence_transformers import SentenceTransformer
 
-from simbert_hf.readers import fold
+from simbert_hf.data.readers import fold
 
 NEAREST = 4  # of a sentence, in its intent
 COSINES = 0.75, 0.98

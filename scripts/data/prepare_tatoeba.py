@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.readers import fold
-from simbert_hf.textfiles import read_objects
+from simbert_hf.data.readers import fold
+from simbert_hf.utils.textfiles import read_objects
 
 
 def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:

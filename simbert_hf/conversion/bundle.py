@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.extras import install
+from simbert_hf.utils.extras import install
 
 try:
     from google_crc32c import value as crc32c

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from simbert_hf.architectures import ARCHITECTURES
-from simbert_hf.atomic import put_in_place
 from simbert_hf.conversion.bundle import TensorBundle
 from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
-from simbert_hf.modeling import SimBert
+from simbert_hf.modeling.architectures import ARCHITECTURES
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.atomic import put_in_place
 
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/dense/kernel"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.extras import install
+from simbert_hf.utils.extras import install
 
 
 def _dense(*names: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from simbert_hf.arrays import Floats
+from simbert_hf.utils.arrays import Floats
 
 Counts = NDArray[np.int64]
 Statistic = Callable[[Counts], Mapping[str, Floats]]

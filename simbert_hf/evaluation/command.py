@@ -10,7 +10,7 @@ from simbert_hf.cards import add_results, read_card
 from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
-from simbert_hf.parsing import parse_arguments
+from simbert_hf.utils.parsing import parse_arguments
 
 RESULTS = "results.json"
 

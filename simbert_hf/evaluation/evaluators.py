@@ -14,14 +14,14 @@ import torch
 from scipy.stats import spearmanr
 
 from simbert_hf.data import labelled_sentences
-from simbert_hf.embedding import evaluating
 from simbert_hf.evaluation.geometry import METER, CollapseMeter, Vectors
 from simbert_hf.evaluation.retrieval import KS, topk_accuracy
+from simbert_hf.modeling.embedding import evaluating
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
     from simbert_hf.data import PairDataset
-    from simbert_hf.modeling import SimBert
+    from simbert_hf.modeling.simbert import SimBert
     from simbert_hf.objectives import SimBertObjective
 
 

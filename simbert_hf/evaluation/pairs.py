@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from simbert_hf.arrays import Floats, Vectors
+from simbert_hf.data.readers import fold
+from simbert_hf.data.scored import LabelledPair, check_labels, load_labelled_pairs
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
     Counts,
@@ -22,9 +23,8 @@ from simbert_hf.evaluation.bootstrap import (
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.evaluation.sts import cosine
-from simbert_hf.readers import fold
-from simbert_hf.scored import LabelledPair, check_labels, load_labelled_pairs
-from simbert_hf.textfiles import fault
+from simbert_hf.utils.arrays import Floats, Vectors
+from simbert_hf.utils.textfiles import fault
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def load_pair_task(
         name: Names the set; the stem of the test file if None.
         test_file: Pairs to measure on.
         dev_file: Pairs to choose thresholds on, if there are any.
-        columns: See :func:`simbert_hf.scored.load_labelled_pairs`.
+        columns: See :func:`simbert_hf.data.scored.load_labelled_pairs`.
 
     Raises:
         DataError: If a file cannot be read, or all of its labels are alike.

@@ -10,7 +10,7 @@ import numpy as np
 
 from simbert_hf.evaluation.geometry import BINS
 from simbert_hf.evaluation.results import Results, TaskResult
-from simbert_hf.plots import new_figure
+from simbert_hf.utils.plots import new_figure
 
 MARKERS = "osD^vPX*<>hd"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from simbert_hf.arrays import Vectors
-from simbert_hf.atomic import write_text
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.atomic import write_text
 
 Embed = Callable[[Sequence[str]], Vectors]
 

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from simbert_hf.arrays import Floats, Ints
 from simbert_hf.data import load_groups
+from simbert_hf.data.readers import fold
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.readers import fold
-from simbert_hf.textfiles import fault
+from simbert_hf.utils.arrays import Floats, Ints
+from simbert_hf.utils.textfiles import fault
 
 logger = logging.getLogger(__name__)
 
@@ -210,8 +210,8 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
 
     Args:
         name: Names the set; the stem of the file if None.
-        path: What :func:`simbert_hf.data.load_groups` reads, or a table with the columns ``text``
-            and ``label``, ``category`` or ``intent``.
+        path: What ``load_groups`` reads, or a table with the columns ``text`` and ``label``,
+            ``category`` or ``intent``.
 
     Raises:
         DataError: If it cannot be read, or all sentences are in one group.

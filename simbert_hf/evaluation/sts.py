@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import pearsonr, spearmanr, zscore
 
-from simbert_hf.arrays import Floats, Vectors
+from simbert_hf.data.scored import ScoredPair, check_scores, load_scored_pairs
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
     Counts,
@@ -20,8 +20,8 @@ from simbert_hf.evaluation.bootstrap import (
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.scored import ScoredPair, check_scores, load_scored_pairs
-from simbert_hf.textfiles import fault
+from simbert_hf.utils.arrays import Floats, Vectors
+from simbert_hf.utils.textfiles import fault
 
 # The files of each year's task, as SentEval and SimCSE use them.
 SUBSETS = {
@@ -108,7 +108,7 @@ def load_sts_tasks(
         files: Name of the task and file. Where the name is None, files of SemEval's years
             (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task a year, and every other file
             one of its own, named by its stem.
-        columns: See :func:`simbert_hf.scored.load_scored_pairs`.
+        columns: See :func:`simbert_hf.data.scored.load_scored_pairs`.
 
     Raises:
         DataError: If a file cannot be read, holds one pair, scores all pairs alike, or is the same

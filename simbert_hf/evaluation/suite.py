@@ -14,16 +14,16 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
-from simbert_hf.arrays import Vectors
-from simbert_hf.checkpoint import model_name, resolve_name
-from simbert_hf.data import HUB_ID
+from simbert_hf.data.groups import HUB_ID
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
 from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
-from simbert_hf.loader import load_sentence_transformer
-from simbert_hf.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
+from simbert_hf.modeling.checkpoint import model_name, resolve_name
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.augment import augment
 from simbert_hf.index.calibration import Calibration, Rate, Rates
 from simbert_hf.index.faq_index import FaqIndex
 from simbert_hf.index.faqs import Faq, Query, read_faqs, read_queries
 from simbert_hf.index.replies import Hit, Reply
 from simbert_hf.index.stores import FaissVectors, VectorStore
-from simbert_hf.text_encoder import TextEncoder
 
 __all__ = [
     "Calibration",

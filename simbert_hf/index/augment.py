@@ -8,12 +8,12 @@ from typing import Any
 
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from simbert_hf.generation import gen_synonyms, load
+from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.index.encoding import check_read
 from simbert_hf.index.faqs import Faq
-from simbert_hf.modeling import SimBert
-from simbert_hf.text import normalize_text
-from simbert_hf.text_encoder import TextEncoder
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.text import normalize_text
 
 BLOCK = 64  # questions written for at a time
 

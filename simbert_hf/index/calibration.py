@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
-from simbert_hf.arrays import Floats
 from simbert_hf.evaluation.bootstrap import (
     LEVEL,
     NONE,
@@ -26,6 +25,7 @@ from simbert_hf.evaluation.bootstrap import (
     Distinct,
     exact_interval,
 )
+from simbert_hf.utils.arrays import Floats
 
 Kinds = NDArray[np.integer]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from simbert_hf.arrays import Vectors
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.faqs import Faq
-from simbert_hf.text_encoder import TextEncoder
-from simbert_hf.textfiles import DataError, shorten
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.textfiles import DataError, shorten
 
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 

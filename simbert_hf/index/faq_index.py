@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 
 import numpy as np
 
-from simbert_hf.arrays import Vectors
+from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.encoding import check_read, encode_questions
 from simbert_hf.index.faqs import (
@@ -40,9 +40,9 @@ from simbert_hf.index.stores import (
 )
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.rows import holds_texts
-from simbert_hf.search import check_count
-from simbert_hf.text_encoder import TextEncoder, saved_name
-from simbert_hf.textfiles import DataError, fault, shorten
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.readers import read_headed_rows
-from simbert_hf.records import text_of
-from simbert_hf.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
+from simbert_hf.data.readers import read_headed_rows
+from simbert_hf.data.records import text_of
+from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
 

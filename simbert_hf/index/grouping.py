@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simbert_hf.arrays import Ints, Vectors
 from simbert_hf.index.stores import VectorStore
+from simbert_hf.utils.arrays import Ints, Vectors
 
 MOST = 4096  # vectors looked at for one query, where a search is not a scan
 CELLS = 2**22  # results held at a time

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.arrays import Ints, Vectors
-from simbert_hf.extras import install
-from simbert_hf.textfiles import DataError
+from simbert_hf.utils.arrays import Ints, Vectors
+from simbert_hf.utils.extras import install
+from simbert_hf.utils.textfiles import DataError
 
 try:
     import pymilvus  # type: ignore[import-untyped]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simbert_hf.index.calibration import Calibration
-from simbert_hf.plots import new_figure
+from simbert_hf.utils.plots import new_figure
 
 KINDS = (("right", "tab:blue"), ("wrong", "tab:red"), ("out of scope", "tab:orange"))
 LINES = ("precision", "answered", "correct", "false_accepts")

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from simbert_hf.atomic import check_writable, put_in_place, sync
-from simbert_hf.textfiles import DataError, fault
+from simbert_hf.utils.atomic import check_writable, put_in_place, sync
+from simbert_hf.utils.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1

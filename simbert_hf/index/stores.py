@@ -12,9 +12,9 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from simbert_hf.arrays import Ints, Vectors
-from simbert_hf.extras import install
-from simbert_hf.textfiles import fault, shorten
+from simbert_hf.utils.arrays import Ints, Vectors
+from simbert_hf.utils.extras import install
+from simbert_hf.utils.textfiles import fault, shorten
 
 try:
     import faiss as untyped

@@ -13,11 +13,11 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from simbert_hf.arrays import Ints
+from simbert_hf.data.readers import fold
 from simbert_hf.index.faqs import Faq
 from simbert_hf.index.stores import numbers_of
-from simbert_hf.readers import fold
-from simbert_hf.textfiles import DataError, fault, shorten
+from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 FILE = "rows.parquet"
 SCHEMA = pyarrow.schema(

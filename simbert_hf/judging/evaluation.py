@@ -18,8 +18,10 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups, usual_share
+from simbert_hf.data.readers import Form, fold
+from simbert_hf.data.records import text_of
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
-from simbert_hf.generation import check_can_write, gen_synonyms, load
+from simbert_hf.generation.synonyms import check_can_write, gen_synonyms, load
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
     bleu,
@@ -32,10 +34,8 @@ from simbert_hf.judging.metrics import (
     self_bleu,
     tokenizer_for,
 )
-from simbert_hf.readers import Form, fold
-from simbert_hf.records import text_of
-from simbert_hf.text import HAN, normalize_text
-from simbert_hf.textfiles import DataError, check_exists, fault, read_objects, shorten
+from simbert_hf.utils.text import HAN, normalize_text
+from simbert_hf.utils.textfiles import DataError, check_exists, fault, read_objects, shorten
 
 BLOCK = 256  # sources compared at a time
 
@@ -120,7 +120,7 @@ def load_held_out(
         if not wanted:
             problem = f"of {len(groups)} groups training holds out none by itself"
             raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
-        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.hold_out
+        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.run.hold_out
         origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}

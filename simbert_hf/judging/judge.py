@@ -28,10 +28,10 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from simbert_hf.atomic import write_text
-from simbert_hf.checkpoint import loading, quiet_transformers
-from simbert_hf.text import place_spaces
-from simbert_hf.textfiles import read_json
+from simbert_hf.modeling.checkpoint import loading, quiet_transformers
+from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.text import place_spaces
+from simbert_hf.utils.textfiles import read_json
 
 RECORD = "judge.json"
 KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from simbert_hf.collators import target_labels
-from simbert_hf.embedding import evaluating
-from simbert_hf.extras import install
-from simbert_hf.modeling import SimBert
-from simbert_hf.text import HAN, HAN_CHAR, normalize_text
+from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.extras import install
+from simbert_hf.utils.text import HAN, HAN_CHAR, normalize_text
 
 try:
     from sacrebleu.metrics.bleu import BLEU

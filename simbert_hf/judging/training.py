@@ -20,11 +20,11 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.arrays import Ints
-from simbert_hf.batching import LengthGroupedBatchSampler, Measure
-from simbert_hf.checkpoint import loading
+from simbert_hf.data.batching import LengthGroupedBatchSampler, Measure
+from simbert_hf.data.grouping import find_components, hash_sentences
+from simbert_hf.data.sampling import FixedPairs, Pair
+from simbert_hf.data.scored import LabelledPair, check_labels, load_labelled_pairs
 from simbert_hf.evaluation.report import layout
-from simbert_hf.grouping import find_components, hash_sentences
 from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
@@ -34,10 +34,10 @@ from simbert_hf.judging.judge import (
     score,
     word_embeddings,
 )
+from simbert_hf.modeling.checkpoint import loading
 from simbert_hf.rows import count_tokens
-from simbert_hf.sampling import FixedPairs, Pair
-from simbert_hf.scored import LabelledPair, check_labels, load_labelled_pairs
-from simbert_hf.textfiles import DataError, fault
+from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
 
@@ -109,7 +109,7 @@ class LabelledFile:
 
 
 def load_labelled_file(path: str | Path, columns: Sequence[str] = ()) -> LabelledFile:
-    r"""Read a file of :func:`simbert_hf.scored.load_labelled_pairs` with both labels.
+    r"""Read a file of :func:`simbert_hf.data.scored.load_labelled_pairs` with both labels.
 
     Raises:
         DataError: If the file does not hold labelled pairs, or all labels are the same.

@@ -12,7 +12,6 @@ import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from simbert_hf.devices import with_float64
 from simbert_hf.distributed import (
     gather_with_grad,
     is_distributed,
@@ -22,7 +21,8 @@ from simbert_hf.distributed import (
 from simbert_hf.losses import InBatchLoss
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.pooling import normalize
-from simbert_hf.saving import CheckpointPart
+from simbert_hf.training.saving import CheckpointPart
+from simbert_hf.utils.devices import with_float64
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 

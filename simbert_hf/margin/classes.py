@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simbert_hf.arrays import Ints
 from simbert_hf.collators import TextCollator
 from simbert_hf.data import Pair
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
 from simbert_hf.objectives import model_inputs
+from simbert_hf.utils.arrays import Ints
 
 
 class ClassCollator(TextCollator):

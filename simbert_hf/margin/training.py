@@ -14,14 +14,14 @@ from simbert_hf.arguments import (
     refuse_idle,
 )
 from simbert_hf.data import FixedPairs, labelled_sentences
-from simbert_hf.embedding import Embedder
 from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
-from simbert_hf.parsing import Presets
-from simbert_hf.starts import GRU_PRESET
-from simbert_hf.training import check_measured, hold_out, load_sts, measure_nothing, read_groups
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.training.run import check_measured, hold_out, load_sts, measure_nothing, read_groups
+from simbert_hf.training.starts import GRU_PRESET
+from simbert_hf.utils.parsing import Presets
 
 logger = logging.getLogger(__name__)
 

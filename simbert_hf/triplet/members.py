@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simbert_hf.arrays import Ints
 from simbert_hf.collators import TextCollator
-from simbert_hf.sampling import EpochDataset
+from simbert_hf.data.sampling import EpochDataset
+from simbert_hf.utils.arrays import Ints
 
 
 class Members(TypedDict):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simbert_hf.distributed import gather_uneven_with_grad
-from simbert_hf.embedding import Embedder
 from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss
+from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.objectives import model_inputs
 from simbert_hf.triplet.losses import (
     Distance,

@@ -12,14 +12,14 @@ import numpy as np
 import torch.distributed as dist
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 
-from simbert_hf.bridge import as_sentence_transformer
 from simbert_hf.data import FixedPairs, load_triplets
+from simbert_hf.data.sampling import EpochDataset, Pair
+from simbert_hf.data.triplets import Triplet
 from simbert_hf.distributed import is_distributed
-from simbert_hf.embedding import evaluating
-from simbert_hf.mining import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.sampling import EpochDataset, Pair
-from simbert_hf.saving import CheckpointPart
-from simbert_hf.triplets import Triplet
+from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
+from simbert_hf.modeling.bridge import as_sentence_transformer
+from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.training.saving import CheckpointPart
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class RenewedTriplets(EpochDataset[Pair]):
         seed: Of the draws.
 
     Example:
-        >>> from simbert_hf.triplets import Triplet
+        >>> from simbert_hf.data.triplets import Triplet
         >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [0]})
         >>> renewed = RenewedTriplets(groups, size=3)
         >>> renewed.renew([Triplet("Hi", "Hello", "Bye")])

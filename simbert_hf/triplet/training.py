@@ -22,11 +22,9 @@ from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
-from simbert_hf.mining import MiningSettings
-from simbert_hf.parsing import Presets
+from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
-from simbert_hf.starts import GRU_PRESET
-from simbert_hf.training import (
+from simbert_hf.training.run import (
     hold_out,
     load_sts,
     measure_nothing,
@@ -34,10 +32,12 @@ from simbert_hf.training import (
     read_groups,
     strangers_to,
 )
+from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
+from simbert_hf.utils.parsing import Presets
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,236 @@
+"""A page to try a model: paraphrase, compare, and search an FAQ (extra ``app``)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from simbert_hf import DEFAULT_MODEL
+from simbert_hf.app.tools import (
+    MAX_BYTES,
+    MAX_CHARS,
+    MAX_ROWS,
+    MAX_WRITTEN,
+    Session,
+    check_text,
+    compare,
+    describe,
+    open_session,
+    paraphrase,
+    read_upload,
+)
+from simbert_hf.generation.synonyms import DIVERSITY, check_can_write, load
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.extras import install
+
+try:
+    import gradio as gr
+except ImportError as error:
+    raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
+
+WAITING = 200  # visitors in the queue, at most
+KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
+SWEEP = 600  # seconds between two looks for such files
+EXAMPLE = [
+    {"question": question, "answer": answer}
+    for answer, questions in {
+        "Press 'forgot password' on the login page.": (
+            "how can i reset my password?",
+            "i forgot my password",
+            "what do i do when i can't log in?",
+        ),
+        "Cards arrive within five working days.": (
+            "when will my card arrive?",
+            "how long does delivery of a card take?",
+        ),
+        "Call us at once, and we block it.": (
+            "my card was stolen",
+            "i lost my card",
+        ),
+        "Transfers inside the country are free.": ("what does a transfer cost?",),
+    }.items()
+    for question in questions
+]
+
+
+def make_page(model: SimBert) -> Any:
+    """Lay out the page; one request at a time uses the model."""
+    with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
+        gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
+        with gr.Tab("Paraphrase"):
+            _paraphrase_tab(model)
+        with gr.Tab("Compare"):
+            _compare_tab(model)
+        with gr.Tab("FAQ"):
+            _faq_tab(model)
+    page.queue(max_size=WAITING, default_concurrency_limit=1)
+    return page
+
+
+def launch(
+    model: str | os.PathLike[str] | SimBert = DEFAULT_MODEL,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    **options: Any,
+) -> None:
+    """Serve the page until it is interrupted.
+
+    Args:
+        model: A ``SimBert``, a directory or a Hub id.
+        host: Address to listen at; Gradio's default is this machine alone.
+        port: Port to listen at.
+        **options: As of Gradio's ``launch``.
+
+    Raises:
+        OSError: If the model or the port is not to be had.
+        ValueError: If the model cannot write, or no port has that number.
+    """
+    if port is not None and not 0 < port < 2**16:
+        raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
+    loaded = model if isinstance(model, SimBert) else load(model)
+    check_can_write(loaded)
+    make_page(loaded).launch(
+        server_name=host, server_port=port, max_file_size=MAX_BYTES, show_error=True, **options
+    )
+
+
+def _said(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Show what is wrong with an input as a sentence on the page."""
+
+    @wraps(function)
+    def called(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except ValueError as error:
+            raise gr.Error(str(error), print_exception=False) from None
+
+    return called
+
+
+def _on_model(button: Any, function: Callable[..., Any], **wiring: Any) -> Any:
+    """Run a function on a click, in turn with all others that use the model."""
+    return button.click(_said(function), concurrency_id="model", **wiring)
+
+
+def _paraphrase_tab(model: SimBert) -> None:
+    text = gr.Textbox("how can i reset my password?", label="Sentence", max_length=MAX_CHARS)
+    with gr.Row():
+        n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written")
+        k = gr.Slider(1, 50, 10, step=1, label="Shown")
+        temperature = gr.Slider(0.5, 2.0, 1.0, step=0.1, label="Temperature")
+        diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
+    button = gr.Button("Paraphrase", variant="primary")
+    table = gr.Dataframe(
+        headers=["paraphrase", "score", "cosine", "log-probability"], label="Best first", wrap=True
+    )
+    plain = gr.Textbox(label="As text", lines=6, buttons=["copy"])
+
+    def run(
+        text: str, n: int, k: int, temperature: float, diversity: float
+    ) -> tuple[list[list[Any]], str]:
+        rows = paraphrase(model, text, n, k, temperature=temperature, diversity=diversity)
+        return rows, "\n".join(row[0] for row in rows)
+
+    _on_model(
+        button,
+        run,
+        inputs=[text, n, k, temperature, diversity],
+        outputs=[table, plain],
+        api_name="paraphrase",
+    )
+
+
+def _compare_tab(model: SimBert) -> None:
+    with gr.Row():
+        one = gr.Textbox("where is the station?", label="One", max_length=MAX_CHARS)
+        other = gr.Textbox("how do i get to the train?", label="Other", max_length=MAX_CHARS)
+    button = gr.Button("Compare", variant="primary")
+    cosine = gr.Number(label="Cosine", precision=4)
+    _on_model(
+        button,
+        lambda one, other: compare(model, one, other),
+        inputs=[one, other],
+        outputs=cosine,
+        api_name="compare",
+    )
+
+
+def _faq_tab(model: SimBert) -> None:
+    session = gr.State(None, time_to_live=KEPT)
+    gr.Markdown(
+        f"A CSV, TSV or JSONL file with columns `question` and `answer`, at most {MAX_ROWS:,} "
+        "rows; several may share an answer. The file is deleted as soon as it is read, or after "
+        "about an hour if it is not used; its rows stay in memory for an hour."
+    )
+    with gr.Row():
+        file = gr.File(label="FAQ", file_types=[".csv", ".tsv", ".jsonl"])
+        with gr.Column():
+            load = gr.Button("Use the file")
+            example = gr.Button("Use an example")
+            about = gr.Markdown()
+    query = gr.Textbox("i can't log in", label="Query", max_length=MAX_CHARS)
+    threshold = gr.Slider(0, 1, 0.6, step=0.01, label="Threshold")
+    precision = gr.Markdown()
+    search = gr.Button("Search", variant="primary")
+    reply = gr.Textbox(label="Answer", interactive=False)
+    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
+    plot = gr.ScatterPlot(
+        x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
+        x_title="first principal component", y_title="second",
+    )  # fmt: skip
+    opened = {"outputs": [session, about, precision, plot], "api_visibility": "private"}
+
+    def use_file(path: str | None, threshold: float) -> tuple[Any, ...]:
+        if path is None:
+            raise ValueError("Choose a file first.")
+        return _opened(open_session(model, read_upload(path)), threshold)
+
+    def use_example(threshold: float) -> tuple[Any, ...]:
+        return _opened(open_session(model, EXAMPLE), threshold)
+
+    _on_model(load, use_file, inputs=[file, threshold], **opened)
+    _on_model(example, use_example, inputs=threshold, **opened)
+    threshold.release(
+        _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
+    )
+    _on_model(
+        search,
+        _answer,
+        inputs=[session, query, threshold],
+        outputs=[reply, hits],
+        api_visibility="private",
+    )
+
+
+def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
+    """Return what opening an FAQ changes on the page."""
+    faqs = session.index.faqs()
+    answers = {faq.answer for faq in faqs}
+    frame = pd.DataFrame(np.round(session.places, 4), columns=["x", "y"])
+    frame["question"] = [faq.question for faq in faqs]
+    frame["answer"] = [faq.answer[:60] for faq in faqs]
+    about = f"{len(faqs):,} questions, {len(answers):,} answers."
+    return session, about, describe(session.calibration, threshold), frame
+
+
+def _precision(session: Session | None, threshold: float) -> str:
+    return "" if session is None else describe(session.calibration, threshold)
+
+
+def _answer(session: Session | None, query: str, threshold: float) -> tuple[str, list[list[Any]]]:
+    if session is None:
+        raise ValueError("Give an FAQ first.")
+    text = check_text(session.index.encoder.model, query)
+    reply = session.index.answer(text, threshold=threshold)
+    rows = [[round(hit.score, 3), hit.answer, hit.question] for hit in reply.hits]
+    return reply.answer or f"No answer. {reply.reason}", rows
+
+
+if __name__ == "__main__":
+    launch()

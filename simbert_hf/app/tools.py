@@ -1,0 +1,171 @@
+"""What stands behind the page's buttons: limits, a visitor's FAQ, its precision, its map."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.rows import check_texts, unread
+from simbert_hf.utils.textfiles import DataError
+
+MAX_CHARS = 500  # of a text
+MAX_WRITTEN = 200  # paraphrases before ranking
+MAX_BYTES = 2_000_000  # of an uploaded FAQ
+MAX_ROWS = 2_000
+RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
+
+
+def check_text(model: SimBert, text: str | None) -> str:
+    """Strip a text; a caller may send none.
+
+    Raises:
+        ValueError: If nothing is left, more than ``MAX_CHARS`` characters, or nothing that the
+            model can read.
+    """
+    text = (text or "").strip()
+    if not text:
+        raise ValueError("Write a sentence first.")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"The text has {len(text):,} characters; this page takes {MAX_CHARS}.")
+    if unread(model.loaded_tokenizer(), check_texts(text)):
+        raise ValueError("The model does not know half or more of the text's characters.")
+    return text
+
+
+def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> list[list[Any]]:
+    """Return the k best of n paraphrases: text, score, cosine with the input, log-probability.
+
+    Args:
+        model: A ``SimBert`` that writes.
+        text: At most ``MAX_CHARS`` characters.
+        n: Sentences written, at most ``MAX_WRITTEN``.
+        k: Paraphrases returned.
+        **options: More for :func:`simbert_hf.gen_synonyms`.
+
+    Raises:
+        ValueError: If the text is none to paraphrase, or nothing but copies of it was written.
+    """
+    n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
+    found = model.gen_synonyms(
+        check_text(model, text), n, min(k, n), seed=0, return_scores=True, **options
+    )
+    if not found:
+        raise ValueError("Only copies of the text were written: raise Written or Temperature.")
+    return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
+
+
+def compare(model: SimBert, one: str, other: str) -> float:
+    """Return the cosine of two texts' vectors."""
+    vectors = model.encode([check_text(model, one), check_text(model, other)])
+    return float(vectors[0] @ vectors[1])
+
+
+@dataclass(frozen=True)
+class Session:
+    """A visitor's FAQ.
+
+    Attributes:
+        index: Its questions.
+        calibration: How each question scores against the others, if it was asked.
+        places: The vectors' two main directions. Shape: (N, 2).
+    """
+
+    index: FaqIndex
+    calibration: Calibration
+    places: NDArray[np.float32]
+
+
+def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
+    """Read an uploaded ``.csv``, ``.tsv`` or ``.jsonl`` file, and delete it, fit or not.
+
+    Raises:
+        DataError: If it is gone or too large, or as of :func:`simbert_hf.index.read_faqs`; a
+            message shows its name alone, as its folder is none of the visitor's.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError("The file was read and deleted before; choose it again.")
+    try:
+        if (size := file.stat().st_size) > MAX_BYTES:
+            raise DataError(f"The file has {size:,} bytes; this page takes {MAX_BYTES:,}.")
+        faqs = read_faqs(file)
+    except DataError as error:
+        raise DataError(str(error).replace(str(file), file.name)) from None
+    finally:
+        file.unlink(missing_ok=True)
+    if len(faqs) > MAX_ROWS:
+        raise DataError(f"The file has {len(faqs):,} rows; this page takes {MAX_ROWS:,}.")
+    return faqs
+
+
+def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Session:
+    """Index a visitor's FAQ, and measure it on itself.
+
+    Raises:
+        DataError: If a row is unfit.
+    """
+    index = FaqIndex.build(model, rows)
+    vectors = index.store.vectors(np.arange(len(index)))
+    return Session(index, leave_one_out(index.faqs(), vectors), main_directions(vectors))
+
+
+def leave_one_out(faqs: Sequence[Faq], vectors: NDArray[np.float32]) -> Calibration:
+    """Ask each question of the FAQ without it.
+
+    A question is answered rightly if the nearest other one has its answer; one whose answer has no
+    other question should then find none, so it counts as out of scope.
+
+    Args:
+        faqs: The rows.
+        vectors: Of their questions, of length 1. Shape: (N, D).
+
+    Example:
+        >>> faqs = [Faq("a", "1"), Faq("b", "1"), Faq("c", "2")]
+        >>> found = leave_one_out(faqs, np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32))
+        >>> found.kinds.tolist(), found.scores.round(2).tolist()
+        ([0, 0, 2], [0.8, 0.8, 0.6])
+    """
+    names = [faq.leads_to for faq in faqs]
+    _, codes, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    nearest = cosines.argmax(axis=1)
+    kinds = np.where(codes[nearest] == codes, RIGHT, WRONG)
+    kinds[sizes[codes] == 1] = OUT
+    scores = cosines.max(axis=1).astype(np.float64)
+    threshold = float(np.median(scores))
+    return Calibration(scores, kinds.astype(np.int8), "precision", 0.9, threshold, None)
+
+
+def main_directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the first two principal components of vectors: (N, D) -> (N, 2)."""
+    centred = vectors - vectors.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    found = (left * sizes)[:, :2]
+    return np.pad(found, ((0, 0), (0, 2 - found.shape[1]))).astype(np.float32)
+
+
+def describe(calibration: Calibration, threshold: float) -> str:
+    """Say what a threshold does to the FAQ's own questions, each asked without itself."""
+    rates = calibration.at(threshold)
+    parts = [
+        f"{_share(rates.answered)} of the questions that another row answers get an answer",
+        f"{_share(rates.precision)} of all answers are right",
+        f"{_share(rates.false_accepts)} of the questions that no other row answers get one",
+    ]
+    known = [part for part in parts if not part.startswith("none")]
+    return f"At {threshold:.2f}, each question asked without itself: " + "; ".join(known) + "."
+
+
+def _share(rate: Rate) -> str:
+    if not rate.count:
+        return "none"
+    return f"{rate.value:.0%} [{rate.low:.0%}, {rate.high:.0%}]"

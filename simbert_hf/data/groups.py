@@ -1,0 +1,323 @@
+"""Text -> a data set of groups: sentences that mean the same, with what was wrong counted.
+
+A data set of groups has two columns: ``texts``, two or more different sentences, and ``group``.
+Rows that share a sentence, directly or through others, have the same ``group``: sentences of one
+``group`` are never negatives of each other, and a split never parts them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+
+from simbert_hf.data.grouping import (
+    RECORD_FEATURES,
+    DataReport,
+    group_records,
+    no_groups,
+)
+from simbert_hf.data.readers import Form, ReadOptions, fold, read_rows
+from simbert_hf.data.records import USABLE, Record, read_records
+from simbert_hf.data.sampling import FixedPairs
+from simbert_hf.utils.textfiles import (
+    OBJECTS,
+    TABLES,
+    DataError,
+    Row,
+    check_exists,
+    fault,
+    suffix_of,
+)
+
+READER_VERSION = 3  # raise it when a file would be read differently: it renews the caches
+FEW_GROUPS = 10  # of fewer, none is held out unasked
+HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
+
+
+def load_groups(
+    source: str | Path | datasets.Dataset | Sequence[str | Path | datasets.Dataset],
+    *,
+    form: Form = "auto",
+    text_columns: tuple[str, str] | None = None,
+    max_chars: int = 128,
+    streaming: bool = False,
+    cache_dir: str | Path | None = None,
+    split: str = "train",
+    **hub_options: Any,
+) -> tuple[datasets.Dataset | datasets.IterableDataset, DataReport]:
+    r"""Read groups of sentences that mean the same.
+
+    Args:
+        source: A file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or
+            ``.xz``, or ``.parquet``), a Hub id ``org/name``, a ``datasets.Dataset`` of such rows,
+            or several of them.
+        form: What the rows hold, where that is not plain: see :mod:`simbert_hf.data.readers`.
+        text_columns: The two columns to read.
+        max_chars: Count sentences with more characters as over-long.
+        streaming: Read while training, and keep nothing: ``group`` then numbers the rows without
+            looking for shared sentences or duplicates, and equal group ids must stand together.
+        cache_dir: Where to keep the data set; the cache of ``datasets`` if None.
+        split: Split of a Hub data set.
+        hub_options: ``name``, ``revision``, ``token`` and more for ``datasets.load_dataset``.
+
+    Returns:
+        The data set, memory-mapped unless streamed, and what was counted.
+
+    Raises:
+        DataError: If a source is missing, does not parse or holds no group.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "groups.jsonl")
+        ...     _ = path.write_text(
+        ...         '{"text": "Hi", "synonyms": ["Hello", "Hey"]}\n'
+        ...         '{"text": "Hello", "synonyms": ["Good day"]}\n'
+        ...         '{"text": "Bye", "synonyms": ["So long"]}\n'
+        ...     )
+        ...     groups, report = load_groups(path, cache_dir=folder)
+        ...     groups["group"][:], groups[0]
+        ([0, 0, 1], {'texts': ['Hi', 'Hello', 'Hey'], 'group': 0})
+    """
+    options = ReadOptions(form, text_columns, max_chars, consecutive=streaming)
+    sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
+    name = ", ".join(dict.fromkeys(source.name for source in sources))
+    if streaming:
+        return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
+    return group_records(name, _read_all(sources, options, cache_dir), max_chars)
+
+
+def usual_share(groups: Sized) -> int:
+    """Count the groups that training holds out where it is told no number.
+
+    At least two, as what is looked for among a single group's sentences is always found.
+
+    Example:
+        >>> [usual_share(range(groups)) for groups in (9, 10, 90, 9000)]
+        [0, 2, 9, 500]
+    """
+    return min(500, max(len(groups) // 10, 2)) if len(groups) >= FEW_GROUPS else 0
+
+
+def split_groups(
+    groups: datasets.Dataset, n_validation_groups: int, seed: int
+) -> tuple[datasets.Dataset, datasets.Dataset]:
+    """Hold out groups at random, so that no sentence is on both sides.
+
+    Args:
+        groups: A data set of groups.
+        n_validation_groups: Number of rows to hold out; fewer if none fits the remainder, since
+            rows of one ``group`` stay together.
+        seed: Choice of the rows.
+
+    Returns:
+        The data sets for training and for validation.
+
+    Raises:
+        DataError: If either would be empty.
+
+    Example:
+        >>> texts = [["a", "b"], ["b", "c"], ["d", "e"], ["f", "g"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 0, 1, 2]})
+        >>> train, validation = split_groups(groups, 1, seed=0)
+        >>> train["group"][:], validation["group"][:]
+        ([0, 0, 1], [2])
+    """
+    labels = np.asarray(groups.with_format("numpy")["group"][:])
+    _check_split(n_validation_groups, len(labels))
+    components, sizes = np.unique(labels, return_counts=True)
+    chosen, room = [], n_validation_groups
+    for i in np.random.default_rng(seed).permutation(len(components)):
+        if sizes[i] <= room:
+            chosen.append(components[i])
+            room -= int(sizes[i])
+        if room == 0:
+            break
+    held_out = np.isin(labels, chosen)
+    if not chosen:
+        remedy = f"hold out at least {sizes.min()}"
+        if len(sizes) == 1:
+            remedy = "hold out none (--validation_groups 0), or name a --validation_file"
+        raise DataError(
+            f"Each group shares sentences with so many others that {n_validation_groups} rows "
+            f"cannot be held out; {remedy}."
+        )
+    return groups.select(np.flatnonzero(~held_out)), groups.select(np.flatnonzero(held_out))
+
+
+def _check_split(n_validation: int, n_groups: int) -> None:
+    if not 0 < n_validation < n_groups:
+        raise DataError(
+            f"{n_validation} of {n_groups} groups cannot be held out; choose a number from 1 "
+            f"to {n_groups - 1}, so that both sides hold some."
+        )
+
+
+# Sources ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file or Hub data set to read; size and time renew the cache when a file changes."""
+
+    number: int
+    name: str
+    size: int = 0
+    mtime_ns: int = 0
+    place: str = ""
+    rows: Any = None  # a data set, of the Hub or given
+
+    def records(
+        self, options: ReadOptions, named: dict[str, str] | None = None
+    ) -> Iterator[Record]:
+        rows: Iterator[tuple[int, Row]] = (
+            read_rows(self.name, options)
+            if self.rows is None
+            else enumerate(_single(self.rows), start=1)
+        )
+        return read_records(self.name, rows, options, named)
+
+
+def _single(rows: Any) -> Iterator[Row]:
+    """Give a Hub data set's rows, and all of them in a worker, whose part is dealt elsewhere."""
+    for columns in rows.iter(100):
+        for values in zip(*columns.values(), strict=True):
+            yield dict(zip(columns, values, strict=True))
+
+
+def _find_sources(source: Any, hub_options: dict[str, Any]) -> list[_Source]:
+    given = list(source) if isinstance(source, list | tuple) else [source]
+    if not given:
+        raise DataError("No source was given. Pass a file or a Hub id.")
+    found: list[_Source] = []
+    for item in given:
+        if isinstance(item, datasets.Dataset):
+            found.append(_Source(len(found), "the data set", rows=item.with_format(None)))
+        elif not isinstance(item, str | Path):
+            raise DataError(f"Give a file, a Hub id or one split of a Dataset, not {type(item)}.")
+        elif is_local(item):
+            found.append(_local(len(found), item))
+        else:
+            found += _remote(len(found), str(item), hub_options)
+    return found
+
+
+def is_local(item: str | Path) -> bool:
+    """Whether a source is a file, and no Hub id; one that is neither counts as a file."""
+    if isinstance(item, Path) or not HUB_ID.fullmatch(item):
+        return True
+    return Path(item).exists() or suffix_of(item) in (*TABLES, *OBJECTS)
+
+
+def _local(number: int, item: str | Path) -> _Source:
+    if not Path(item).exists():
+        problem = "is neither a file nor a Hub id of the form org/name"
+        raise fault(item, None, problem, f"Check the path; this process runs in {Path.cwd()}")
+    check_exists(item)
+    stat = Path(item).stat()
+    place = str(Path(item).resolve())  # so that a relative name is no other folder's in the cache
+    return _Source(number, str(item), stat.st_size, stat.st_mtime_ns, place)
+
+
+def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source]:
+    """Open a Hub data set; a streamed one is one source for each of its shards."""
+    try:
+        rows = datasets.load_dataset(item, **hub_options)
+    except Exception as error:  # what the Hub and its parsers raise has no common class
+        problem = f"is no file, and the Hub does not give it ({type(error).__name__}: {error})"
+        remedy = "Check the path or id, the split, the token and the network"
+        raise fault(item, None, problem, remedy) from error
+    if not hub_options["streaming"]:
+        return [_Source(number, item, rows=rows)]
+    shards = rows.num_shards
+    return [_Source(number + i, item, rows=rows.shard(shards, i)) for i in range(shards)]
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def _generate(sources: tuple[_Source, ...], options: ReadOptions, version: int) -> Iterator[Record]:
+    """Yield every record; ``version`` is there to be hashed with the rest."""
+    named: dict[str, str] = {}
+    for source in sources:
+        yield from source.records(options, named)
+
+
+def _read_all(
+    sources: list[_Source], options: ReadOptions, cache_dir: str | Path | None
+) -> datasets.Dataset:
+    """Write all records to the cache, or find them there."""
+    try:
+        return datasets.Dataset.from_generator(
+            _generate,
+            features=RECORD_FEATURES,
+            cache_dir=None if cache_dir is None else str(cache_dir),
+            gen_kwargs={  # a list of sources would be read one by one
+                "sources": tuple(sources),
+                "options": options,
+                "version": READER_VERSION,
+            },
+        )
+    except Exception as error:
+        ours = _data_error_in(error)
+        if ours is None:
+            raise
+        raise ours from None
+
+
+def _data_error_in(error: BaseException | None) -> DataError | None:
+    """Find our error inside those that ``datasets`` wraps around it."""
+    while error is not None and not isinstance(error, DataError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
+    stream = datasets.IterableDataset.from_generator(  # with features each row would be cast: slow
+        _stream_groups, gen_kwargs={"sources": sources, "options": options}
+    )
+    if next(iter(stream), None) is None:  # also finds unknown columns before training starts
+        raise no_groups(name, "none in the whole stream")
+    return stream
+
+
+def _stream_groups(sources: list[_Source], options: ReadOptions) -> Iterator[dict[str, Any]]:
+    """Yield usable groups, numbered alike whichever worker reads them."""
+    for source in sources:
+        usable = (record for record in source.records(options) if record["fate"] == USABLE)
+        for i, record in enumerate(usable):
+            yield {"texts": record["texts"], "group": (source.number << 40) + i}
+
+
+def labelled_sentences(groups: datasets.Dataset, seed: int = 0) -> FixedPairs:
+    """Make every sentence an example of its group, the classes numbered 0, 1, 2, ...
+
+    Rows that share a sentence have one ``group``, so they are one class; each sentence stands once.
+
+    Args:
+        groups: A data set of groups.
+        seed: For whatever is random about an example.
+
+    Returns:
+        Sentences with their ``label``.
+
+    Example:
+        >>> texts = [["Hi", "Hello"], ["Bye", "So long"], ["hello", "Hey"]]
+        >>> rows = datasets.Dataset.from_dict({"texts": texts, "group": [7, 9, 7]})
+        >>> [(row["source"], row["label"]) for row in labelled_sentences(rows)]
+        [('Hi', 0), ('Hello', 0), ('Bye', 1), ('So long', 1), ('Hey', 0)]
+    """
+    number: dict[int, int] = {}
+    found: dict[str, tuple[str, int]] = {}
+    for row in groups:
+        label = number.setdefault(row["group"], len(number))
+        for text in row["texts"]:
+            found.setdefault(fold(text), (text, label))
+    sentences, labels = zip(*found.values(), strict=True)
+    return FixedPairs({"source": sentences, "target": sentences, "label": labels}, seed)

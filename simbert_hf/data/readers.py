@@ -1,0 +1,316 @@
+"""Files of any supported shape -> rows, and what their columns mean.
+
+Shapes, told apart by their columns:
+
+- ``{"text": ..., "synonyms": [...]}``: JSON lines, Parquet or a Hub data set.
+- Pairs: one of :data:`PAIR_COLUMNS`, or two columns named by the caller. Where a column is one
+  of :data:`LABEL_COLUMNS`, rows with 0 are not pairs: they are counted and left out.
+- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without header; or two of
+  :data:`GROUP_COLUMNS`, such as text and label: what has one label means the same.
+
+A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when its first line holds
+known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
+two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs if
+these values all differ, or more than half of them do and some repeat in rows that are not
+neighbours, unless the second ones repeat like labels. Anything else must be named by ``form``, and
+by ``text_columns`` below a header.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Literal, get_args
+from unicodedata import normalize
+
+from simbert_hf.utils.textfiles import (
+    OBJECTS,
+    TABLES,
+    DataError,
+    Row,
+    check_exists,
+    fault,
+    read_cells,
+    read_objects,
+    separator_of,
+    shorten,
+    suffix_of,
+)
+
+Form = Literal["auto", "synonyms", "pairs", "groups"]
+Numbered = Iterator[tuple[int, Row]]
+
+PAIR_COLUMNS = (
+    ("sentence1", "sentence2"),
+    ("text_a", "text_b"),
+    ("anchor", "positive"),
+    ("s1", "s2"),
+    ("question1", "question2"),
+    ("sent0", "sent1"),
+    ("text1", "text2"),
+    ("source", "target"),
+    ("query", "title"),  # Chinese retrieval sets
+    ("#1 string", "#2 string"),  # MRPC
+    ("sentence_a", "sentence_b"),  # SICK
+    ("prompt", "chosen"),  # preferences, with "rejected"
+)
+GROUP_COLUMNS = (
+    ("group", "sentence"),
+    ("group", "text"),
+    ("category", "text"),
+    ("intent", "text"),
+    ("label", "text"),
+)
+LABEL_COLUMNS = ("label", "is_duplicate", "quality")
+LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
+SNIFFED_ROWS = 1000  # rows that decide what a table without header is
+MANY_ROWS = 20  # from which on a second column that repeats looks like labels
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read rows.
+
+    Attributes:
+        form: The shape of the rows, or "auto".
+        text_columns: The two columns to read: a pair, text and synonyms, or group and sentence.
+        max_chars: Sentences with more characters are counted as over-long.
+        consecutive: Let only neighbouring rows with one id make a group, which needs no memory;
+            otherwise rows anywhere in a file do.
+    """
+
+    form: Form = "auto"
+    text_columns: tuple[str, ...] | None = None
+    max_chars: int = 128
+    consecutive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise ValueError(f"form is {self.form!r}; choose one of {', '.join(get_args(Form))}.")
+        if self.text_columns is not None and len(self.text_columns) != 2:
+            raise ValueError(f"text_columns is {self.text_columns!r}; name two columns.")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the columns of a file mean: a form, its two columns and perhaps a label."""
+
+    form: Form
+    columns: tuple[str, str]
+    label: str | None = None
+
+
+def fold(text: str) -> str:
+    r"""Make sentences equal that differ only in case, white space or how a character is encoded.
+
+    Example:
+        >>> fold("  How are\tYou？ ")
+        'how are you?'
+    """
+    return " ".join(normalize("NFKC", text).split()).casefold()
+
+
+def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
+    """Yield line numbers and rows of a file, by its extension.
+
+    Raises:
+        DataError: If the extension or the header is unknown, or a row does not parse.
+    """
+    return _table_rows(path, options) if _is_table(path) else read_objects(path)
+
+
+def _is_table(path: str | Path) -> bool:
+    """Tell by its extension whether a file is a table or holds objects."""
+    suffix = suffix_of(path)
+    if suffix not in (*TABLES, *OBJECTS):
+        known = ", ".join((*TABLES, *OBJECTS))
+        problem, remedy = f"the extension {suffix!r} is unknown", f"Use one of {known}"
+        raise fault(path, None, problem, f"{remedy} (.gz and .xz too)")
+    return suffix in TABLES
+
+
+def read_headed_rows(
+    path: str | Path, check: Callable[[int, list[str]], object] = lambda line, names: None
+) -> Numbered:
+    """Yield line numbers and filled rows of a file, whose table must have a header.
+
+    Args:
+        path: The file.
+        check: Looks at the header's line and names before any row is read.
+
+    Raises:
+        DataError: If there is no such file, its extension is unknown, or a row does not parse.
+    """
+    check_exists(path)
+    if not _is_table(path):
+        yield from ((line, row) for line, row in read_objects(path) if row)
+        return
+    filled = ((line, cells) for line, cells in read_cells(path) if cells)
+    first, header = next(filled, (1, []))
+    names = [cell.strip() for cell in header]
+    if names:
+        check(first, names)
+    for line, cells in filled:
+        yield line, named_cells(path, line, names, cells)
+
+
+def choose_shape(
+    file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
+) -> Shape:
+    """Decide from its columns what a file holds.
+
+    Raises:
+        DataError: If no known shape fits, or a score stands beside pairs.
+
+    Example:
+        >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
+        Shape(form='pairs', columns=('s1', 's2'), label='label')
+    """
+    names = {name.strip().lower(): name for name in columns}
+    form, found = _find_columns(names, options)
+    if found is None:
+        raise _columns_fault(file, line, columns, options)
+    if form != "pairs":
+        return Shape(form, found)
+    label = next((names[name] for name in LABEL_COLUMNS if name in names), None)
+    score = next((name for name in SCORE_COLUMNS if name in names), None)
+    if score and not label and options.text_columns is None:
+        problem = f"has a column {score!r} beside {found[0]!r} and {found[1]!r}"
+        remedy = "Keep only true paraphrases, then drop it or pass text_columns"
+        raise fault(file, line, problem, remedy)
+    return Shape(form, found, label)
+
+
+def _find_columns(
+    names: dict[str, str], options: ReadOptions
+) -> tuple[Form, tuple[str, str] | None]:
+    if options.text_columns is not None:
+        first, second = options.text_columns
+        form: Form = "pairs" if options.form == "auto" else options.form
+        present = {first, second} <= set(names.values())
+        return form, (first, second) if present else None
+    known: tuple[tuple[Form, tuple[tuple[str, str], ...]], ...] = (
+        ("synonyms", (("text", "synonyms"),)),
+        ("pairs", PAIR_COLUMNS),
+        ("groups", GROUP_COLUMNS),
+    )
+    for form, candidates in known:
+        for first, second in candidates if options.form in ("auto", form) else ():
+            if first in names and second in names:
+                return form, (names[first], names[second])
+    return options.form, None
+
+
+def _columns_fault(
+    file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
+) -> DataError:
+    wanted = " and ".join(map(repr, options.text_columns or ()))
+    wanted = wanted or "'text' and 'synonyms', 'sentence1' and 'sentence2' or another known pair"
+    problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
+    remedy = (
+        "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
+        "text_columns=(first, second))"
+    )
+    return fault(file, line, problem, separator_of(columns, remedy))
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def _table_rows(path: str | Path, options: ReadOptions) -> Numbered:
+    numbered = read_cells(path)
+    sniffed = list(islice(numbered, SNIFFED_ROWS))
+    filled = [cells for _, cells in sniffed if cells]
+    if not filled:
+        raise fault(path, None, "is empty", "Give it at least one row")
+    names = _header(path, filled[0], options)
+    rows = chain(sniffed, numbered)
+    if names is None:
+        names = _guess_names(path, filled, options)
+    else:
+        line = next(line for line, cells in rows if cells)  # leaves the header behind
+        choose_shape(path, line, names, options)
+    for line, cells in rows:
+        yield line, named_cells(path, line, names, cells) if cells else {}
+
+
+def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[str] | None:
+    """Return the names of the first line if it is a header."""
+    names = [cell.strip() for cell in cells]
+    known = {name.lower(): name for name in names}
+    must = suffix_of(path) == ".csv" or options.text_columns is not None
+    return names if must or _find_columns(known, options)[1] else None
+
+
+def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:
+    """Name the columns of a table without header."""
+    width = len(rows[0])
+    rows = [cells for cells in rows if len(cells) == width]  # others are named where they are read
+    if width == 3 and all(cells[-1].strip().lower() in LABELS for cells in rows):
+        return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
+    if width != 2:
+        raise _width_fault(path, width)
+    form = options.form if options.form != "auto" else _guess_form(path, rows)
+    return list(GROUP_COLUMNS[0] if form == "groups" else PAIR_COLUMNS[0])
+
+
+def _width_fault(path: str | Path, width: int) -> DataError:
+    if width == 1:
+        remedy = "Write two sentences, or a group id and a sentence, parted by a tab"
+        return fault(path, 1, "has one column, so no pairs", remedy)
+    remedy = "If it is a header, name its two columns as text_columns; else keep two columns"
+    return fault(path, 1, f"has {width} columns, none of a known name", remedy)
+
+
+def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
+    first = [cells[0].strip() for cells in rows]
+    if all(cell.isdecimal() for cell in first):
+        return "groups"
+    if len(rows) > 1 and all(cell.isdecimal() for cell in first[1:]):
+        names = tuple(cell.strip() for cell in rows[0])
+        remedy = f'Call them group and text, or pass text_columns={names} and form="groups"'
+        raise fault(path, 1, f"the columns {shorten(names)} are unknown", remedy)
+    counts = Counter(first)
+    # Group ids of few members repeat too, but in neighbouring rows; first sentences do anywhere.
+    scattered = len(counts) < sum(1 for _ in groupby(first))
+    if len(counts) < len(first) and not (scattered and 2 * len(counts) > len(first)):
+        [(most, _)] = counts.most_common(1)
+        problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
+        raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
+    last = Counter(cells[1].strip() for cells in rows)
+    if len(rows) >= MANY_ROWS and 2 * len(last) <= len(rows):
+        [(most, _)] = last.most_common(1)
+        problem = f"the second column repeats: is {shorten(most)} a label or a sentence?"
+        raise fault(path, 1, problem, 'Name the columns "text" and "label", or pass form="pairs"')
+    return "pairs"
+
+
+def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
+    """Put the header's names to a row's cells, or say that their numbers differ.
+
+    Raises:
+        DataError: Also if two columns have one name; those without any are nobody's.
+    """
+    if len(cells) == len(names):
+        row: Row = dict(zip(names, cells, strict=True))
+        if len(row) < len(names):
+            check_names(path, names)
+        return row
+    plural = "s" * (len(cells) != 1)
+    problem = f"has {len(cells)} cell{plural} where {len(names)} are due: {shorten(cells)}"
+    remedy = "Part the cells by single tabs, and keep tabs out of sentences"
+    if suffix_of(path) == ".csv":
+        remedy = "Part the cells by commas, and put quotes around a sentence that holds one"
+    raise fault(path, line, problem, remedy)
+
+
+def check_names(path: str | Path, names: Sequence[str]) -> None:
+    """Raise a :class:`DataError` if two columns have one name; those without any are nobody's."""
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        problem = f"the header names two columns {shorten(twice)}"
+        raise fault(path, 1, problem, "Rename or drop one of them")

@@ -1,0 +1,203 @@
+"""Rows -> records: sentences that mean the same, cleaned, and what was found wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TypedDict
+
+from simbert_hf.data.readers import LABELS, Numbered, ReadOptions, Shape, choose_shape, fold
+from simbert_hf.utils.text import is_whole
+from simbert_hf.utils.textfiles import Row, fault, shorten
+
+REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
+USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
+
+
+class Record(TypedDict):
+    """One record after cleaning, with what was found wrong in it.
+
+    Attributes:
+        texts: Its different sentences, stripped; sentences that differ in case or white space
+            only count as one.
+        fate: USABLE, ONE_MEMBER (fewer than two sentences), NEGATIVE (labelled 0) or BLANK (an
+            empty line).
+        empty: Number of empty sentences left out.
+        repeats: Number of sentences left out as repeated within the record.
+        over_long: Number of kept sentences with more than ``max_chars`` characters.
+    """
+
+    texts: list[str]
+    fate: int
+    empty: int
+    repeats: int
+    over_long: int
+
+
+def read_records(
+    file: str | Path, rows: Numbered, options: ReadOptions, named: dict[str, str] | None = None
+) -> Iterator[Record]:
+    """Clean rows and yield them as records.
+
+    Args:
+        file: Name of the rows' source, for messages.
+        rows: Line numbers and rows.
+        options: How to read them.
+        named: The file of each named group so far, to which this file's are added: a name that two
+            files have is refused, while numbers of a column "group" may begin anew in each. None
+            keeps no names, which a stream has no room for.
+
+    Raises:
+        DataError: If there are no rows, their columns are unknown, or a value cannot be used.
+
+    Example:
+        >>> rows = [(1, {"text": "Hi", "synonyms": ["Hello", "hi ", ""]})]
+        >>> list(read_records("a.jsonl", iter(rows), ReadOptions()))
+        [{'texts': ['Hi', 'Hello'], 'fate': 0, 'empty': 1, 'repeats': 1, 'over_long': 0}]
+    """
+    head = list(_until_filled(rows))
+    if not head or not head[-1][1]:
+        raise fault(file, None, "is empty", "Give it at least one record")
+    line, first = head[-1]
+    shape = choose_shape(file, line, list(first), options)
+    numbered = chain(head, rows)
+    if shape.form == "groups":
+        return _grouped_records(file, numbered, shape, options, named)
+    return (_record(_values(file, line, row, shape), options) for line, row in numbered)
+
+
+def _until_filled(rows: Numbered) -> Numbered:
+    for line, row in rows:
+        yield line, row
+        if row:
+            return
+
+
+def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[str], int]:
+    """Return the sentences of a row, and its fate as far as the label tells it."""
+    if not row:
+        return [], BLANK
+    first, second = (cell_of(file, line, row, name) for name in shape.columns)
+    if shape.form == "synonyms":
+        values = [first, *_synonyms(file, line, shape.columns[1], second)]
+    else:
+        values = [first, second]
+    texts = [text_of(file, line, value) for value in values]
+    if shape.label is None or is_positive(file, line, shape.label, row.get(shape.label)):
+        return texts, USABLE
+    return texts, NEGATIVE
+
+
+def cell_of(file: str | Path, line: int, row: Row, name: str) -> object:
+    """Return a column's value, or say that the row lacks it."""
+    if name in row:
+        return row[name]
+    problem = f"has no {name!r}, only {shorten(list(row))}"
+    raise fault(file, line, problem, "Give every record the columns of the first")
+
+
+def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    problem = f"{name!r} is {shorten(value)}, not a list"
+    raise fault(file, line, problem, 'Write it as a list of sentences: ["...", "..."]')
+
+
+def text_of(file: str | Path, line: int, value: object) -> str:
+    """Strip a sentence; a missing one is empty."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
+        remedy = "Put it in quotes, or name another column"
+        if isinstance(value, list):
+            remedy = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
+        raise fault(file, line, problem, remedy)
+    if not is_whole(value):
+        problem = f"{shorten(value)} holds half a character"
+        raise fault(file, line, problem, "Save it as UTF-8 anew")
+    return value.strip().replace("\r\n", "\n")  # as line ends are read inside quotes
+
+
+def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
+    """Read a label, or raise a DataError unless it is 0 or 1."""
+    label = LABELS.get(str(value).strip().lower())
+    if label is not None:
+        return label
+    remedy = "Write 1 for a paraphrase and 0 for none, or drop the column if all rows are pairs"
+    raise fault(file, line, f"the {name} {shorten(value)} is neither 0 nor 1", remedy)
+
+
+def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
+    texts, fate = values
+    kept: dict[str, str] = {}
+    for text in texts:
+        if text:
+            kept.setdefault(fold(text), text)
+    empty = texts.count("") + (fate == BLANK)
+    if fate == USABLE and len(kept) < 2:
+        fate = ONE_MEMBER
+    return Record(
+        texts=list(kept.values()),
+        fate=fate,
+        empty=empty,
+        repeats=len(texts) - texts.count("") - len(kept),
+        over_long=sum(len(text) > options.max_chars for text in kept.values()),
+    )
+
+
+def _grouped_records(
+    file: str | Path,
+    rows: Numbered,
+    shape: Shape,
+    options: ReadOptions,
+    named: dict[str, str] | None,
+) -> Iterator[Record]:
+    """Collect sentences by group id: over the whole file, or over neighbouring rows."""
+    groups: dict[str, list[str]] = {}
+    ended: set[int] = set()
+    for line, row in rows:
+        if not row:
+            yield _record(([], BLANK), options)
+            continue
+        key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]), shape.columns[0])
+        if key not in groups:
+            if named is not None:
+                _check_name(file, line, key, named, shape.columns[0])
+            if options.consecutive:
+                _check_new(file, line, key, ended)
+                if len(ended) < REMEMBERED:
+                    ended |= set(map(hash, groups))
+                yield from _records_of(groups, options)
+                groups.clear()
+        text = text_of(file, line, cell_of(file, line, row, shape.columns[1]))
+        groups.setdefault(key, []).append(text)
+    yield from _records_of(groups, options)
+
+
+def _check_name(file: str | Path, line: int, key: str, named: dict[str, str], column: str) -> None:
+    """Refuse a name that is another file's too; a number is one, but for a group's."""
+    numbered = column == "group" and key.isdecimal()
+    if not numbered and named.setdefault(key, str(file)) != str(file):
+        remedy = "Join the files if it is one group, else rename it"
+        raise fault(file, line, f"{column} {shorten(key)} is in {named[key]} too", remedy)
+
+
+def _check_new(file: str | Path, line: int, key: str, ended: set[int]) -> None:
+    """Refuse an id whose group has ended."""
+    if hash(key) in ended:
+        remedy = "Sort the file by its groups, or read it whole, without streaming"
+        raise fault(file, line, f"group {shorten(key)} has rows further up", remedy)
+
+
+def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:
+    return (_record((texts, USABLE), options) for texts in groups.values())
+
+
+def _group_id(file: str | Path, line: int, value: object, column: str) -> str:
+    key = "" if value is None else str(value).strip()
+    if not key:
+        name = "group id" if column == "group" else column
+        raise fault(file, line, f"the {name} is empty", f"Give every row a {name}, or drop it")
+    return key

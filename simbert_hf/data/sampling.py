@@ -1,0 +1,188 @@
+"""Groups -> pairs: two members drawn anew each epoch; fixed pairs.
+
+Every draw depends on (seed, epoch, row) alone, so it is the same after a resume, in any worker and
+on any number of processes. The epoch lives in shared memory in the data set: worker processes that
+outlive an epoch see it change, and a sampler reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, TypeVar
+
+import datasets
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from simbert_hf.utils.arrays import Hashes, Ints
+
+
+class Pair(TypedDict):
+    """Two sentences: members of a group, or as a file has them.
+
+    Attributes:
+        source: One sentence.
+        target: The other; the same one for SimCSE without labels.
+        group: Groups with the same number must not be negatives of each other.
+        seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
+        negative: A hard negative of the source, in triplets only.
+        score: How similar people found the two, in scored pairs only.
+        label: The class of the source, in labelled sentences only.
+        position: Where to go on after this pair, in streams only.
+    """
+
+    source: str
+    target: str
+    group: int
+    seed: int
+    negative: NotRequired[str]
+    score: NotRequired[float]
+    label: NotRequired[int]
+    position: NotRequired[Any]
+
+
+Example = TypeVar("Example", covariant=True)
+
+
+def mix(values: Hashes) -> Hashes:
+    """Scramble bits (the finaliser of splitmix64): (N,)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
+    """Draw three random numbers for each row, from (seed, epoch, row) alone: (3, N).
+
+    Example:
+        >>> a, b = random_bits(0, 1, np.array([5, 6])), random_bits(0, 1, np.array([6]))
+        >>> a.shape, bool((a[:, 1:] == b).all())
+        ((3, 2), True)
+    """
+    key = mix(np.array([seed], dtype=np.int64).astype(np.uint64))
+    key = mix(key + np.uint64(epoch))
+    streams = np.arange(1, 4, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
+    return mix(mix(key + rows.astype(np.uint64)) + streams)
+
+
+def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
+    """Choose two different positions below each size, all ordered pairs alike: (N,), (N,)."""
+    if sizes.min(initial=2) < 2:
+        raise ValueError("A group of one sentence makes no pair: leave it out.")
+    n = sizes.astype(np.uint64)
+    first = bits[0] % n
+    second = (first + np.uint64(1) + bits[1] % (n - np.uint64(1))) % n
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
+    """Draw a pair of each of N groups by their (3, N) random bits."""
+    first, second = _draw(bits, np.array([len(members) for members in texts]))
+    return [
+        Pair(source=members[a], target=members[b], group=int(group), seed=int(seed))
+        for members, a, b, group, seed in zip(
+            texts, first, second, groups, bits[2] >> np.uint64(1), strict=True
+        )
+    ]
+
+
+class EpochDataset(Dataset[Example]):
+    """A data set whose examples are drawn anew each epoch.
+
+    Args:
+        seed: Of the draws.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self._epoch = torch.tensor(0).share_memory_()  # worker processes see it change
+
+    @property
+    def epoch(self) -> int:
+        """The epoch whose examples are drawn."""
+        return int(self._epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw the examples of this epoch from now on, in every worker process."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Example:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Example]:
+        """Return several examples; a DataLoader calls this."""
+        raise NotImplementedError
+
+
+class PairDataset(EpochDataset[Pair]):
+    """A pair of each group; another one each epoch.
+
+    Args:
+        groups: A data set of groups.
+        seed: Choice of the pairs.
+
+    Example:
+        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello", "Hey"]], "group": [0]})
+        >>> pairs = PairDataset(groups, seed=0)
+        >>> pairs[0]["source"], pairs[0]["target"]
+        ('Hello', 'Hey')
+        >>> pairs.set_epoch(1)
+        >>> pairs[0]["source"], pairs[0]["target"]
+        ('Hey', 'Hi')
+    """
+
+    def __init__(self, groups: datasets.Dataset, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.groups = groups
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Draw several pairs with one look into the data set; a DataLoader calls this."""
+        rows = [range(len(self))[i] for i in indices]
+        columns = self.groups[rows]
+        bits = random_bits(self.seed, self.epoch, np.array(rows))
+        return make_pairs(columns["texts"], columns["group"], bits)
+
+
+class FixedPairs(EpochDataset[Pair]):
+    """Pairs that stay as they are: a sentence with itself, triplets or scored pairs.
+
+    Args:
+        columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
+            long. Rows with the same source are of one group.
+        seed: Draws each pair's ``seed``, another one each epoch.
+
+    Example:
+        >>> pairs = FixedPairs({"source": ["Hi", "Bye"], "target": ["Hi", "Bye"]})
+        >>> pairs[1]["source"], pairs[1]["target"], pairs[1]["group"]
+        ('Bye', 'Bye', 1)
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
+        super().__init__(seed)
+        self.columns = dict(columns)
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"Columns of pairs must be equally long; these are: {sizes}.")
+        number: dict[str, int] = {}
+        self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        """Return several pairs; a DataLoader calls this."""
+        rows = [range(len(self))[i] for i in indices]
+        seeds = random_bits(self.seed, self.epoch, np.array(rows))[2] >> np.uint64(1)
+        pairs: list[Any] = [
+            {name: column[i] for name, column in self.columns.items()}
+            | {"group": self._groups[i], "seed": int(seed)}
+            for i, seed in zip(rows, seeds, strict=True)
+        ]
+        return pairs

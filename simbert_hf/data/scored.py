@@ -1,0 +1,223 @@
+"""Pairs with a similarity score or a label: the files that benchmarks come in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from simbert_hf.data.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names
+from simbert_hf.data.records import is_positive
+from simbert_hf.utils.textfiles import (
+    OBJECTS,
+    check_exists,
+    fault,
+    read_cells,
+    read_objects,
+    separator_of,
+    shorten,
+    suffix_of,
+)
+
+Cells = list[tuple[int, list[str]]]
+SNIFFED_ROWS = 50  # rows that decide which column of a file without header is the score
+
+
+class ScoredPair(NamedTuple):
+    """Two sentences and how similar people found them."""
+
+    first: str
+    second: str
+    score: float
+
+
+class LabelledPair(NamedTuple):
+    """Two sentences and whether people found that they mean the same."""
+
+    first: str
+    second: str
+    same: bool
+
+
+class _Layout(NamedTuple):
+    """Where the two sentences and the score stand, and among how many cells."""
+
+    first: int
+    second: int
+    score: int
+    width: int
+
+
+STSB = _Layout(0, 1, 2, 3)
+SEMEVAL = _Layout(1, 2, 0, 3)
+
+
+def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[ScoredPair]:
+    r"""Read scored pairs from a table (``.csv``, ``.tsv``, ``.txt``), ``.jsonl`` or ``.parquet``.
+
+    Text may be in a ``.gz`` or ``.xz``. With a header, or in objects, the columns are a known pair
+    (``sentence1`` and ``sentence2``, ``s1`` and ``s2``, ...) and ``score`` or ``label``, in any
+    order, beside others. Without, there are three: the score comes last (STS-B) or first (SemEval),
+    told by which column holds more numbers. SemEval's rows without a score were never judged: they
+    are left out, as by its own script.
+
+    Args:
+        path: The file.
+        columns: Names of the two sentences and the score in headers that hold these three; other
+            files are read as without them.
+
+    Returns:
+        ``(first, second, score)`` for each row; blank lines are left out.
+
+    Raises:
+        DataError: If the columns are unknown, a sentence is empty or a score is not a number.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "sts.tsv")
+        ...     _ = path.write_text("4.5\tIt is late.\tIt's late.\n")
+        ...     load_scored_pairs(path)
+        [ScoredPair(first='It is late.', second="It's late.", score=4.5)]
+    """
+    rows, layout = _find_rows(path, columns, SCORE_COLUMNS + LABEL_COLUMNS)
+    if layout is SEMEVAL:  # and not a header in that order
+        rows = [(line, cells) for line, cells in rows if cells[0].strip()]
+    if not rows:
+        raise fault(path, None, "holds no scored row", "Give it at least one scored pair")
+    return [
+        ScoredPair(first, second, _score(path, line, cell))
+        for line, first, second, cell in _cells(path, rows, layout)
+    ]
+
+
+def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[LabelledPair]:
+    r"""Read labelled pairs from files like those of :func:`load_scored_pairs`.
+
+    The third column is ``label``, ``is_duplicate`` or ``quality`` and holds 1 or 0 in every row.
+
+    Args:
+        path: The file.
+        columns: Names of the two sentences and the label in headers that hold these three.
+
+    Raises:
+        DataError: If the columns are unknown, a sentence is empty or a label is neither 0 nor 1.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "mrpc.tsv")
+        ...     _ = path.write_text("Quality\t#1 String\t#2 String\n1\tIt is late.\tIt's late.\n")
+        ...     load_labelled_pairs(path)
+        [LabelledPair(first='It is late.', second="It's late.", same=True)]
+    """
+    rows, layout = _find_rows(path, columns, LABEL_COLUMNS)
+    if not rows:
+        raise fault(path, None, "holds no labelled row", "Give it at least one labelled pair")
+    return [
+        LabelledPair(first, second, is_positive(path, line, "label", cell))
+        for line, first, second, cell in _cells(path, rows, layout)
+    ]
+
+
+def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
+    """Raise a DataError unless there are pairs of both labels."""
+    if len({pair.same for pair in pairs}) < 2:
+        problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
+        raise fault(path, None, problem, "Give it pairs of both kinds")
+
+
+def check_scores(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
+    """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
+    if len(pairs) < 2:
+        raise fault(path, None, "holds one scored pair", "A correlation needs at least two")
+    if len({pair.score for pair in pairs}) < 2:
+        problem = f"scores all {len(pairs)} pairs {pairs[0].score:g}, so nothing can correlate"
+        raise fault(path, None, problem, "Give it pairs that are scored apart")
+
+
+def _find_rows(
+    path: str | Path, columns: Sequence[str], third: Sequence[str]
+) -> tuple[Cells, _Layout]:
+    """Return the rows below the header, if there is one, and where their parts stand."""
+    if columns and len(columns) != 3:
+        raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
+    check_exists(path)
+    rows = _objects(path) if suffix_of(path) in OBJECTS else list(read_cells(path))
+    rows = [(line, cells) for line, cells in rows if cells]
+    if not rows:
+        raise fault(path, None, "is empty", "Give it at least one scored pair")
+    names = [cell.strip().lower() for cell in rows[0][1]]
+    headed = _headed(names, columns, third)
+    if headed is None:
+        return rows, _headless(path, rows)
+    check_names(path, names)
+    return rows[1:], headed
+
+
+def _objects(path: str | Path) -> Cells:
+    """Read a file of objects as a table that is headed by the names in the first one."""
+    objects = [(line, row) for line, row in read_objects(path) if row]
+    names = list(objects[0][1]) if objects else []
+    cells = ((line, [row.get(name) for name in names]) for line, row in objects)
+    told = [(line, ["" if one is None else str(one) for one in row]) for line, row in cells]
+    return [(1, names), *told]
+
+
+def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
+    """Find the columns by name; None where the first line is no header."""
+    at = {name: i for i, name in enumerate(names)}
+    given = [name.strip().lower() for name in columns]
+    if given and set(given) <= set(at):
+        return _Layout(at[given[0]], at[given[1]], at[given[2]], len(names))
+    pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(at)), None)
+    score = next((name for name in third if name in at), None)
+    if pair is None or score is None:
+        return None
+    return _Layout(at[pair[0]], at[pair[1]], at[score], len(names))
+
+
+def _headless(path: str | Path, rows: Cells) -> _Layout:
+    line, cells = rows[0]
+    head = [cells for _, cells in rows[:SNIFFED_ROWS]]
+    first = sum(_number(cells[0]) is not None for cells in head)
+    last = sum(_number(cells[-1]) is not None for cells in head)
+    layout = STSB if last >= first else SEMEVAL
+    score = cells[layout.score].strip() if len(cells) == 3 else ""
+    named = len(head) > 1 and score and _number(score) is None  # by a header of unknown names
+    if len(cells) != 3 or not (first or last) or named:
+        problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
+        remedy = "Write s1, s2, score in each row, or name them so in a header"
+        raise fault(path, line, problem, separator_of(cells, remedy))
+    return layout
+
+
+def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int, str, str, str]]:
+    """Yield each row's line, sentences and third cell."""
+    for line, cells in rows:
+        if len(cells) != layout.width:
+            problem = f"has {len(cells)} cells where {layout.width} are due: {shorten(cells)}"
+            remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
+            raise fault(path, line, problem, remedy)
+        first, second = cells[layout.first].strip(), cells[layout.second].strip()
+        if not (first and second):
+            raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")
+        yield line, first, second, cells[layout.score]
+
+
+def _score(path: str | Path, line: int, cell: str) -> float:
+    score = _number(cell)
+    if score is None:
+        problem = f"the score {shorten(cell)} is not a number"
+        raise fault(path, line, problem, "Write a number such as 3.5, or drop the row")
+    return score
+
+
+def _number(text: str) -> float | None:
+    """Return a finite number, or None."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

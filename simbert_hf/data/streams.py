@@ -1,0 +1,306 @@
+"""Streams of pairs: parted among processes and workers, shuffled, gone on with from a small state.
+
+What a reader (one worker of one process) gives next depends on its :class:`Position` alone: the
+order of the files on (seed, epoch), the order within a window of rows on the rows' own draws. So
+there is no buffer to save. A resume reads the files that were begun up to their place, without
+making pairs of them, and one window anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from math import gcd
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import datasets
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from simbert_hf.data.batching import Measure, own_loader
+from simbert_hf.data.sampling import Pair, make_pairs, mix, random_bits
+from simbert_hf.utils.arrays import Hashes, Ints
+from simbert_hf.utils.textfiles import DataError
+
+SHARDS_AT_ONCE = 10  # that feed a window, as files are often sorted or of different sources
+
+Place = tuple[int, int]  # shards done, rows of the next one done
+
+
+class Position(NamedTuple):
+    """Where a reader goes on.
+
+    Attributes:
+        worker: Of the DataLoader, 0 without any.
+        workers: How many it has.
+        epoch: Of this reader.
+        lanes: Where each of its lines of shards was when the window began; empty at the start.
+        taken: Pairs of the window that were given.
+        begun: Pairs that were in an unfinished batch when the window began.
+        order: Checksum of the window's order, which a resume must find again.
+    """
+
+    worker: int
+    workers: int
+    epoch: int = 0
+    lanes: tuple[Place, ...] = ()
+    taken: int = 0
+    begun: int = 0
+    order: int = 0
+
+
+class PairStream(IterableDataset[Pair]):
+    """Pairs of a streamed data set of groups, epoch after epoch, without an end.
+
+    R readers (the workers of all processes) part the S shards in gcd(R, S) sets, one for as many
+    readers as are left, of which each keeps every n-th row. In each epoch a row is read by one of
+    them. A reader that is done begins its next epoch, for which the shards are dealt anew, without
+    waiting: none ends before the others, which would hang them, and no row is dropped.
+
+    Args:
+        groups: A streamed data set of groups.
+        seed: Choice and order of the pairs.
+        buffer_size: Rows in the window that is shuffled; it takes them from ten shards in turn.
+        process: Number of this process, from 0.
+        processes: How many there are.
+
+    Example:
+        >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [7]})
+        >>> stream = PairStream(groups.to_iterable_dataset())
+        >>> for pair in stream.epoch(0):
+        ...     print(pair["source"], pair["target"], pair["group"])
+        Hello Hi 7
+    """
+
+    def __init__(
+        self,
+        groups: datasets.IterableDataset,
+        seed: int = 0,
+        buffer_size: int = 10_000,
+        process: int = 0,
+        processes: int = 1,
+    ) -> None:
+        self.groups = groups
+        self.seed = seed
+        self.buffer_size = buffer_size
+        self.process = process
+        self.processes = processes
+        self.batch_size = 1
+        self._lengths: Measure | None = None
+        self._given: dict[int, Position] = {}  # by worker, the last one used at the end
+
+    def group_by_length(self, batch_size: int, lengths: Measure) -> None:
+        """Let batches of consecutive pairs be of like length, within a window.
+
+        Args:
+            batch_size: Pairs in a batch.
+            lengths: Tokens of the longest row that each of some pairs makes: a collator's.
+        """
+        self.batch_size, self._lengths = batch_size, lengths
+
+    def __iter__(self) -> Iterator[Pair]:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        if self._given:  # the worker whose turn it was takes the first one's place
+            worker = (worker + 1 + list(self._given)[-1]) % workers
+        position = self._given.get(worker, Position(worker, workers))
+        barren = 0
+        while barren < 20 * self.processes * workers:  # its shards may hold no row, but not always
+            barren += 1
+            last = position
+            for pair in self._epoch(position):
+                barren = 0
+                last = pair["position"]
+                yield pair
+            begun = (last.begun + last.taken) % self.batch_size
+            position = Position(worker, workers, position.epoch + 1, begun=begun)
+        raise DataError("The stream holds no group that can be trained on.")
+
+    def epoch(self, number: int, worker: int = 0, workers: int = 1) -> Iterator[Pair]:
+        """Give one epoch's pairs of this process, or of one of its workers."""
+        return self._epoch(Position(worker, workers, number))
+
+    def sharing(self, workers: int = 1) -> str:
+        """Tell how the shards are parted among all readers."""
+        shards, readers = self.groups.num_shards, self.processes * max(workers, 1)
+        sets = gcd(shards, readers)
+        if sets == readers:
+            return f"{shards} shards, {readers} readers: each reads {shards // readers} of its own"
+        return (
+            f"{shards} shards, {readers} readers (workers of all processes): {readers // sets} "
+            f"read the same {shards // sets} and keep their part of the rows; a number of shards "
+            f"that {readers} divides would be read once"
+        )
+
+    def check_process(self, process: int, processes: int) -> None:
+        """Raise a ValueError if this is not the part of that process."""
+        if (self.process, self.processes) != (process, processes):
+            raise ValueError(
+                f"The stream is process {self.process}'s part of {self.processes}, but this is "
+                f"process {process} of {processes}: give PairStream its process and processes."
+            )
+
+    # ------------------------------------------------------------------ state
+
+    def took(self, position: Position) -> None:
+        """Note that the pairs up to this position were used."""
+        self._given.pop(position.worker, None)
+        self._given[position.worker] = position
+
+    def save(self, folder: Path) -> None:
+        """Write into a checkpoint where this process goes on."""
+        given = list(self._given.values())
+        state = {"stream": self._identity(given[-1].workers), "given": given}
+        self._file(folder).write_text(json.dumps(state) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path, workers: int = 0) -> None:
+        """Go on from a checkpoint.
+
+        Args:
+            folder: The checkpoint.
+            workers: Of the DataLoader, which must be as many as they were.
+
+        Raises:
+            ValueError: If it is of another stream or of other readers.
+        """
+        file = self._file(folder)
+        if not file.exists():
+            raise ValueError(
+                f"{file} is missing: {folder} is of fewer processes, or of no stream. Resume with "
+                "as many processes as saved it, or start anew with --resume_from_checkpoint false."
+            )
+        self._given.clear()
+        state = json.loads(file.read_text(encoding="utf-8"))
+        for name, value in self._identity(max(workers, 1)).items():
+            if state["stream"].get(name) != value:
+                raise ValueError(
+                    f"{file} is of a stream with {name} {state['stream'].get(name)}, this one has "
+                    f"{value}: resume with the files, seed, batch, processes and workers of then."
+                )
+        for worker, of, epoch, lanes, *rest in state["given"]:
+            self.took(Position(worker, of, epoch, tuple(map(tuple, lanes)), *rest))
+
+    def _identity(self, workers: int) -> dict[str, int]:
+        names = ("seed", "buffer_size", "processes", "batch_size")
+        own = {name: getattr(self, name) for name in names}
+        own |= {"grouped": self._lengths is not None}
+        return {"shards": self.groups.num_shards, "workers": workers, **own}
+
+    def _file(self, folder: Path) -> Path:
+        return folder / f"stream-{self.process}.json"
+
+    # ------------------------------------------------------------------ reading
+
+    def _epoch(self, position: Position) -> Iterator[Pair]:
+        begun = position.begun
+        for lanes, texts, groups in self._windows(position):
+            bits = random_bits(self.seed, position.epoch, np.array(groups))
+            pairs = make_pairs(texts, groups, bits)
+            order = self._order(pairs, bits, -begun % self.batch_size)
+            known = crc32(np.array(order).tobytes())
+            skipped = position.taken if lanes == position.lanes else 0
+            if skipped and known != position.order:
+                raise DataError(
+                    "The stream's sentences do not lie where the checkpoint left them: resume with "
+                    "the files, tokenizer, --max_length and --max_chars of then."
+                )
+            for taken, i in enumerate(order[skipped:], start=skipped + 1):
+                at = position._replace(lanes=lanes, taken=taken, begun=begun, order=known)
+                yield {**pairs[i], "position": at}
+            begun = (begun + len(order)) % self.batch_size
+
+    def _order(self, pairs: list[Pair], bits: Hashes, first: int) -> list[int]:
+        """Shuffle a window of N pairs by their (3, N) random bits, like lengths together.
+
+        The first ones fill a batch that has begun, the last ones begin another: these are random.
+        """
+        order: Ints = np.argsort(mix(bits[0]))
+        if self._lengths is None:
+            return list(order)
+        whole = max(len(order) - first, 0) // self.batch_size * self.batch_size
+        ends, middle = np.split(order, [first]), order[first : first + whole]
+        middle = middle[np.argsort(self._lengths(pairs)[middle], kind="stable")]
+        batches = middle.reshape(-1, self.batch_size)
+        batches = batches[np.argsort(bits[1, batches[:, 0]])]
+        return [*ends[0].tolist(), *batches.flatten().tolist(), *ends[1][whole:].tolist()]
+
+    def _windows(
+        self, position: Position
+    ) -> Iterator[tuple[tuple[Place, ...], list[list[str]], list[int]]]:
+        """Give where each window begins, and its rows."""
+        shards, kept, step = self._share(position)
+        n = min(SHARDS_AT_ONCE, len(shards))
+        places = list(position.lanes) or [(0, 0)] * n
+        rows = max(1, self.buffer_size // n)
+        lanes = {i: self._read(shards[i::n], places[i], rows) for i in range(n)}
+        begin = position.lanes
+        texts: list[list[str]] = []
+        groups: list[int] = []
+        while lanes:
+            for i, lane in list(lanes.items()):
+                columns, row, places[i] = next(lane, ({}, 0, places[i]))
+                if not columns:
+                    del lanes[i]
+                    continue
+                mine = slice((kept - row - position.epoch) % step, None, step)
+                texts += columns["texts"][mine]
+                groups += columns["group"][mine]
+            if texts and (len(texts) >= self.buffer_size or not lanes):
+                yield begin, texts, groups
+                texts, groups, begin = [], [], tuple(places)
+
+    def _share(self, position: Position) -> tuple[list[int], int, int]:
+        """Deal the shards of an epoch: those of this reader, and which of how many rows it keeps.
+
+        That the rows rotate with the epochs evens out that shards do not divide by the step.
+        """
+        shards, readers = self.groups.num_shards, self.processes * position.workers
+        reader, sets = position.worker * self.processes + self.process, gcd(shards, readers)
+        order = random_bits(self.seed, position.epoch, -1 - np.arange(shards))[0].argsort()
+        return order[reader % sets :: sets].tolist(), reader // sets, readers // sets
+
+    def _read(
+        self, shards: list[int], place: Place, rows: int
+    ) -> Iterator[tuple[dict[str, list[Any]], int, Place]]:
+        """Give some rows of the shards at a time, their first one's number, the place after."""
+        done, row = place
+        for i in range(done, len(shards)):
+            shard = self.groups.shard(self.groups.num_shards, shards[i])
+            for columns in shard.skip(row).iter(rows):  # which workers leave whole, unlike __iter__
+                read = len(columns["group"])
+                yield columns, row, (i, row + read) if read == rows else (i + 1, 0)
+                row += read
+            row = 0
+
+
+def stream_loader(
+    stream: PairStream,
+    batch_size: int,
+    collate: Callable[[Any], dict[str, Any]],
+    device: torch.device | None = None,
+    **options: Any,
+) -> DataLoader[Any]:
+    """Batch a stream; each batch tells as ``position`` where to go on after it.
+
+    Args:
+        stream: Knows its process.
+        batch_size: Pairs a batch.
+        collate: Makes a dictionary of some pairs.
+        device: Where the batches go; None to leave them.
+        **options: Of the DataLoader.
+    """
+    plain = DataLoader(stream, batch_size, collate_fn=_Positioned(collate), **options)
+    return own_loader(plain, device)
+
+
+class _Positioned:
+    """A collator whose batches tell the position of their last pair."""
+
+    def __init__(self, collate: Callable[[Any], dict[str, Any]]) -> None:
+        self.collate = collate
+
+    def __call__(self, pairs: list[Pair]) -> dict[str, Any]:
+        return {**self.collate(pairs), "position": pairs[-1]["position"]}

@@ -1,0 +1,1 @@
+"""Texts -> vectors, by any model that sentence-transformers loads."""

@@ -1,0 +1,38 @@
+"""Any sentence encoder by its name, for everything that searches, mines or measures with one."""
+
+from __future__ import annotations
+
+from sentence_transformers import SentenceTransformer
+from transformers import PretrainedConfig
+
+from simbert_hf.gru import CharGru, CharGruConfig
+from simbert_hf.modeling.checkpoint import loading, resolve_name
+from simbert_hf.modeling.embedding import check_tokenizer
+
+
+def load_sentence_transformer(name_or_path: str, device: str | None = None) -> SentenceTransformer:
+    """Load what sentence-transformers loads, or a :class:`CharGru`, in float32.
+
+    Weights may be stored in 16 bits for their size alone; all tools compute with them alike.
+
+    Args:
+        name_or_path: Directory, ``org/name``, or the name of the package's own model.
+        device: Where it goes; None leaves that to sentence-transformers, and a GRU on the CPU.
+
+    Raises:
+        OSError: If there is no such checkpoint.
+        ValueError: If it has no tokenizer. (transformers then makes up one of special tokens alone,
+            by which all texts are alike.)
+    """
+    name_or_path = resolve_name(name_or_path)
+    try:
+        kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+    except OSError:  # sentence-transformers may keep it elsewhere
+        kind = None
+    if kind == CharGruConfig.model_type:
+        model = CharGru.from_pretrained(name_or_path).sentence_transformer()
+        return model if device is None else model.to(device)
+    with loading(name_or_path):
+        model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
+    check_tokenizer(name_or_path, model.tokenizer)
+    return model

@@ -1,0 +1,173 @@
+"""Any sentence encoder, with a fingerprint by which an index knows its own model."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf import DEFAULT_MODEL
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.textfiles import DataError, shorten
+
+
+class TextEncoder:
+    """Texts -> unit vectors.
+
+    Args:
+        model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer``, or a
+            directory or Hub id of one of them.
+        batch_size: Texts a forward pass.
+        prompt: Put before every text, as E5 and BGE want it (``"query: "``); a
+            ``SentenceTransformer``'s default prompt if None.
+
+    Attributes:
+        name: The model's directory or id; empty for one that was never saved.
+        fingerprint: SHA-256 of the encoder's weights, the same whichever class loaded them; heads,
+            pooler and pooling are outside it.
+        dtype: Of these weights: ``float32``, ``bfloat16``, ...
+        prompt: What is put before every text.
+
+    Raises:
+        OSError: If there is no such model.
+        TypeError: If it is no model.
+    """
+
+    def __init__(self, model: Any, *, batch_size: int = 64, prompt: str | None = None) -> None:
+        if isinstance(model, str | os.PathLike):
+            from simbert_hf.encoders.loader import load_sentence_transformer  # slow to import
+
+            model = load_sentence_transformer(os.fspath(model))
+        if not isinstance(model, nn.Module) or not hasattr(model, "encode"):
+            raise TypeError(
+                f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
+            )
+        self.model: Any = model.eval()  # else threads switch each other's dropout on
+        self.batch_size = batch_size
+        self.prompt = default_prompt(model) if prompt is None else prompt
+        found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut
+        self._tokenizer = deepcopy(found) if isinstance(found, PreTrainedTokenizerBase) else None
+        body = body_of(model)
+        self.name = saved_name(getattr(getattr(body, "config", None), "_name_or_path", ""))
+        self.fingerprint = fingerprint(body)
+        self.dtype = dtype_of(body)
+
+    def __call__(self, texts: Sequence[str], **options: Any) -> Vectors:
+        """Embed texts in float32: (N,) -> (N, D).
+
+        Args:
+            texts: Shape: (N,).
+            **options: More for the model's ``encode``.
+
+        Raises:
+            DataError: If a text gets no vector of length 1, as by a model that diverged.
+        """
+        options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
+        if not isinstance(self.model, Embedder):  # which warns itself, and shows no bar
+            self._warn(texts)
+            options["show_progress_bar"] = False
+        if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
+            options["prompt"], prompt = self.prompt, ""
+        else:
+            prompt = self.prompt
+        return check_vectors(self.model.encode([prompt + text for text in texts], **options), texts)
+
+    def unread(self, texts: Sequence[str]) -> list[str]:
+        """Find the texts that the model cannot read; see :func:`simbert_hf.rows.unread`."""
+        return [] if self._tokenizer is None else unread(self._tokenizer, texts)
+
+    def _warn(self, texts: Sequence[str]) -> None:
+        """Warn of texts that a ``SentenceTransformer`` would silently cut, or cannot read."""
+        if self._tokenizer is None:
+            return
+        most = getattr(self.model, "max_seq_length", None) or math.inf
+        if self.unread(texts):
+            warn_of_unread()
+        prompted = (self.prompt + text for text in texts)
+        long = [text for text in prompted if len(text.encode()) > most - 2]  # a token has a byte
+        rows = self._tokenizer(long, verbose=False)["input_ids"] if long else []
+        if max(map(len, rows), default=0) > most:
+            warn_of_cuts(int(most))
+
+
+def default_prompt(model: nn.Module) -> str:
+    """Return what a ``SentenceTransformer`` puts before texts by itself."""
+    name = getattr(model, "default_prompt_name", None)
+    return "" if name is None else str(getattr(model, "prompts", {}).get(name, ""))
+
+
+def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
+    """Return vectors in float32, of length 1: (N, D).
+
+    Raises:
+        DataError: If one is not of length 1.
+    """
+    vectors = np.ascontiguousarray(found, dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # NaN is in no order
+    if len(bad):
+        raise DataError(
+            f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
+            "overflow in 16-bit weights, or a run that diverged."
+        )
+    unit: Vectors = vectors / lengths  # models in 16 bits come to 1 only nearly
+    return unit
+
+
+def saved_name(name: str) -> str:
+    """Name a model so that another process finds it: by id, or by its whole path.
+
+    The model that comes with the package has a name of its own, as its path is not everyone's.
+    """
+    if name == DEFAULT_MODEL:
+        return Path(name).name
+    return str(Path(name).resolve()) if name and Path(name).is_dir() else name
+
+
+def body_of(model: nn.Module) -> nn.Module:
+    """Return what transformers' ``AutoModel`` would load, inside any wrapper; else all of it."""
+    first = next(model.children(), model)
+    ours = model if isinstance(model, Embedder) else getattr(first, "model", None)
+    if isinstance(ours, Embedder):
+        return ours.base_model
+    inner = getattr(first, "auto_model", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def fingerprint(body: nn.Module) -> str:
+    """Hash the weights of an encoder, as float32, by their names.
+
+    Example:
+        >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+        >>> fingerprint(a) == fingerprint(a), fingerprint(a) == fingerprint(b)
+        (True, False)
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(body.state_dict().items()):
+        if name.startswith("pooler.") or name.endswith("position_ids"):
+            continue  # not in every checkpoint; what a pooler changes shows in the vectors
+        digest.update(f"{name} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().to("cpu", torch.float32).contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def dtype_of(body: nn.Module) -> str:
+    """Name the type of an encoder's weights.
+
+    Example:
+        >>> dtype_of(nn.Linear(2, 2).bfloat16())
+        'bfloat16'
+    """
+    found = (weight.dtype for weight in body.state_dict().values() if weight.is_floating_point())
+    return str(next(found, torch.float32)).removeprefix("torch.")

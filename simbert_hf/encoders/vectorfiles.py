@@ -1,0 +1,173 @@
+"""Very many texts -> one file of vectors, by several processes, going on where a kill stopped it.
+
+Blocks of texts are encoded in turn; each finished one is a file beside the output, which are joined
+and removed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+import torch
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.utils.atomic import put_in_place, write_text
+from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.textfiles import fault
+
+FORMATS = (".npy", ".parquet")
+BLOCK = 10_000  # texts
+PROBES = 8  # texts that tell one pooling or prompt from another
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+def check_output(path: Path) -> None:
+    """Raise a ValueError unless a file of a known format can go there.
+
+    Example:
+        >>> check_output(Path("a.npy"))
+    """
+    if path.suffix not in FORMATS:
+        raise ValueError(f"{path}: the vectors are a {' or '.join(FORMATS)} file.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; the vectors are one file: name another output.")
+
+
+def encode_file(
+    texts: Sequence[str], model: str, output: Path, *, processes: int = 1, block: int = BLOCK
+) -> int:
+    """Encode texts into a file of float32 vectors of length 1.
+
+    Args:
+        texts: One a vector.
+        model: Directory or Hub id of anything that ``SentenceTransformer`` loads.
+        output: ``.npy`` for an array (N, D), ``.parquet`` for columns ``text`` and ``vector``.
+        processes: How many encode at once: a GPU each where there are any, else CPU processes.
+        block: Texts between two points where a later call can go on.
+
+    Returns:
+        How many of the texts an earlier call had encoded.
+
+    Raises:
+        ValueError: If there are no texts or processes, the format is unknown, an earlier call left
+            vectors of other texts, of another model or in other blocks, or another one is at work.
+    """
+    check_output(output)
+    check_count("processes", processes)
+    if not texts:
+        raise ValueError("There are no texts to encode.")
+    encoder = TextEncoder(model)
+    parts = output.with_name(f"{output.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(parts / "lock", timeout=0):
+            done = _fill(parts, texts, encoder, output, processes=processes, block=block)
+            for file in parts.glob("*.*"):  # all but the lock, before another call may begin
+                file.unlink()
+    except Timeout:
+        problem = "is being filled by another process"
+        raise fault(parts, None, problem, "Wait for it, or name another output") from None
+    with suppress(OSError):  # which finds it in use again
+        (parts / "lock").unlink()
+        parts.rmdir()
+    return done
+
+
+def _fill(
+    parts: Path,
+    texts: Sequence[str],
+    encoder: TextEncoder,
+    output: Path,
+    *,
+    processes: int,
+    block: int,
+) -> int:
+    """Encode the blocks that are missing, and join them; return how many texts were encoded."""
+    _claim(parts, texts, encoder, block)
+    starts = range(0, len(texts), block)
+    files = [parts / f"{start}.npy" for start in starts]
+    done = sum(min(block, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
+    with _encoding(encoder, processes) as encode, tqdm(total=len(texts), initial=done) as bar:
+        for start, file in zip(starts, files, strict=True):
+            if not file.exists():
+                _write_block(file, encode(texts[start : start + block]))
+                bar.update(min(block, len(texts) - start))
+    made = parts / f"joined{output.suffix}"
+    join = _join_npy if output.suffix == ".npy" else _join_parquet
+    join(files, texts, made, block)
+    put_in_place(made, output)
+    return done
+
+
+def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) -> None:
+    """Note whose parts the folder holds, or see that they are of the same work."""
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    work = {"texts": digest, "model": encoder.fingerprint, "block": block}
+    note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
+    if note.exists() and probe.exists():
+        same = json.loads(note.read_text(encoding="utf-8")) == work
+        was = np.load(probe)  # another pooling or prompt changes no weight
+        if not same or was.shape != vectors.shape or abs(was - vectors).max() > 1e-3:
+            problem = "holds vectors of other texts, another model or other blocks"
+            raise fault(parts, None, problem, "Remove it, or name another output")
+        return
+    for left in parts.glob("*.npy"):  # by a kill while the folder was removed
+        left.unlink()
+    _write_block(probe, vectors)
+    write_text(note, json.dumps(work))
+
+
+def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:
+    made = file.with_name("block.tmp")
+    with made.open("wb") as stream:
+        np.save(stream, vectors, allow_pickle=False)
+    put_in_place(made, file)
+
+
+@contextmanager
+def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
+    """Encode by this process, or by several that stop with the block."""
+    if processes == 1:
+        yield encoder
+        return
+    gpus = torch.cuda.device_count()
+    pool = encoder.model.start_multi_process_pool(
+        [f"cuda:{i % gpus}" if gpus else "cpu" for i in range(processes)]
+    )
+    try:
+        yield partial(encoder, pool=pool)
+    finally:
+        encoder.model.stop_multi_process_pool(pool)
+
+
+def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+    width = np.load(files[0], mmap_mode="r").shape[1]
+    shape = (len(texts), width)
+    out = np.lib.format.open_memmap(made, mode="w+", dtype=np.float32, shape=shape)
+    for i, file in enumerate(files):
+        out[i * block : (i + 1) * block] = np.load(file)
+    out.flush()
+
+
+def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+    width = np.load(files[0], mmap_mode="r").shape[1]
+    vector = pyarrow.list_(pyarrow.float32(), width)
+    schema = pyarrow.schema([("text", pyarrow.string()), ("vector", vector)])
+    with pyarrow.parquet.ParquetWriter(made, schema) as writer:
+        for i, file in enumerate(files):
+            flat = pyarrow.array(np.load(file).ravel())
+            vectors = pyarrow.FixedSizeListArray.from_arrays(flat, width)
+            chunk = pyarrow.array(texts[i * block : (i + 1) * block], pyarrow.string())
+            writer.write_table(pyarrow.Table.from_arrays([chunk, vectors], schema=schema))

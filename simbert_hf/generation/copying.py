@@ -1,0 +1,144 @@
+"""Copying: the tokens of a source that a model would not write by itself are made easier to write.
+
+A model writes what it was trained to write. Of a rare name or a number it finds another one
+likelier, though it reads it well. How foreign each token is to it shows where it is fed the source
+as its own paraphrase: the token's negative log-probability. Raised by as much, the token is about
+even with all others together. (Pointer networks, See et al. 2017, learn to copy; this needs no
+training.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.generation.search import Decoder
+from simbert_hf.utils.text import HAN
+
+KNOWN = 2.0  # nats; a token that lacks less is left to the model, which may say it in other words
+ELSEWHERE = 0.5  # share of its rise that a token gets behind another one than in the source
+GOES_ON = re.compile(rf"[^\s{HAN}]{{2}}")  # two characters of one word
+
+
+class Reader(Decoder, Protocol):
+    """A decoder that can say beforehand how likely it finds given tokens."""
+
+    def read(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Feed L tokens to each source behind ``start``, and forget them at the end.
+
+        Args:
+            tokens: Shape: (S, L).
+
+        Yields:
+            Logits after each of them, -inf where banned. Shape: (S, V), L times.
+        """
+
+
+class CopyingDecoder:
+    """A decoder whose logits of the source's tokens are raised by what these lack.
+
+    A token is raised until it is written: wholly behind the token that stands before it in the
+    source; by half elsewhere, if it begins a word, as words may change their order.
+
+    Args:
+        decoder: It has not started.
+        sources: Token ids without special ones, as many of each as can be fed: S rows.
+        inside: For these and later ones, whether they go on with the word before.
+        weight: Of what they are raised by.
+    """
+
+    def __init__(
+        self,
+        decoder: Reader,
+        sources: Sequence[list[int]],
+        inside: Sequence[list[bool]],
+        weight: float,
+    ) -> None:
+        self.decoder, self.sources = decoder, decoder.sources
+        self.ids = padded(sources)  # (S, L), as all of these
+        self.before = self.ids.roll(1, dims=1)
+        self.before[:, 0] = -1
+        goes_on = padded(inside)[:, : self.ids.shape[1]]
+        self.elsewhere = torch.where(goes_on == 0, ELSEWHERE, 0.0)
+        self.weight = weight
+
+    def start(self) -> Tensor:
+        """Return the logits of each source's first new token, raised: (S, V)."""
+        logits = self.decoder.start()
+        for name in ("ids", "before", "elsewhere"):
+            setattr(self, name, getattr(self, name).to(logits.device))
+        lacking = torch.threshold(foreignness(self.decoder, logits, self.ids), KNOWN, 0)
+        nothing = torch.full_like(self.ids[:, 0], -1)
+        sources = torch.arange(len(logits), device=logits.device)
+        return self._raise(logits, self.weight * lacking, sources, nothing)
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes; see ``Decoder.step``."""
+        logits = self.decoder.step(parents, sources, tokens)
+        parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
+        written = (self.ids[sources] == tokens[:, None]) & (self.rises[parents] > 0)
+        return self._raise(logits, self.left[parents].masked_fill(written, 0), sources, tokens)
+
+    def _raise(self, logits: Tensor, left: Tensor, sources: Tensor, newest: Tensor) -> Tensor:
+        share = self.elsewhere[sources].masked_fill(self.before[sources] == newest[:, None], 1)
+        self.left, self.rises = left, left * share  # (R, L)
+        ids = self.ids[sources].clamp(min=0)  # behind a row's end nothing is lacking
+        return logits.scatter_reduce_(1, ids, logits.gather(1, ids) + self.rises, "amax")
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Pad rows with -1, to one column at least: (S, L)."""
+    tensors = [torch.tensor([*row] or [-1], dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=-1)
+
+
+@torch.no_grad()
+def foreignness(decoder: Reader, first: Tensor, ids: Tensor) -> Tensor:
+    """Feed tokens, and tell the negative log-probability of each, in nats.
+
+    Args:
+        decoder: Of S sources; it has just started.
+        first: The logits that it started with. Shape: (S, V).
+        ids: Tokens to feed, -1 behind a row's end. Shape: (S, L).
+
+    Returns:
+        0 behind a row's end, and of banned tokens, which nothing makes likelier. Shape: (S, L).
+    """
+    fed = ids.clamp(min=0)
+    found = [
+        -logits.log_softmax(dim=1).gather(1, column[:, None])
+        for logits, column in zip(chain([first], decoder.read(fed[:, :-1])), fed.T, strict=True)
+    ]
+    lacking = torch.cat(found, dim=1)
+    return lacking.masked_fill((ids < 0) | lacking.isinf(), 0)
+
+
+def inside_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[bool]]:
+    """Tell of each token whether it goes on with a word; blanks end one, and Chinese characters.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> tokenizer.tokenize("open 24/7 in paris")
+        ['open', '24', '/', '7', 'in', 'paris']
+        >>> inside_words(tokenizer, ["open 24/7 in paris"])
+        [[False, False, True, True, False, False]]
+    """
+    encoded = tokenizer(
+        list(texts),
+        add_special_tokens=False,
+        return_offsets_mapping=tokenizer.is_fast,  # others do not know
+        verbose=False,
+    )
+    unknown = ([(0, 0)] * len(row) for row in encoded["input_ids"])
+    return [
+        [start > 0 and bool(GOES_ON.fullmatch(text[start - 1 : start + 1])) for start, _ in spans]
+        for text, spans in zip(texts, encoded.get("offset_mapping", unknown), strict=True)
+    ]

@@ -1,0 +1,62 @@
+"""Maximal marginal relevance: the best of many texts, none much like one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.text import normalize_text
+
+
+def choose_diverse(
+    texts: Sequence[str], scores: Sequence[float], k: int, diversity: float
+) -> list[int]:
+    """Choose texts one by one, each the best by score less what it shares with one before it.
+
+    (Maximal marginal relevance, Carbonell & Goldstein 1998,
+    https://doi.org/10.1145/290941.291025.) What two texts share is the Jaccard index of their pairs
+    of neighbouring characters, in [0, 1].
+
+    Args:
+        texts: Shape: (N,).
+        scores: The higher, the better. Shape: (N,).
+        k: How many to choose; all, if they are fewer.
+        diversity: What a text that is wholly like one before it loses of its score.
+
+    Returns:
+        Indices, in the order chosen.
+
+    Example:
+        >>> texts = ["where is my card?", "where is the card?", "how do i find my card?"]
+        >>> choose_diverse(texts, [0.9, 0.8, 0.7], 2, 0.0)
+        [0, 1]
+        >>> choose_diverse(texts, [0.9, 0.8, 0.7], 2, 0.5)
+        [0, 2]
+    """
+    pairs = character_pairs(texts)
+    sizes = pairs.sum(axis=1)
+    left, alike = np.array(scores, dtype=float), np.zeros(len(texts))
+    chosen: list[int] = []
+    for _ in range(min(k, len(texts))):
+        best = int(np.argmax(left - diversity * alike))
+        chosen.append(best)
+        left[best] = -np.inf
+        shared = pairs @ pairs[best]
+        alike = np.maximum(alike, shared / (sizes + sizes[best] - shared))
+    return chosen
+
+
+def character_pairs(texts: Sequence[str]) -> Vectors:
+    """Mark which pairs of neighbouring characters each text has, ends included: (N, P) of 0 and 1.
+
+    Case and marks at the ends are nothing; see :func:`simbert_hf.utils.text.normalize_text`.
+    """
+    spaced = [f" {normalize_text(text)} " for text in texts]
+    found = [{text[i : i + 2] for i in range(len(text) - 1)} for text in spaced]
+    column = {pair: i for i, pair in enumerate(set[str]().union(*found))}
+    marked = np.zeros((len(texts), len(column)), dtype=np.float32)
+    for row, pairs in zip(marked, found, strict=True):
+        row[[column[pair] for pair in pairs]] = 1
+    return marked

@@ -1,0 +1,88 @@
+"""Repeats: no long word is written more often than the source has it, so far as it is one token.
+
+Small models write words twice ("when will my card get my card?"), which vectors hardly see and
+people do. (Coverage, See et al. 2017, learns not to; this needs no training.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.generation.search import Decoder
+from simbert_hf.utils.text import CJK, HAN, is_wordpiece
+
+# A token for a word of four letters, or of two Chinese characters; shorter ones, such as "the",
+# come again, and so do the pieces inside of words.
+WORDPIECE = re.compile(rf"[^\W\d_{HAN}]{{4,}}|[{HAN}]{{2,}}")
+OTHERS = re.compile(rf"▁[^\W\d_{HAN}]{{4,}}|▁?[{HAN}]{{2,}}")
+LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{CJK}]+")  # Chinese characters are doubled
+
+
+class UnrepeatingDecoder:
+    """A decoder that writes no long word more often than the source has it, or once.
+
+    Nor does it write letters twice in a row ("the the") that the source does not.
+
+    Args:
+        decoder: It has not started.
+        sources: Token ids without special ones, padded with -1. Shape: (S, L).
+        long: Of each token, whether it stands for a long word. Shape: (V,).
+        letters: Of each token, whether it is of letters alone. Shape: (V,).
+    """
+
+    def __init__(self, decoder: Decoder, sources: Tensor, long: Tensor, letters: Tensor) -> None:
+        self.decoder, self.sources = decoder, decoder.sources
+        self.ids, self.long, self.letters = sources, long, letters
+
+    def start(self) -> Tensor:
+        """Return the logits of each source's first new token: (S, V)."""
+        logits = self.decoder.start()
+        for name in ("ids", "long", "letters"):
+            setattr(self, name, getattr(self, name).to(logits.device))
+        self.written = self.ids[:, :0]
+        return logits
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes; see ``Decoder.step``."""
+        logits = self.decoder.step(parents, sources, tokens)
+        parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
+        self.written = torch.cat([self.written[parents], tokens[:, None]], dim=1)  # (R, T)
+        known = self.ids[sources]  # (R, L)
+        has = count(self.written, known)
+        over = self.long[self.written] & (count(self.written, self.written) >= has)
+        twice = ((known[:, 1:] == tokens[:, None]) & (known[:, :-1] == tokens[:, None])).any(dim=1)
+        again = self.letters[tokens] & ~twice
+        over |= (self.written == tokens[:, None]) & again[:, None]
+        left = logits.gather(1, self.written).masked_fill(over, -torch.inf)
+        return logits.scatter_(1, self.written, left)
+
+
+def count(tokens: Tensor, among: Tensor) -> Tensor:
+    """Count each token, (R, T), among those of its row, (R, L): (R, T)."""
+    return (tokens[:, :, None] == among[:, None, :]).sum(dim=2)
+
+
+@lru_cache(maxsize=4)
+def kinds_of_tokens(tokenizer: PreTrainedTokenizerBase, size: int) -> tuple[Tensor, Tensor]:
+    """Tell which of ``size`` tokens stand for a long word, and which are letters: (V,) each.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> ids = tokenizer.convert_tokens_to_ids(["card", "##card", "the", "5", "[SEP]"])
+        >>> [kind[ids].tolist() for kind in kinds_of_tokens(tokenizer, len(tokenizer))]
+        [[True, False, False, False, False], [True, True, True, False, False]]
+    """
+    names: Sequence[str | None] = tokenizer.convert_ids_to_tokens(
+        list(range(min(size, len(tokenizer))))
+    )
+    patterns = (WORDPIECE if is_wordpiece(tokenizer) else OTHERS), LETTERS
+    long, letters = ([bool(p.fullmatch(name or "")) for name in names] for p in patterns)
+    unnamed = [False] * (size - len(names))
+    return torch.tensor(long + unnamed), torch.tensor(letters + unnamed)

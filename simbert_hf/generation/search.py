@@ -1,0 +1,370 @@
+"""Search for the sentences a model would write: one loop, three ways to choose the next tokens.
+
+Every hypothesis is a *different* prefix. Sampling keeps the number of its n samples that share a
+prefix: equal prefixes have equal distributions, so drawing ``count`` tokens from one row is exactly
+drawing one token from each of ``count`` equal rows, for a fraction of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+from transformers.generation import TemperatureLogitsWarper, TopPLogitsWarper
+
+from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.devices import with_float64
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search.
+
+    Attributes:
+        n: Sentences to write for each source.
+        strategy: ``sample`` draws n independent samples, ``without_replacement`` n different ones
+            (stochastic beam search), ``beam`` finds the n likeliest.
+        top_k: Draw from this many likeliest tokens; None from all. Beam search ignores this and
+            the next two: it looks for the model's own favourites.
+        top_p: Draw from the likeliest tokens that together hold this probability; None from all.
+        temperature: Divides the logits; above 1 the draws vary more.
+        max_new_tokens: Longest sentence in tokens, with its [SEP].
+        copying: How much easier it is made to copy names, numbers and whatever else the model would
+            not write by itself; 0 leaves its logits as they are.
+        repeats: Let long words come more often than the source has them.
+        seed: Same seed, same sentences; None draws afresh.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    n: int = 100
+    strategy: str = "sample"
+    top_k: int | None = 5
+    top_p: float | None = None
+    temperature: float = 1.0
+    max_new_tokens: int = 32
+    copying: float = 1.0
+    repeats: bool = False
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(
+                f"Unknown strategy {self.strategy!r}; choose one of {', '.join(STRATEGIES)}."
+            )
+        check_count("n", self.n)
+        check_count("max_new_tokens", self.max_new_tokens)
+        if self.seed is not None and not is_seed(self.seed):
+            raise ValueError(
+                f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits or None."
+            )
+        if self.top_k is not None:
+            check_count("top_k", self.top_k, ", or None for all tokens")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(
+                f"top_p={self.top_p!r} is out of range: it must be above 0 and at most 1."
+            )
+        if not 0 <= self.copying < float("inf"):
+            raise ValueError(f"copying={self.copying!r} is out of range: it must be 0 or more.")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature={self.temperature!r} is out of range: it must be above 0 (top_k=1 "
+                "takes the likeliest token every time)."
+            )
+
+
+def is_seed(value: object) -> bool:
+    """Whether PyTorch's generators take a value."""
+    return isinstance(value, Integral) and -(2**63) <= int(value) < 2**64
+
+
+@dataclass(frozen=True)
+class Hypotheses:
+    """Different sentences or beginnings of sentences, R of them, sorted by source while unfinished.
+
+    Attributes:
+        source: Which source each one paraphrases. Shape: (R,).
+        tokens: New tokens, then [SEP] to the end. Shape: (R, T).
+        log_prob: The decoder's log-probability of the tokens. Shape: (R,), float64.
+        path: Their log-probability under the distribution drawn from. Shape: (R,), float64.
+        score: What the strategy goes by: how many of the samples share the prefix, or the
+            (perturbed) log-probability. Shape: (R,), float64.
+    """
+
+    source: Tensor
+    tokens: Tensor
+    log_prob: Tensor
+    path: Tensor
+    score: Tensor
+
+    def take(self, index: Tensor) -> Self:
+        """Pick rows by indices or by a bool mask."""
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+
+    def join(self, other: Self) -> Self:
+        """Put the rows of ``other`` below."""
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return type(self)(*(torch.cat(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """The K tokens that may follow each of R prefixes.
+
+    Attributes:
+        ids: Ascending in each row, so that near ties cannot swap places. Shape: (R, K).
+        log_prob: Under the model. Shape: (R, K), float64.
+        path: Under the distribution drawn from; -inf where never drawn. Shape: (R, K), float64.
+    """
+
+    ids: Tensor
+    log_prob: Tensor
+    path: Tensor
+
+
+class Noise:
+    """Uniform numbers, drawn on the CPU so that a seed means the same on every device.
+
+    With a seed every source draws the same numbers, wherever in a batch it stands; without one they
+    are independent.
+    """
+
+    def __init__(self, seed: int | None, n: int) -> None:
+        self.n = n
+        self.shared = seed is not None
+        self.generator = torch.Generator()
+        if seed is None:
+            self.generator.seed()
+        else:
+            self.generator.manual_seed(int(seed))
+
+    def __call__(self, places: Tensor, *width: int) -> Tensor:
+        """Draw for the rows at places 0 .. n - 1 of their sources; shape: (len(places), *width)."""
+        rows = self.n if self.shared else len(places)
+        drawn = torch.rand(rows, *width, dtype=torch.float64, generator=self.generator)
+        drawn = drawn.to(places.device)
+        return drawn[places] if self.shared else drawn
+
+
+class Decoder(Protocol):
+    """Gives the next-token logits of growing prefixes; ``decoder.BertDecoder`` for a SimBert."""
+
+    sources: int
+
+    def start(self) -> Tensor:
+        """Return the logits of each source's first new token, -inf where banned: (S, V)."""
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes.
+
+        Args:
+            parents: The row of the last call's logits that each one continues. Shape: (R,).
+            sources: Its source. Shape: (R,).
+            tokens: Its newest token. Shape: (R,).
+
+        Returns:
+            Logits of the token after it, -inf where banned. Shape: (R, V).
+        """
+
+
+def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypotheses:
+    """Find up to n different token sequences for each source.
+
+    A sequence that has not ended after ``max_new_tokens`` counts only where its source has none
+    that has.
+
+    Args:
+        decoder: Gives the logits.
+        settings: How to search.
+        sep_id: The token that ends a sentence.
+
+    Returns:
+        The sentences; in sampling, ``score`` says how often each was drawn.
+    """
+    score = STRATEGIES[settings.strategy]
+    noise = Noise(settings.seed, settings.n)
+    logits = with_float64(decoder.start())  # (S, V)
+    live = start(decoder.sources, settings, sep_id, logits.device)
+    done = live.take(live.source < 0)  # none yet
+    for step in range(settings.max_new_tokens):
+        options = next_tokens(logits, settings)
+        scores = score(live, options, noise)  # (R, K)
+        done, live, parents = grow(done, live, options, scores, settings.n, step)
+        going = live.tokens[:, step] != sep_id
+        done = done.join(live.take(~going))
+        live, parents = live.take(going), parents[going]
+        if not len(parents) or step == settings.max_new_tokens - 1:
+            break
+        logits = with_float64(decoder.step(parents, live.source, live.tokens[:, step]))
+    return done.join(live.take(~torch.isin(live.source, done.source)))
+
+
+def start(count: int, settings: SearchSettings, sep_id: int, device: torch.device) -> Hypotheses:
+    """Return one empty hypothesis for each of ``count`` sources."""
+    zeros = torch.zeros(count, dtype=torch.float64, device=device)
+    score = zeros + settings.n if settings.strategy == "sample" else zeros
+    tokens = torch.full((count, settings.max_new_tokens), sep_id, device=device)
+    return Hypotheses(torch.arange(count, device=device), tokens, zeros, zeros, score)
+
+
+def next_tokens(logits: Tensor, settings: SearchSettings) -> NextTokens:
+    """Choose which tokens may follow, and with which probabilities.
+
+    Args:
+        logits: -inf where banned; overwritten. Shape: (R, V).
+        settings: How to search.
+    """
+    plain = settings.strategy == "beam"  # of one prefix, only its n best can be among the n best
+    width = min(settings.n if plain else settings.top_k or logits.shape[1], logits.shape[1])
+    if width < logits.shape[1]:
+        ids = logits.topk(width, sorted=False).indices.sort().values
+        values = logits.gather(1, ids)
+    else:
+        ids = torch.arange(width, device=logits.device).expand_as(logits)
+        values = logits.clone()
+    best = values.amax(dim=1, keepdim=True)  # of all V, so this is a log-softmax without copies
+    total = logits.sub_(best).exp_().sum(dim=1, keepdim=True)
+    log_prob = (values - best).double() - total.double().log()
+    if plain:
+        return NextTokens(ids, log_prob, log_prob)
+    temperature = max(float(settings.temperature), 1e-300)  # a quotient by less may overflow
+    values = TemperatureLogitsWarper(temperature)(ids, values.double())
+    if settings.top_p is not None and settings.top_p < 1:
+        values = TopPLogitsWarper(settings.top_p)(ids, values)
+    return NextTokens(ids, log_prob, values.log_softmax(dim=1))
+
+
+def grow(
+    done: Hypotheses, live: Hypotheses, options: NextTokens, scores: Tensor, n: int, step: int
+) -> tuple[Hypotheses, Hypotheses, Tensor]:
+    """Lengthen the unfinished hypotheses by a token; each source keeps its n best of all.
+
+    Args:
+        done: Finished hypotheses, which compete.
+        live: Unfinished ones.
+        options: Their next tokens, K for each.
+        scores: Of each next token; -inf where not chosen. Shape: (R, K), float64.
+        n: How many hypotheses a source keeps.
+        step: Index of the next token.
+
+    Returns:
+        The finished ones kept, the children kept, and the row of ``live`` each child continues.
+    """
+    parents, choices = (scores > -torch.inf).nonzero(as_tuple=True)
+    sources = torch.cat([done.source, live.source[parents]])
+    keep = best_of_each(sources, torch.cat([done.score, scores[parents, choices]]), n)
+    parents, choices = (index[keep[len(done.source) :]] for index in (parents, choices))
+    tokens = live.tokens[parents]
+    tokens[:, step] = options.ids[parents, choices]
+    children = Hypotheses(
+        source=live.source[parents],
+        tokens=tokens,
+        log_prob=live.log_prob[parents] + options.log_prob[parents, choices],
+        path=live.path[parents] + options.path[parents, choices],
+        score=scores[parents, choices],
+    )
+    return done.take(keep[: len(done.source)]), children, parents
+
+
+def best_of_each(sources: Tensor, scores: Tensor, n: int) -> Tensor:
+    """Mark the n highest scores of each source.
+
+    Args:
+        sources: Shape: (M,).
+        scores: Shape: (M,).
+        n: How many to keep.
+
+    Returns:
+        Shape: (M,), bool.
+
+    Example:
+        >>> best_of_each(torch.tensor([1, 0, 1, 1]), torch.tensor([3.0, 1.0, 5.0, 4.0]), 2)
+        tensor([False,  True,  True,  True])
+    """
+    if int(sources.bincount().max()) <= n:
+        return torch.ones_like(sources, dtype=torch.bool)
+    order = scores.argsort(descending=True, stable=True)
+    order = order[sources[order].argsort(stable=True)]
+    keep = torch.zeros_like(sources, dtype=torch.bool)
+    keep[order] = places(sources[order]) < n
+    return keep
+
+
+def places(sources: Tensor) -> Tensor:
+    """Number the rows of each source, given sorted sources.
+
+    Example:
+        >>> places(torch.tensor([0, 0, 2, 2, 2])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    sizes = sources.bincount()
+    first = sizes.cumsum(dim=0) - sizes
+    return torch.arange(len(sources), device=sources.device) - first[sources]
+
+
+# ---------------------------------------------------------------------- how next tokens are scored
+
+
+def count_draws(live: Hypotheses, options: NextTokens, noise: Noise) -> Tensor:
+    """Draw a next token for every sample; return how often each was drawn, -inf for never.
+
+    All rows' cumulative distributions stand in one ascending list, row r's between r and r + 1, so
+    that one binary search draws for all samples.
+
+    Returns:
+        Shape: (R, K), float64.
+    """
+    cumulative = options.path.exp().cumsum(dim=1)
+    rows = torch.arange(len(cumulative), device=cumulative.device)
+    edges = cumulative / cumulative[:, -1:] + rows[:, None]
+    row_of_sample = rows.repeat_interleave(live.score.long())
+    drawn = noise(places(live.source[row_of_sample])) * (1 - 1e-9)  # r + u must stay below r + 1
+    chosen = torch.searchsorted(edges.flatten(), row_of_sample + drawn, right=True)
+    counts = chosen.bincount(minlength=edges.numel()).view_as(edges).double()
+    return counts.masked_fill(counts == 0, -torch.inf)
+
+
+def perturb(live: Hypotheses, options: NextTokens, noise: Noise) -> Tensor:
+    """Perturb the children's log-probabilities with Gumbel noise, their maximum being the parent's.
+
+    The n best complete sentences by this score are n draws without replacement, the best one being
+    a plain sample (Kool et al. 2019, https://arxiv.org/abs/1903.06059, algorithm 1 and appendix
+    B.3, whose form never takes the difference of large exponentials).
+
+    Returns:
+        Shape: (R, K), float64; -inf where the child has no probability.
+    """
+    path = live.path[:, None] + options.path
+    uniform = noise(places(live.source), path.shape[1]).clamp(min=1e-300)
+    gumbel = path - (-uniform.log()).log()
+    target = live.score[:, None]
+    v = target - gumbel + log1mexp(gumbel - gumbel.amax(dim=1, keepdim=True))
+    return target - v.clamp(min=0) - (-v.abs()).exp().log1p()
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    """Return log(1 - exp(x)) for x <= 0, exact to float precision at both ends.
+
+    Example:
+        >>> log1mexp(torch.tensor([-1e-20, -0.6931471805599453, -50.0], dtype=torch.float64))
+        tensor([-4.6052e+01, -6.9315e-01, -1.9287e-22], dtype=torch.float64)
+    """
+    return torch.where(x > -0.693, (-x.expm1()).log(), (-x.exp()).log1p())
+
+
+def add_log_probs(live: Hypotheses, options: NextTokens, noise: Noise) -> Tensor:
+    """Score children by their log-probability, as beam search does; shape: (R, K), float64."""
+    return live.score[:, None] + options.path
+
+
+Strategy = Callable[[Hypotheses, NextTokens, Noise], Tensor]
+STRATEGIES: dict[str, Strategy] = {
+    "sample": count_draws,
+    "without_replacement": perturb,
+    "beam": add_log_probs,
+}

@@ -1,0 +1,80 @@
+"""A text -> its sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from sentencex import segment  # type: ignore[import-untyped]
+
+from simbert_hf.utils.text import HAN, is_mark
+
+WORD = re.compile(rf"[{HAN}]|\w+")
+LINE_END = re.compile(r"\n\s*$")
+LEAST = 3  # words of a sentence that stands alone; less is left as it is
+
+
+def split_sentences(text: str) -> list[str]:
+    r"""Cut a text behind its sentences; joined again, they are the text.
+
+    Very short ones go with the next, or at the end with the last, unless a line ends between them.
+
+    Args:
+        text: English, or any language that ends its sentences alike, as Chinese does.
+
+    Returns:
+        At least one sentence, each with the white space behind it.
+
+    Example:
+        >>> split_sentences("Hi! Does Mr. Smith work here? i lost my card. thanks")
+        ['Hi! Does Mr. Smith work here? ', 'i lost my card. thanks']
+        >>> split_sentences("Hello,\n\n我的卡丢了。可以补办吗？")
+        ['Hello,\n\n', '我的卡丢了。', '可以补办吗？']
+    """
+    sentences: list[str] = []
+    begun = ""
+    for part in chain.from_iterable(map(cut_short_lines, segment("en", text))):
+        if sentences and not begun + part.strip():
+            sentences[-1] += part
+            continue
+        begun += part
+        if says_enough(begun) or (begun.strip() and LINE_END.search(begun)):
+            sentences.append(begun)
+            begun = ""
+    if begun and sentences and not LINE_END.search(sentences[-1]):
+        sentences[-1] += begun
+    elif begun:
+        sentences.append(begun)
+    return sentences if any(map(says_enough, sentences)) else [text]
+
+
+def cut_short_lines(sentence: str) -> Iterator[str]:
+    r"""Cut a sentence behind the lines of a word or two at its beginning; long ones may be wrapped.
+
+    Example:
+        >>> list(cut_short_lines("Hi,\ncan you send\nit?"))
+        ['Hi,\n', 'can you send\nit?']
+    """
+    line, end, rest = sentence.partition("\n")
+    while end and line.strip() and rest.strip() and not says_enough(line):
+        yield line + end
+        sentence = rest
+        line, end, rest = sentence.partition("\n")
+    yield sentence
+
+
+def says_enough(sentence: str) -> bool:
+    """Whether a sentence can be paraphrased by itself; "Thanks." says too little."""
+    return len(WORD.findall(sentence)) >= LEAST
+
+
+def end_as(sentence: str, source: str) -> str:
+    """End a sentence with the mark that another ends with, if it has none.
+
+    Example:
+        >>> end_as("my account is locked", "I cannot log in."), end_as("what now?", "What now.")
+        ('my account is locked.', 'what now?')
+    """
+    unended = not is_mark(sentence[-1:]) and is_mark(source[-1:])
+    return sentence + source[-1] if unended else sentence

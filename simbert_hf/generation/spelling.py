@@ -1,0 +1,249 @@
+"""Tokens -> a sentence spelled as the text that it paraphrases.
+
+An uncased tokenizer forgets case and accents, WordPiece where blanks stood, and NFKC that Chinese
+writes its marks wide. The source shows how it spells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from sentencex import segment  # type: ignore[import-untyped]
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.utils.text import CJK, HAN, HAN_CHAR, is_wordpiece, place_spaces, raw_text
+
+RUN = re.compile(rf"[^\s{CJK}]+")
+OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
+OWNED = re.compile(r"['’]s?$")
+HYPHEN = re.compile("[-\u2013/]")
+CASED = re.compile(r"[^\W\d_]{2,}")
+# What stands before a capital that may be the place's: nothing but marks, or one of these.
+START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
+FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
+NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
+WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
+HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
+CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
+APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
+CHINESE = re.compile(f"[{CJK}]")
+END = re.compile(r"[?!]+$")
+APOSTROPHE = "(?<!['’])"  # not behind it
+# Between other letters and figures, and not within "i.e." or "paypal.com"
+BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
+ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
+HYPHENED = re.compile(r"(\w+)([-\u2013])(?=(\w+))")
+DASHED = re.compile(r"\w [-\u2013] \w")
+STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
+# They may stand for another word than the source's US, IT or Will; "the US" is no "us".
+COMMON = frozenset(
+    "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
+    "to up us we who why will you".split()
+)
+
+
+class Spelling:
+    """How a text spells what its tokenizer does not tell apart.
+
+    The source's own words are spelled as there, unless it spells one in several ways; other words
+    are left as they are, and "a" or "an" stands before a word as there. Sentences begin with a
+    capital if the source does, marks beside Chinese are wide unless the source's are not, and
+    blanks set off its other words, and dashes that are no hyphens, if they do there. But for the
+    articles all of it only where the tokenizer forgets it: what a cased model writes stays.
+
+    Args:
+        source: The text.
+        tokenizer: Of the model that writes.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> spelling = Spelling("Does the café take PayPal? I use C# and Node.js.", tokenizer)
+        >>> spelling(tokenizer("my node.js works. can i pay by paypal in the cafe?")["input_ids"])
+        'My Node.js works. Can I pay by PayPal in the café?'
+    """
+
+    def __init__(self, source: str, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer, self.wordpiece = tokenizer, is_wordpiece(tokenizer)
+        words = list(words_of(source))
+        given = [*(word for word, _, _ in words), "I", "，"]
+        rows = tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
+        *flat, pronoun, comma = (raw_text(tokenizer, row) for row in rows)
+        spelled: dict[str, set[str]] = defaultdict(set)
+        first: dict[str, set[str]] = defaultdict(set)
+        for (word, before, is_first), flattened, row in zip(words, flat, rows, strict=False):
+            if not flattened or tokenizer.unk_token_id in row:
+                continue
+            if is_first:
+                first[flattened].add(word.lower())
+            elif flattened in COMMON and word != flattened:
+                spelled[f"{before.lower()} {flattened}"].add(f"{before} {word}")
+            else:
+                spelled[flattened].add(word)
+        uncased = pronoun == "i"
+        self.all_capitals = uncased and is_shouted(source)
+        self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
+        if self.capitals:
+            spelled.setdefault("i", {"I"})
+        self.dashed = self.wordpiece and bool(DASHED.search(source))
+        self.hyphened = {(left, right) for left, _, right in HYPHENED.findall(source.lower())}
+        self.wide = comma == "," and not NARROW.search(source)
+        self.apart = bool(APART.search(source)) and not CLOSE.search(source)
+        known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
+        self.articles = articles_of(source)
+        self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
+
+    def _set_words(self, known: dict[str, str]) -> None:
+        """Part what WordPiece parts, and must be found before blanks are placed, from the rest."""
+        self.parted = {key: form for key, form in known.items() if self.wordpiece and " " in key}
+        self.words = {key: form for key, form in known.items() if key not in self.parted}
+        self.standins = {key: chr(STANDIN + i) for i, key in enumerate(self.parted)}
+        self.parted_pattern = any_of(self.parted, r"(?<!\S)", r"(?!\S)")
+        self.pattern = any_of(self.words, *BOUNDS)
+        self.forms = dict(zip(self.standins.values(), self.parted.values(), strict=True))
+
+    def _article(self, found: re.Match[str]) -> str:
+        article = self.articles.get(found[2].lower(), found[1])
+        return f"{found[1][0]}{article[1:]} {found[2]}"
+
+    def _dash(self, found: re.Match[str]) -> str:
+        left, dash, right = found.groups()
+        known = (left.lower(), right.lower()) in self.hyphened
+        return found[0] if known else f"{left} {dash} "
+
+    def _spaced(self, raw: str) -> str:
+        return place_spaces(raw) if self.wordpiece else raw
+
+    def __call__(self, tokens: list[int]) -> str:
+        """Turn what the model wrote into text."""
+        raw = raw_text(self.tokenizer, tokens)
+        text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
+        text = self.pattern.sub(lambda found: self.words[found[0]], text)
+        text = "".join(self.forms.get(char, char) for char in text)
+        text = ARTICLE.sub(self._article, text)
+        text = HYPHENED.sub(self._dash, text) if self.dashed else text
+        if self.all_capitals:
+            text = text.upper()
+        elif self.capitals:
+            text = begin_sentences(text)
+        text = widen(text) if self.wide else text
+        return CLOSE.sub(" ", text) if self.apart else text
+
+
+def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield a text's words that are no Chinese, and their parts.
+
+    Yields:
+        The word; the one before it; and whether its capital may be the place's, not its own.
+
+    Example:
+        >>> [word for word, _, _ in words_of("Is .net T-Mobile's? 我用iPhone。")]
+        ['Is', '.net', "T-Mobile's", 'T-Mobile', 'Mobile', 'iPhone']
+        >>> [word for word, _, is_first in words_of("Is it? Or: Not in Paris.") if is_first]
+        ['Is', 'Or', 'Not']
+    """
+    starts = {0, *accumulate(map(len, segment("en", source)))}
+    titled = is_titled(source)
+    before = ""
+    for found in RUN.finditer(source):
+        bare = found[0].lstrip(OPENING).rstrip(CLOSING)
+        if not any(map(str.isalnum, bare)):
+            continue
+        at = found.start() + found[0].index(bare)
+        placed = titled or found.start() in starts or bool(START.search(source[:at]))
+        placed = placed and not CHINESE.search(source[max(0, found.start() - 1) : found.end() + 1])
+        whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
+        owner = OWNED.sub("", bare)
+        parts = [part for part in HYPHEN.split(owner) if len(part) > 2]
+        for word in dict.fromkeys((whole, bare, owner, *parts)):
+            letters = OWNED.sub("", word).replace("'", "").replace("’", "").isalpha()
+            yield word, before, placed and letters and word == word.capitalize()
+        before = bare.lower() if placed else bare
+
+
+def articles_of(source: str) -> dict[str, str]:
+    """Tell which article words of a text have, if always the same one.
+
+    Example:
+        >>> articles_of("An hour in a European ATM? A one, an one.")
+        {'hour': 'an', 'european': 'a'}
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for article, word in ARTICLE.findall(source.lower()):
+        found[word].add(article)
+    return {word: forms.pop() for word, forms in found.items() if len(forms) == 1}
+
+
+def is_titled(text: str) -> bool:
+    """Whether Most Words Begin with a Capital, which is then not their own.
+
+    Example:
+        >>> is_titled("How to Reset My Password?"), is_titled("Is John Smith there?")
+        (True, False)
+    """
+    words: list[str] = [word for word in CASED.findall(text) if not word.isupper()]
+    capitals = sum(word[0].isupper() for word in words)
+    return 3 < capitals > 0.75 * len(words)
+
+
+def is_shouted(text: str) -> bool:
+    """Whether a text has capitals alone, in more than one word.
+
+    Example:
+        >>> is_shouted("WHERE IS IT?"), is_shouted("ATM?"), is_shouted("我用VISA卡和ATM")
+        (True, False, False)
+    """
+    return text.isupper() and len(CASED.findall(text)) > 1 and not HAN_CHAR.search(text)
+
+
+def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str]:
+    """Find words, the longest first; "s" and "ll" are no words behind a '."""
+    by_length = sorted(map(re.escape, words), key=len, reverse=True)
+    known = "|".join(word if len(word) > 2 else APOSTROPHE + word for word in by_length)
+    return re.compile(f"{before}(?:{known or '(?!)'}){behind}")
+
+
+def begin_sentences(text: str) -> str:
+    """Begin sentences with capitals, but for addresses and code.
+
+    Example:
+        >>> begin_sentences("(what's new?) iPhone or 3d? or a.com?")
+        "(What's new?) iPhone or 3d? Or a.com?"
+    """
+    parts: list[str] = []
+    for part in segment("en", text):
+        if parts and not parts[-1][-1].isspace():  # "www.", "Foo.com"
+            part = parts.pop() + part
+        parts.append(part)
+    return "".join(map(begin, parts))
+
+
+def begin(sentence: str) -> str:
+    """Begin a sentence with a capital.
+
+    Example:
+        >>> begin("what's new?"), begin("f(x) is new"), begin("@bob"), begin(".net")
+        ("What's new?", 'f(x) is new', '@bob', '.net')
+    """
+    found = FIRST.match(sentence)
+    if not found or not found[1].islower():
+        return sentence
+    at = found.start(1)
+    return sentence[:at] + sentence[at].upper() + sentence[at + 1 :]
+
+
+def widen(text: str) -> str:
+    """Write the marks of a Chinese text wide: beside Chinese, at the end, and a bracket's other.
+
+    Example:
+        >>> widen("好吗(iPhone)?"), widen("5,000元, 100%?"), widen("ok?")
+        ('好吗（iPhone）？', '5,000元， 100%？', 'ok?')
+    """
+    if not HAN_CHAR.search(text):
+        return text
+    text = NARROW.sub(lambda found: found[0].translate(WIDE), text)
+    text = HALVES.sub(lambda found: f"（{found[1] or found[2] or ''}）", text)
+    return END.sub(lambda found: found[0].translate(WIDE), text)

@@ -1,0 +1,397 @@
+"""gen_synonyms: write paraphrases, rank them by meaning and fluency, return good, varied ones."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from heapq import nlargest
+from itertools import chain
+from operator import add
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from simbert_hf import DEFAULT_MODEL
+from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
+from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.generation.diversity import choose_diverse
+from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
+from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
+from simbert_hf.generation.sentences import end_as, says_enough, split_sentences
+from simbert_hf.generation.spelling import Spelling
+from simbert_hf.modeling.checkpoint import resolve_name
+from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.rows import RowBuilder, check_texts, cuts_known
+from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.text import normalize_text
+
+FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
+DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
+BLOCK = 256  # texts whose drafts and vectors are held at once
+MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
+
+
+class Paraphrase(NamedTuple):
+    """A paraphrase and why it stands where it does.
+
+    Attributes:
+        text: The sentence, or sentences.
+        score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
+        similarity: Cosine of its vector with the input's.
+        log_prob: Mean log-probability per token in nats, 0 being certain, after ``copying`` and
+            ``repeats`` have changed the model's; of several sentences, the mean of theirs.
+    """
+
+    text: str
+    score: float
+    similarity: float
+    log_prob: float
+
+
+class Writer(Protocol):
+    """What a model that writes says of itself; a ``SimBert`` does."""
+
+    @property
+    def rows(self) -> RowBuilder:
+        """Builds token rows."""
+
+    @property
+    def config(self) -> Any:
+        """Knows the numbers of tokens and of positions."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest source in tokens."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its logits are."""
+
+
+class Draft(NamedTuple):
+    """A written sentence, not ranked yet.
+
+    Attributes:
+        text: The sentence.
+        log_prob: Mean log-probability of its tokens, [SEP] included, in nats, as
+            :class:`Paraphrase` has it.
+    """
+
+    text: str
+    log_prob: float
+
+
+def gen_synonyms(
+    text: str | Sequence[str],
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: SimBert | str | os.PathLike[str] = DEFAULT_MODEL,
+    strategy: str = "sample",
+    top_k: int | None = 5,
+    top_p: float | None = None,
+    temperature: float = 1.0,
+    seed: int | None = None,
+    min_similarity: float | None = None,
+    max_new_tokens: int = 32,
+    copying: float = 1.0,
+    repeats: bool = False,
+    fluency_weight: float = FLUENCY_WEIGHT,
+    diversity: float = DIVERSITY,
+    by_sentence: bool = True,
+    return_scores: bool = False,
+) -> Any:
+    """Write n sentences that mean the same and return the k best, best first.
+
+    Of a text of several sentences each is paraphrased, and the best of each are put together, with
+    the line breaks and blanks between them. The input itself and repetitions are dropped, so fewer
+    than k may be left. In float32 a text gets the same paraphrases alone and among others; in 16
+    bits rounding may change some.
+
+    Args:
+        text: One text, or several.
+        n: Sentences to write for each text; memory grows with it.
+        k: Paraphrases to return for each text, at most; 20, or n if that is less, if None.
+        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
+            default the package's English model.
+        strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
+            different sentences: stochastic beam search) or ``beam`` (the n likeliest).
+        top_k: Draw from this many likeliest tokens; None from all. ``beam`` draws nothing and
+            ignores this and the next two.
+        top_p: Draw from the likeliest tokens that together hold this probability; None from all.
+        temperature: Above 1 the sentences vary more, below 1 less.
+        seed: Same seed, same answer; None draws afresh.
+        min_similarity: Drop paraphrases whose cosine with the input is below this.
+        max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
+            unless none has.
+        copying: How strongly source tokens that the model would replace (names, numbers) are made
+            likelier; 0 leaves that to the model, as the original does.
+        repeats: Let long words come more often than in the text, as the original does.
+        fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
+            alone, as the original does, which lets slips of grammar rank high.
+        diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance:
+            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one; 0 ranks by
+            score alone, as the original does, and the k best are often much alike.
+        by_sentence: Paraphrase each sentence by itself and put them together; False treats the text
+            as one, as the original does, which models trained on single sentences do badly.
+        return_scores: Return ``Paraphrase`` tuples in place of strings.
+
+    Returns:
+        A list of k strings or ``Paraphrase`` tuples; a list of such lists for several texts.
+
+    Raises:
+        TypeError: If a text is not a string.
+        ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
+    """
+    settings = SearchSettings(
+        n, strategy, top_k, top_p, temperature, max_new_tokens, copying, repeats, seed
+    )
+    k = min(20, n) if k is None else k
+    check_ranking(n, k, min_similarity, fluency_weight, diversity)
+    texts = check_texts(text)
+    if not texts:
+        return []
+    model = model if isinstance(model, SimBert) else load(model)
+    lowest = -math.inf if min_similarity is None else min_similarity
+    best = []
+    for first in range(0, len(texts), BLOCK):
+        some = texts[first : first + BLOCK]
+        ranked = paraphrase(model, some, settings, fluency_weight, by_sentence)
+        kept = ([found for found in row if found.similarity >= lowest] for row in ranked)
+        best += [choose(row, k, diversity) for row in kept]
+    found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
+    return found[0] if isinstance(text, str) else found
+
+
+def choose(ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
+    """Choose k paraphrases of a text, best first; see :func:`gen_synonyms`."""
+    texts, scores = [found.text for found in ranked], [found.score for found in ranked]
+    return [ranked[i] for i in choose_diverse(texts, scores, k, diversity)]
+
+
+def check_ranking(
+    n: int, k: int, min_similarity: float | None, fluency_weight: float, diversity: float
+) -> None:
+    """Refuse what cannot be ranked by.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+    check_count("k", k)
+    if k > n:
+        raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
+    if min_similarity is not None and not -1 <= min_similarity <= 1:
+        raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
+    for name, value in {"fluency_weight": fluency_weight, "diversity": diversity}.items():
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value!r} is out of range: it must be 0 or more.")
+
+
+def paraphrase(
+    model: SimBert,
+    texts: Sequence[str],
+    settings: SearchSettings,
+    fluency_weight: float,
+    by_sentence: bool,
+) -> list[list[Paraphrase]]:
+    """Write and rank paraphrases of each text, best first; see :func:`gen_synonyms`."""
+    parts = {text: split_sentences(text) if by_sentence else [text] for text in texts}
+    wanted = (filter(says_enough, part) if len(part) > 1 else part for part in parts.values())
+    sentences = list(dict.fromkeys(map(str.strip, chain.from_iterable(wanted))))
+    drafts = write(model, sentences, settings)
+    with cuts_known():  # of a long sentence, writing has warned
+        ranked = rank(model, sentences, drafts, fluency_weight)
+    found = dict(zip(sentences, ranked, strict=True))
+    several = [text for text, part in parts.items() if len(part) > 1]
+    if several:
+        joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
+        found |= zip(several, rank(model, several, joined, fluency_weight), strict=True)
+    return [found[text.strip() if len(parts[text]) == 1 else text] for text in texts]
+
+
+def join(
+    sentences: Sequence[str], found: Mapping[str, Sequence[Paraphrase]], n: int
+) -> list[Draft]:
+    """Put paraphrases of sentences together: the n combinations of the best summed score.
+
+    The white space between them stays, as does a sentence without a paraphrase or of a word or two.
+    """
+    best: list[tuple[Paraphrase, ...]] = [()]
+    bare = [sentence.strip() for sentence in sentences]
+    for sentence in bare:
+        written = found[sentence] if says_enough(sentence) else []
+        choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
+        # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
+        longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
+        best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
+    drafts, gaps = [], [sentence[len(sentence.rstrip()) :] for sentence in sentences]
+    for row in best:
+        ended = (end_as(one.text, as_in) for one, as_in in zip(row, bare, strict=True))
+        text = "".join(map(add, ended, gaps))
+        log_prob = sum(one.log_prob for one in row) / len(row)
+        drafts.append(Draft(text.strip(), log_prob))
+    return drafts
+
+
+def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
+    """Write different sentences for each text, the text itself left out.
+
+    Texts of like length share a batch; in float32 what is written does not depend on it.
+
+    Args:
+        model: A model with an LM head.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Returns:
+        At most n drafts for each text.
+
+    Raises:
+        ValueError: If the model has no LM head or no room for ``max_new_tokens``.
+    """
+    check_can_write(model)
+    with evaluating(model):
+        return write_by(partial(BertDecoder, model), model, texts, settings)
+
+
+def check_can_write(model: SimBert) -> None:
+    """Raise a ValueError if the model has no LM head."""
+    if not model.has_lm_head:
+        raise ValueError(
+            "This model only embeds: its checkpoint has no LM head to write with. Train one with "
+            "scripts/train_simbert.py, or load a checkpoint that was."
+        )
+
+
+@torch.no_grad()
+def write_by(
+    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
+    model: Writer,
+    texts: Sequence[str],
+    settings: SearchSettings,
+) -> list[list[Draft]]:
+    """Do as :func:`write` does, whatever runs the model.
+
+    Args:
+        make_decoder: (source rows, ``max_new_tokens``, banned ids) -> what the search asks.
+        model: Its tokens and limits.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Raises:
+        ValueError: If the model has no room for ``max_new_tokens``.
+    """
+    tokenizer = model.rows.tokenizer
+    rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
+    banned = banned_tokens(model)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = max(1, MAX_ROWS // settings.n)
+    drafts: list[list[Draft]] = [[] for _ in rows]
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        some = [rows[i] for i in batch]
+        reader = make_decoder(some, settings.max_new_tokens, banned)
+        decoder: Decoder = reader
+        known = [row[1:-1] for row in some]
+        if settings.copying:
+            inside = inside_words(tokenizer, [texts[i] for i in batch])
+            fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
+            decoder = CopyingDecoder(reader, fed, inside, settings.copying)
+        if not settings.repeats:
+            kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
+            decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
+        found = search(decoder, settings, model.rows.sep_id)
+        spellings = [Spelling(texts[i], tokenizer) for i in batch]
+        for at, tokens, log_prob in read(model, found):
+            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
+        for i, spelling in zip(batch, spellings, strict=True):
+            drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
+    return drafts
+
+
+def source_limit(model: Writer, max_new_tokens: int) -> int:
+    """Return how many tokens a source may have.
+
+    Raises:
+        ValueError: If there is no room for ``max_new_tokens``.
+    """
+    limit: int = model.config.max_position_embeddings - max_new_tokens
+    if limit < 3:  # [CLS], a token, [SEP]
+        raise ValueError(
+            f"max_new_tokens={max_new_tokens} is out of range: the model has "
+            f"{model.config.max_position_embeddings} positions, which the text must share."
+        )
+    return min(limit, model.max_length)
+
+
+def banned_tokens(model: Writer) -> Tensor:
+    """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
+    tokenizer = model.rows.tokenizer
+    unused = map(tokenizer.convert_tokens_to_ids, (f"[unused{i}]" for i in range(1000)))
+    unnamed = range(len(tokenizer), model.config.vocab_size)
+    banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id, None}
+    return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
+
+
+def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
+    """Yield each one's source, tokens and the mean log-probability of a token, [SEP] included."""
+    written = found.tokens != model.rows.sep_id  # (R, T)
+    lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
+    means = (found.log_prob / lengths).tolist()
+    rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
+    tokens = (row[:length] for row, length in rows)
+    yield from zip(found.source.tolist(), tokens, means, strict=True)
+
+
+def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
+    """Keep the likeliest of drafts that are the same sentence, and none that is unwanted or empty.
+
+    Example:
+        >>> distinct([Draft("Go", -2.0), Draft("go!", -1.0), Draft("stop", -3.0)], ["Stop."])
+        [Draft(text='go!', log_prob=-1.0)]
+    """
+    best: dict[str, Draft | None] = dict.fromkeys(map(normalize_text, ["", *unwanted]))
+    for draft in sorted(drafts, key=lambda draft: -draft.log_prob):
+        best.setdefault(normalize_text(draft.text), draft)
+    return [draft for draft in best.values() if draft is not None]
+
+
+def rank(
+    model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
+) -> list[list[Paraphrase]]:
+    """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
+    vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
+    ranked, first = [], len(texts)
+    for i, row in enumerate(drafts):
+        cosines = (vectors[first : first + len(row)] @ vectors[i]).tolist()
+        first += len(row)
+        scored = [
+            Paraphrase(draft.text, cosine + fluency_weight * draft.log_prob, cosine, draft.log_prob)
+            for draft, cosine in zip(row, cosines, strict=True)
+        ]
+        ranked.append(sorted(scored, key=lambda found: -found.score))
+    return ranked
+
+
+def load(name_or_path: str | os.PathLike[str]) -> SimBert:
+    """Load a model once, on the GPU if there is one; again only when its directory has changed.
+
+    An index names the model that comes with the package by its folder's name alone; so may this.
+    """
+    name = resolve_name(name_or_path)
+    path = Path(name)
+    files = list(path.iterdir()) if path.is_dir() else []
+    changed = max((file.stat().st_mtime_ns for file in files), default=0)
+    return _load(name, changed)
+
+
+@lru_cache(maxsize=2)
+def _load(name_or_path: str, changed: int) -> SimBert:
+    model = SimBert.from_pretrained(name_or_path)
+    torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
+    return model

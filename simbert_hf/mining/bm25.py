@@ -1,0 +1,86 @@
+"""Sentences that are near each other by their words alone (BM25)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from simbert_hf.utils.extras import require
+from simbert_hf.utils.text import HAN
+
+BLOCK = 1024  # sentences that search at a time
+# A word in more sentences than this, and than a hundredth of them, is not searched by.
+COMMON = 2000
+WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other scripts
+
+
+def nearest_by_words(
+    texts: Sequence[str], k: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Find each sentence's k nearest by BM25 (Lucene's form, k1 = 1.5, b = 0.75), itself included.
+
+    bm25s weighs the words; a product of sparse matrices adds them up, which is exact. Words in very
+    many sentences weigh little and cost most, so they are left out of large sets.
+
+    Args:
+        texts: N sentences.
+        k: How many of the nearest.
+
+    Yields:
+        Numbers, -1 where no other sentence has a word in common, and scores, best first, of the
+        next sentences. Shapes: (rows, k).
+
+    Raises:
+        ValueError: If bm25s is not installed.
+
+    Example:
+        >>> texts = ["open the door", "shut the door", "go home"]
+        >>> numbers, scores = next(nearest_by_words(texts, 2))
+        >>> numbers.tolist()
+        [[0, 1], [1, 0], [2, -1]]
+    """
+    require("bm25s", "index")
+    import bm25s  # type: ignore[import-untyped]
+
+    tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
+    if not any(tokens.ids):  # no text has a word, which bm25s does not take
+        shape = len(texts), k
+        yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
+        return
+    index = bm25s.BM25()
+    index.index(tokens, show_progress=False)
+    size = (len(texts), len(index.scores["indptr"]) - 1)
+    parts = (index.scores[name] for name in ("data", "indices", "indptr"))
+    weights = csc_array(tuple(parts), shape=size)
+    frequency = np.diff(weights.indptr)
+    rare = (frequency <= max(COMMON, len(texts) // 100)).astype(np.float32)
+    asked = csr_array(_counts(tokens.ids, size) * rare)  # of older SciPy the product is COO
+    by_word = weights.T.tocsr()
+    for start in range(0, len(texts), BLOCK):
+        yield _best(csr_array(asked[start : start + BLOCK] @ by_word), k)
+
+
+def _counts(ids: Sequence[Sequence[int]], size: tuple[int, int]) -> csr_array:
+    """Count the words of each sentence. Shape: (N, words)."""
+    ends = np.cumsum([0, *map(len, ids)])
+    flat = np.fromiter((i for row in ids for i in row), dtype=np.int32, count=ends[-1])
+    counts = csr_array((np.ones(len(flat), dtype=np.float32), flat, ends), shape=size)
+    counts.sum_duplicates()
+    return counts
+
+
+def _best(scores: csr_array, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    numbers = np.full((scores.shape[0], k), -1, dtype=np.int64)
+    values = np.zeros(numbers.shape, dtype=np.float32)
+    for row in range(len(numbers)):
+        part = slice(scores.indptr[row], scores.indptr[row + 1])
+        found, where = scores.data[part], scores.indices[part]
+        if len(found) > 4 * k:
+            top = found >= np.partition(found, -k)[-k]
+            found, where = found[top], where[top]
+        order = np.lexsort((where, -found))[:k]  # equal scores: the first sentence first
+        numbers[row, : len(order)], values[row, : len(order)] = where[order], found[order]
+    return numbers, values

@@ -1,0 +1,216 @@
+"""Hard negatives by any sentence-transformers model, or by BM25: groups -> triplets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import datasets
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import mine_hard_negatives
+
+from simbert_hf.data import DataError
+from simbert_hf.data.triplets import Triplet
+from simbert_hf.mining.bm25 import nearest_by_words
+from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.extras import require
+
+SCORES = 2**25  # scores held at a time, at most
+
+
+@dataclass(frozen=True)
+class MiningSettings:
+    """Which sentences are hard negatives.
+
+    Attributes:
+        negatives: Negatives of each anchor, at most.
+        range_min: Skip this many of the nearest sentences of other groups that the margin leaves:
+            they are the likeliest to mean the same.
+        range_max: Look at no more than this many; None for what the library finds enough.
+        relative_margin: A negative's cosine with the anchor is below the least of its positives'
+            by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
+            https://arxiv.org/abs/2407.15831); None for any.
+        absolute_margin: The same, as a difference of cosines.
+        members: Sentences of a group that are mined, at most; of a larger one as many are drawn.
+
+    Raises:
+        ValueError: If a value is out of range.
+    """
+
+    negatives: int = 1
+    range_min: int = 0
+    range_max: int | None = None
+    relative_margin: float | None = None
+    absolute_margin: float | None = None
+    members: int = 16
+
+    def __post_init__(self) -> None:
+        if self.negatives < 1 or self.range_min < 0 or self.members < 2:
+            raise ValueError(
+                f"negatives {self.negatives} must be at least 1, range_min {self.range_min} at "
+                f"least 0 and members {self.members} at least 2."
+            )
+        least = self.range_min + self.negatives
+        if self.range_max is not None and self.range_max < least:
+            raise ValueError(
+                f"range_max {self.range_max} leaves no {self.negatives} sentences beyond the first "
+                f"{self.range_min}; give at least {least}."
+            )
+
+
+def mine_triplets(
+    groups: datasets.Dataset,
+    model: SentenceTransformer,
+    settings: MiningSettings | None = None,
+    *,
+    seed: int = 0,
+    batch_size: int = 64,
+    use_faiss: bool = False,
+) -> list[Triplet]:
+    """Find every sentence's nearest sentences of other groups.
+
+    Args:
+        groups: A data set of groups.
+        model: Embeds the sentences.
+        settings: What is near enough, and what too near.
+        seed: Draws each triplet's positive, and the members of large groups.
+        batch_size: Sentences a forward pass.
+        use_faiss: Search with faiss (the extra ``index``): the same sentences, sooner where there
+            are very many; on GPUs it compares in half precision.
+
+    Returns:
+        A triplet for each anchor and negative; none for anchors without a negative in range. Rows
+        of one ``group``, which share a sentence, never give negatives of each other.
+
+    Raises:
+        DataError: If there is no negative at all.
+        ValueError: If faiss is wanted and not installed.
+    """
+    settings = settings or MiningSettings()
+    if use_faiss:
+        require("faiss", "index")
+    rng = np.random.default_rng(seed)
+    members = _draw_members(groups, settings.members, rng)
+    # Of its candidates the library leaves out an anchor's positives, so it is one of its own.
+    pairs = [
+        {"anchor": anchor, "positive": positive}
+        for texts in members
+        for anchor in texts
+        for positive in texts
+    ]
+    found = mine_hard_negatives(
+        datasets.Dataset.from_list(pairs),
+        model,
+        num_negatives=settings.negatives,
+        range_min=settings.range_min,
+        range_max=settings.range_max,
+        relative_margin=settings.relative_margin,
+        absolute_margin=settings.absolute_margin,
+        batch_size=batch_size,
+        faiss_batch_size=max(1, SCORES // sum(map(len, members))),
+        use_faiss=use_faiss,
+        verbose=False,
+    )
+    return _one_positive_each(found, rng)
+
+
+def mine_by_words(
+    groups: datasets.Dataset, settings: MiningSettings | None = None, *, seed: int = 0
+) -> list[Triplet]:
+    """Find every sentence's likest sentences of other groups by their words alone (BM25).
+
+    Args:
+        groups: A data set of groups.
+        settings: What is near enough, without the margins, which are cosines'.
+        seed: As of :func:`mine_triplets`.
+
+    Returns:
+        As :func:`mine_triplets`; a sentence without a word in common is no negative.
+
+    Raises:
+        DataError: If there is no negative at all.
+        ValueError: If bm25s is not installed, or a margin is given.
+
+    Example:
+        >>> texts = [["open the door", "the door, please"], ["shut the door", "close it"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1]})
+        >>> mine_by_words(groups)[0]
+        Triplet(anchor='open the door', positive='the door, please', negative='shut the door')
+    """
+    settings = settings or MiningSettings()
+    if settings.relative_margin is not None or settings.absolute_margin is not None:
+        raise ValueError("BM25 gives no cosines: drop --relative_margin and --absolute_margin.")
+    rng = np.random.default_rng(seed)
+    members = _draw_members(groups, settings.members, rng)
+    texts = [text for group in members for text in group]
+    owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
+    last = settings.range_max or settings.range_min + settings.negatives
+    depth = min(len(texts), last + max(map(len, members)))
+    nearest = np.concatenate([numbers for numbers, _ in nearest_by_words(texts, depth)])
+    rows = []
+    for i, anchor in enumerate(texts):
+        strangers = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
+        chosen = strangers[settings.range_min : last][: settings.negatives]
+        rows += [
+            {"anchor": anchor, "positive": positive, "negative": texts[j]}
+            for j in chosen
+            for positive in members[owner[i]]
+        ]
+    return _one_positive_each(rows, rng)
+
+
+def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator) -> list[list[str]]:
+    """Put rows of one group together, each sentence once, and draw from those that are large.
+
+    Raises:
+        DataError: If there is one group only.
+    """
+    by_group: dict[int, dict[str, None]] = {}
+    for row in groups:
+        by_group.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
+    if len(by_group) < 2:
+        raise DataError("All sentences are of one group: there are no negatives among them.")
+    return [
+        list(texts) if len(texts) <= most else rng.choice(list(texts), most, replace=False).tolist()
+        for texts in by_group.values()
+    ]
+
+
+def _one_positive_each(rows: Iterable[dict[str, str]], rng: np.random.Generator) -> list[Triplet]:
+    """Draw one of the positives that each anchor and negative have.
+
+    Raises:
+        DataError: If there are no rows.
+    """
+    positives: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["positive"] != row["anchor"]:
+            positives.setdefault((row["anchor"], row["negative"]), []).append(row["positive"])
+    if not positives:
+        raise DataError(
+            "No hard negative is in range: lower range_min or the margin, or raise range_max."
+        )
+    return [
+        Triplet(anchor, found[rng.integers(len(found))], negative)
+        for (anchor, negative), found in positives.items()
+    ]
+
+
+def write_triplets(path: str | Path, triplets: Sequence[Triplet]) -> None:
+    """Write triplets as the CSV file that :func:`simbert_hf.data.load_triplets` reads.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from simbert_hf.data import load_triplets
+        >>> with TemporaryDirectory() as folder:
+        ...     write_triplets(Path(folder, "mined.csv"), [Triplet("Hi", "Hello", "Bye, then")])
+        ...     load_triplets(Path(folder, "mined.csv"))
+        [Triplet(anchor='Hi', positive='Hello', negative='Bye, then')]
+    """
+    part = Path(f"{path}.part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *triplets])
+    put_in_place(part, Path(path))

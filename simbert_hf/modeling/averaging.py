@@ -1,0 +1,86 @@
+"""Averages of models' weights (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
+
+A fine-tuned model gains on what it was trained for, and loses on the rest. The mean of its weights
+with its start's costs nothing; it often keeps most of the gain and wins back the loss. It helps
+only models that were trained from one start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TypeVar
+
+import torch
+
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.simbert import SimBert
+
+AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
+
+
+@torch.no_grad()
+def average_models(
+    models: Sequence[AnyEmbedder], shares: Sequence[float] | None = None
+) -> AnyEmbedder:
+    """Make a model whose weights are the mean of others'.
+
+    Args:
+        models: Of one architecture, size and vocabulary. The first gives tokenizer and pooling; an
+            LM head is the mean of those there are.
+        shares: How much each counts, of their sum; all the same if None.
+
+    Raises:
+        ValueError: If the models do not fit together, one is whitened, or the shares are not one
+            number above 0 for each.
+
+    Example:
+        >>> from simbert_hf import SimBert
+        >>> tuned, start = (SimBert.from_pretrained("simbert-minilm-en") for _ in range(2))
+        >>> _ = tuned.pooler.bias.data.fill_(1), start.pooler.bias.data.fill_(2)
+        >>> average_models([tuned, start], [3, 1]).pooler.bias[0].item()
+        1.25
+    """
+    shares = [1.0] * len(models) if shares is None else shares
+    if not models or len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
+        raise ValueError(
+            f"{len(models)} models and the shares {list(shares)}: give each a number above 0."
+        )
+    for model in models:
+        check_alike(models[0], model)
+    average, named = deepcopy(models[0]), [dict(model.named_parameters()) for model in models]
+    heads = [isinstance(model, SimBert) and model.has_lm_head for model in models]
+    if isinstance(average, SimBert):
+        average.has_lm_head = any(heads)
+    for name, weight in average.named_parameters():
+        of_head = isinstance(average, SimBert) and name.startswith(average.head_prefix)
+        counts = torch.tensor(shares, dtype=torch.float64, device=weight.device)
+        if of_head and any(heads):
+            counts[~torch.tensor(heads)] = 0
+        each = torch.stack([parameters[name].double() for parameters in named])
+        weight.copy_(torch.tensordot(counts / counts.sum(), each, 1))
+    return average
+
+
+def check_alike(first: Embedder, other: Embedder) -> None:
+    """Refuse a model whose weights mean something else than the first one's.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if other.whitening is not None:
+        raise ValueError(f"{other.name_or_path} is whitened; average first, and whiten after.")
+    shapes, others = (
+        {name: weight.shape for name, weight in model.named_parameters()}
+        for model in (first, other)
+    )
+    if type(first) is not type(other) or shapes != others:
+        odd = sorted(name for name, _ in shapes.items() ^ others.items())
+        raise ValueError(
+            f"{first.name_or_path} and {other.name_or_path} are of different architectures or sizes"
+            f": {', '.join(odd)[:200] or f'{type(first).__name__}, {type(other).__name__}'}."
+        )
+    if first.loaded_tokenizer().get_vocab() != other.loaded_tokenizer().get_vocab():
+        raise ValueError(
+            f"{first.name_or_path} and {other.name_or_path} have different vocabularies."
+        )

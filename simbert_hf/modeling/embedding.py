@@ -1,0 +1,439 @@
+"""What every encoder of this package does around its forward pass: vectors of sentences."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from huggingface_hub import CommitInfo
+from torch import Tensor, nn
+from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
+from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
+from simbert_hf.pooling import normalize
+from simbert_hf.rows import Rows, are_unknown, check_texts, warn_of_unread
+from simbert_hf.utils.checks import check_count
+
+logger = logging.getLogger(__name__)
+
+HUB_ARGUMENTS = (
+    "revision",
+    "token",
+    "cache_dir",
+    "local_files_only",
+    "subfolder",
+    "force_download",
+)
+
+
+def hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Take what says where a checkpoint lies out of arguments of a ``from_pretrained``.
+
+    The arguments get a ``dtype``, float32, where they have none.
+
+    Raises:
+        ValueError: If there is a whole ``config`` among them, or ``output_loading_info``.
+    """
+    if "config" in options:
+        raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+    if options.pop("output_loading_info", False):
+        raise ValueError(
+            "output_loading_info= is not taken: missing weights are an error, but for those of an "
+            "LM head, of which model.has_lm_head tells."
+        )
+    options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
+    return {name: options[name] for name in HUB_ARGUMENTS if name in options}
+
+
+class Embedder(PreTrainedModel):
+    """A model whose forward pass gives ``sentence_embedding``.
+
+    Its config names the ``sentence_pooling``, and the ``whitening_dim`` of whitened vectors.
+
+    Attributes:
+        tokenizer: Loaded with the model, saved with it; None for a model built from a config.
+        whitening: Linear map of the pooled vectors (:mod:`simbert_hf.modeling.whitening`) that
+            does not train; None for none.
+        training_head: Applied to the sentence vectors in training mode only; None for none.
+    """
+
+    tokenizer: PreTrainedTokenizerBase | None
+    whitening: nn.Linear | None
+    training_head: nn.Module | None
+    cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
+
+    @classmethod
+    def load_weights(
+        cls, name_or_path: str | os.PathLike[str], dispensable: tuple[str, ...], **kwargs: Any
+    ) -> tuple[Self, set[str]]:
+        """Load the weights as transformers does.
+
+        Args:
+            name_or_path: Directory or ``org/name``.
+            dispensable: Parts of the names of weights that may be missing.
+            **kwargs: As in transformers.
+
+        Returns:
+            The model, and the names of the weights that were missing.
+
+        Raises:
+            ValueError: If others are missing or misshapen.
+        """
+        with loading(name_or_path):
+            loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
+        missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
+        broken = sorted(key for key in missing if not any(part in key for part in dispensable))
+        if broken or misshapen:
+            raise ValueError(
+                f"{name_or_path} does not hold the weights its config.json describes; missing or "
+                f"misshapen: {', '.join(broken or map(str, misshapen))[:200]}."
+            )
+        model: Self = loaded[0]
+        if model.whitening is not None:
+            model.whitening.requires_grad_(False)  # loading makes every weight trainable
+        return model, missing
+
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **kwargs: Any
+    ) -> None:
+        """Write one directory: weights (safetensors), config, tokenizer, modules.
+
+        Without this package and without remote code, a model with the weights of one of
+        transformers' architectures loads in ``AutoModel`` and ``SentenceTransformer``, and one with
+        an LM head in ``AutoModelForMaskedLM``. Arguments as in transformers.
+
+        Raises:
+            ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
+        """
+        if kwargs.pop("push_to_hub", False):
+            raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
+        given = kwargs.pop("state_dict", None)
+        weights = self.weights_to_save(self.state_dict() if given is None else given)
+        with quiet_transformers():  # which empties the dictionary that it is given
+            super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
+        if kwargs.get("is_main_process", True):
+            self.finish_saving(Path(save_directory), weights)
+
+    def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Choose among the model's weights."""
+        return weights
+
+    def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
+        """Add to a saved directory what plain transformers does not write."""
+        finish_checkpoint(self, directory, weights)
+
+    def push_to_hub(  # type: ignore[override]
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        commit_message: str = "Upload model",
+        card: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+    ) -> CommitInfo | Plan:
+        """Upload all that ``save_pretrained`` writes, and a model card, in one commit.
+
+        See :func:`simbert_hf.hub.push`, also for the errors. Onnx files and figures of a folder go
+        with ``scripts/push_to_hub.py``.
+
+        Args:
+            repo_id: ``org/name``; a name alone is one of the token's owner.
+            private: Make the repository private; None for the owner's default.
+            revision: Branch, made if need be.
+            token: The stored one if None.
+            commit_message: First line of the commit's message.
+            card: A ``README.md``. None keeps the repository's, or writes a plain one.
+            dry_run: Return the plan, which prints as a list of files and sizes, and upload nothing.
+
+        Returns:
+            The commit.
+        """
+        from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
+
+        self.loaded_tokenizer()
+        check_repo_id(repo_id)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            if card is None:
+                write_card(CardArguments(model=folder, repo_id=repo_id))
+            else:
+                shutil.copyfile(card, Path(folder, "README.md"))
+            plan = plan_upload(folder)
+            if dry_run:
+                return plan
+            return push(
+                plan,
+                repo_id,
+                private=private,
+                revision=revision,
+                token=token,
+                commit_message=commit_message,
+                keep_card=card is None,
+            )
+
+    def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+        """Load the tokenizer that belongs to the weights.
+
+        Raises:
+            ValueError: If there is none that fits.
+        """
+        limit = sentence_limit(name_or_path, hub)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            name_or_path, **hub, **limit
+        )
+        check_tokenizer(name_or_path, tokenizer, self.config.vocab_size)
+        self.tokenizer = tokenizer
+
+    def add_vector_modules(self) -> None:
+        """Make what follows the pooling, as the config says."""
+        self.tokenizer = self.training_head = self.whitening = None
+        dim = getattr(self.config, "whitening_dim", None)
+        if dim is not None:
+            self.whitening = nn.Linear(self.config.hidden_size, dim)
+
+    def add_training_head(self) -> None:
+        """Pass the vector through a fresh Dense and tanh while training (SimCSE's MLP head)."""
+        dense = nn.Linear(self.config.hidden_size, self.config.hidden_size)
+        self._init_weights(dense)
+        self.training_head = nn.Sequential(dense, nn.Tanh()).to(self.device, self.dtype)
+
+    def finish_vectors(self, pooled: Tensor) -> Tensor:
+        """Apply what follows the pooling. (B, D) -> (B, D), or (B, whitening_dim)."""
+        vectors: Tensor = pooled if self.whitening is None else self.whitening(pooled)
+        if self.training and self.training_head is not None:
+            vectors = self.training_head(vectors)
+        return vectors
+
+    @property
+    def dimension(self) -> int:
+        """D, the dimension of a sentence vector."""
+        size: int = self.config.hidden_size
+        return size if self.whitening is None else self.whitening.out_features
+
+    @property
+    def pooling_mode(self) -> str:
+        """sentence-transformers' name for the pooling of one layer's hidden states."""
+        return "mean" if "mean" in self.config.sentence_pooling else self.cls_mode
+
+    @property
+    def rows(self) -> Rows:
+        """Builds token rows with the model's tokenizer.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
+        raise NotImplementedError
+
+    def loaded_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Return the tokenizer.
+
+        Raises:
+            ValueError: If the model has none.
+        """
+        if self.tokenizer is None:
+            raise ValueError(
+                f"This {type(self).__name__} has no tokenizer; load it with "
+                f"{type(self).__name__}.from_pretrained, or set model.tokenizer."
+            )
+        return self.tokenizer
+
+    @property
+    def positions(self) -> int:
+        """Longest row in tokens that the position embeddings allow."""
+        limit: int = getattr(self.config, "max_position_embeddings", -1)
+        if limit < 0:  # XLNet's are relative
+            return sys.maxsize
+        embeddings = getattr(self.base_model, "embeddings", None)
+        padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+        return limit if padding is None else limit - padding - 1  # RoBERTa counts from there
+
+    @property
+    def max_length(self) -> int:
+        """Longest row in tokens: the tokenizer's limit, at most the position embeddings'."""
+        limit = self.positions
+        return min(limit, self.tokenizer.model_max_length) if self.tokenizer else limit
+
+    @torch.no_grad()
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int = 64,
+        normalize_embeddings: bool = True,
+        show_progress_bar: bool = False,
+    ) -> np.ndarray:
+        """Embed sentences.
+
+        Args:
+            texts: One text, or several.
+            batch_size: Texts a forward pass; texts of like length share one.
+            normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
+            show_progress_bar: Show one on stderr.
+
+        Returns:
+            float32, shape (N, D); (D,) for a single text.
+
+        Raises:
+            TypeError: If a text is not a string.
+            ValueError: If a text is empty, the batch size below 1, or there is no tokenizer.
+        """
+
+        def embed(inputs: dict[str, Tensor]) -> np.ndarray:
+            found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
+            found = found.float()  # first: 16 bits are too few for a length of 1
+            found = normalize(found) if normalize_embeddings else found
+            vectors: np.ndarray = found.cpu().numpy()
+            return vectors
+
+        with evaluating(self):
+            return encode_by(embed, self, texts, batch_size, show_progress_bar)
+
+
+def encode_by(
+    embed: Callable[[dict[str, Tensor]], np.ndarray],
+    model: Any,
+    texts: str | Sequence[str],
+    batch_size: int,
+    show_progress_bar: bool = False,
+) -> np.ndarray:
+    """Embed sentences in batches of like length.
+
+    Args:
+        embed: Turns padded rows into vectors, (B, D).
+        model: Has ``rows``, ``max_length`` and ``dimension``.
+        texts: One text, or several.
+        batch_size: Texts a batch.
+        show_progress_bar: Show one on stderr.
+
+    Returns:
+        float32, shape (N, D); (D,) for a single text.
+
+    Raises:
+        TypeError: If a text is not a string.
+        ValueError: If a text is empty, or the batch size no whole number of at least 1.
+    """
+    check_count("batch_size", batch_size)
+    some, builder = check_texts(texts), model.rows
+    rows = builder.sources(some, model.max_length)
+    foreign = [builder.ids(row) for text, row in zip(some, rows, strict=True) if not text.isascii()]
+    if foreign and any(are_unknown(builder.tokenizer, foreign)):
+        warn_of_unread()
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    vectors = np.zeros((len(rows), model.dimension), dtype=np.float32)
+    starts = range(0, len(order), batch_size)
+    for start in tqdm(starts, "Encoding", disable=not show_progress_bar):
+        chosen = order[start : start + batch_size]
+        vectors[chosen] = embed(builder.pad([rows[i] for i in chosen]))
+    return vectors[0] if isinstance(texts, str) else vectors
+
+
+def check_tokenizer(
+    name_or_path: str | os.PathLike[str], tokenizer: Any, vocab_size: int = sys.maxsize
+) -> None:
+    """Refuse a tokenizer of special tokens alone, which transformers makes up where none lies.
+
+    Args:
+        name_or_path: Where it was loaded from.
+        tokenizer: One of another library is not looked at.
+        vocab_size: Number of tokens that the model knows.
+
+    Raises:
+        ValueError: If it is such a one, or knows more tokens than the model.
+    """
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return
+    if len(tokenizer.all_special_ids) < len(tokenizer) <= vocab_size:
+        return
+    embeddings = "" if vocab_size == sys.maxsize else f" for {vocab_size} embeddings"
+    raise ValueError(
+        f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens"
+        f"{embeddings}); copy the tokenizer files of the model it was made from."
+    )
+
+
+def check_whitening(
+    name_or_path: str | os.PathLike[str], config: dict[str, Any], pooling: str
+) -> None:
+    """Refuse to whiten the vectors of one pooling by the map of another.
+
+    Raises:
+        ValueError: If the checkpoint is whitened, and of another pooling.
+    """
+    own = config.get("sentence_pooling", "mean")
+    if config.get("whitening_dim") is not None and pooling != own:
+        raise ValueError(
+            f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
+            "whiten the model it was made from anew."
+        )
+
+
+def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
+    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
+
+    A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
+    an architecture, and not always the right one.
+    """
+    if optional_json(name_or_path, "modules.json", hub) is None:
+        return {}
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
+        found = optional_json(name_or_path, f"sentence_{kind}_config.json", hub)
+        if found is not None:
+            limit = found.get("max_seq_length")
+            return {} if limit is None else {"model_max_length": limit}
+    return {}
+
+
+def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
+    """Log a warning if sentence-transformers does more than take the mean of the last states."""
+    modules = optional_json(name_or_path, "modules.json", hub) or []
+    kinds = {module["type"].rsplit(".", 1)[-1] for module in modules}
+    if others := sorted(kinds - {"Transformer", "Pooling", "Normalize"}):
+        logger.warning(
+            "%s: sentence-transformers' vectors pass %s too, which is not read here; they differ.",
+            name_or_path,
+            ", ".join(others),
+        )
+    found = optional_json(name_or_path, "1_Pooling/config.json", hub) or {}
+    mode = found.get("pooling_mode", "mean")
+    if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
+        logger.warning(
+            "%s: the vectors are means here and made otherwise by sentence-transformers (see "
+            "1_Pooling/config.json); where that names cls, pass pooling='cls' (--pooling cls).",
+            name_or_path,
+        )
+
+
+def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
+    """Read a JSON file of a checkpoint; None where there is none."""
+    try:
+        path = cached_file(name_or_path, file, **hub)
+    except OSError:
+        return None
+    return json.loads(Path(str(path)).read_text(encoding="utf-8"))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

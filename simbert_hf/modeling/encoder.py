@@ -1,0 +1,166 @@
+"""Any transformers encoder that takes a 2-D attention mask, as a sentence encoder."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from typing import Any, Self
+
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
+
+from simbert_hf.modeling.embedding import (
+    Embedder,
+    check_whitening,
+    hub_options,
+    warn_of_other_pooling,
+)
+from simbert_hf.modeling.simbert import SimBertOutput, read_config
+from simbert_hf.pooling import check_pooling
+from simbert_hf.rows import TemplateRows
+
+POOLINGS = ("mean", "cls", "first_last_mean")
+# What configs call BERT's two dropouts; XLNet's one is both.
+DROPOUTS = {
+    "hidden_dropout_prob": ("hidden_dropout_prob", "hidden_dropout", "dropout", "mlp_dropout"),
+    "attention_probs_dropout_prob": ("attention_probs_dropout_prob", "attention_dropout"),
+}
+
+
+class SentenceEncoder(Embedder):
+    """RoBERTa, XLNet, DistilBERT, ...: an ``AutoModel`` and a pooling, for SimCSE and its like.
+
+    The tokenizer's own template makes the rows, so special tokens, segments and the padding side
+    are the architecture's. A saved directory loads in ``AutoModel`` and ``SentenceTransformer``,
+    and the latter gives the same vectors. It has no LM head; BERT's own class is ``SimBert``.
+
+    Args:
+        config: Of the architecture, with ``sentence_pooling``: mean, cls or first_last_mean.
+
+    Raises:
+        ValueError: If the pooling is another one, or the architecture has a decoder too, or reads
+            no mask.
+    """
+
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # the encoder inside judges
+    _supports_attention_backend = True
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        if config.sentence_pooling not in POOLINGS:
+            raise ValueError(
+                f"Pooling {config.sentence_pooling!r} is for BERT checkpoints; choose one of "
+                f"{', '.join(POOLINGS)}."
+            )
+        if config.is_encoder_decoder:
+            raise ValueError(f"A {config.model_type!r} has a decoder; give an encoder alone.")
+        encoder = AutoModel.from_config(config)
+        super().__init__(encoder.config)  # which now names an attention that the encoder has
+        # Weights are named as in the architecture's own task models, which AutoModel reads.
+        self.base_model_prefix = encoder.base_model_prefix
+        setattr(self, encoder.base_model_prefix, encoder)
+        self.supports_gradient_checkpointing = encoder.supports_gradient_checkpointing
+        taken = inspect.signature(encoder.forward).parameters
+        if "attention_mask" not in taken:
+            raise ValueError(f"A {config.model_type!r} reads no mask: it would read the padding.")
+        self.takes_segments = "token_type_ids" in taken
+        self.pooling = Pooling(config.hidden_size, self.pooling_mode)
+        self.add_vector_modules()
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, name_or_path: str | os.PathLike[str], *, pooling: str | None = None, **kwargs: Any
+    ) -> Self:
+        """Load an encoder and its tokenizer from a directory or the Hub.
+
+        Args:
+            name_or_path: Directory or ``org/name``.
+            pooling: Overrides the checkpoint's; one that names none gets ``mean``.
+            **kwargs: As in transformers. ``hidden_dropout_prob`` and
+                ``attention_probs_dropout_prob`` set what the architecture calls otherwise.
+
+        Raises:
+            ValueError: If the checkpoint lacks encoder weights, has no such dropout, or is a
+                ``CharGru``, or a whole ``config`` is given.
+            OSError: If there is no such checkpoint.
+        """
+        hub = hub_options(kwargs)
+        found = read_config(name_or_path, hub)
+        if found.get("model_type") == "char_gru":
+            raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
+        dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
+        dtype = kwargs.pop("dtype")
+        config, kwargs = AutoConfig.from_pretrained(
+            name_or_path, return_unused_kwargs=True, **kwargs
+        )
+        own: str = getattr(config, "sentence_pooling", "mean")
+        if pooling is not None:
+            check_whitening(name_or_path, found, pooling)
+        elif "sentence_pooling" not in found:
+            warn_of_other_pooling(name_or_path, hub)
+        config.sentence_pooling = check_pooling(pooling or own)
+        for option, value in dropouts.items():
+            set_dropout(config, option, value)
+        kwargs |= hub | {"config": config, "dtype": dtype}
+        model, _ = cls.load_weights(name_or_path, (".pooler.",), **kwargs)
+        model.load_tokenizer(name_or_path, hub)
+        tokenizer = model.loaded_tokenizer()
+        tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)
+        if tokenizer("a")["input_ids"][-1] == tokenizer.cls_token_id:
+            model.cls_mode = "lasttoken"
+        model.pooling = Pooling(config.hidden_size, model.pooling_mode)
+        return model
+
+    def freeze_idle(self) -> None:
+        """Freeze what no sentence vector depends on, such as a pooler: DDP refuses idle weights."""
+        self(**self.rows.pad(self.rows.sources(["a"], 8))).sentence_embedding.sum().backward()
+        for parameter in self.parameters():
+            parameter.requires_grad_(parameter.grad is not None)
+            parameter.grad = None
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> SimBertOutput:
+        """Encode rows.
+
+        Args:
+            input_ids: Shape: (B, L).
+            attention_mask: 1 for tokens, 0 for padding on either side. Shape: (B, L).
+            token_type_ids: Where the tokenizer gives them. Shape: (B, L).
+
+        Returns:
+            A ``SimBertOutput`` without logits.
+        """
+        segments = {"token_type_ids": token_type_ids} if self.takes_segments else {}
+        all_layers = self.config.sentence_pooling == "first_last_mean"
+        output = self.base_model(
+            input_ids, attention_mask=attention_mask, output_hidden_states=all_layers, **segments
+        )
+        hidden = states = output.last_hidden_state
+        if all_layers:
+            states = (output.hidden_states[1] + hidden) / 2
+        features = {"token_embeddings": states, "attention_mask": attention_mask}
+        pooled = self.pooling(features)["sentence_embedding"]
+        return SimBertOutput(self.finish_vectors(pooled), last_hidden_state=hidden)
+
+    @property
+    def rows(self) -> TemplateRows:
+        """Builds token rows with the model's tokenizer.
+
+        Raises:
+            ValueError: If the model has no tokenizer.
+        """
+        return TemplateRows(self.loaded_tokenizer())
+
+
+def set_dropout(config: PreTrainedConfig, option: str, value: float) -> None:
+    """Set a dropout by BERT's name for it.
+
+    Raises:
+        ValueError: If the architecture has none.
+    """
+    name = next((name for name in DROPOUTS[option] if hasattr(config, name)), None)
+    if name is None:
+        raise ValueError(f"A {config.model_type!r} has no {option} of its own; leave it out.")
+    setattr(config, name, value)

@@ -1,0 +1,85 @@
+"""Whitening of sentence vectors (Su et al. 2021, https://arxiv.org/abs/2103.15316).
+
+An affine map, fitted on unlabelled sentences, that centres the vectors and makes their covariance
+the identity; dropping its directions of least variance also makes them shorter. BERT-flow (Li et
+al. 2020), which trains an invertible network to the same end, is left out: the whitening paper
+finds this closed form as good, and a flow is no module that sentence-transformers could load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.utils.arrays import Floats
+
+NOISE = 1e-10  # share of the largest variance below which float32 vectors vary by rounding only
+
+
+def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, Floats]:
+    """Fit the map x -> (x - mean) @ matrix that gives the vectors the identity as covariance.
+
+    It is PCA whitening: the first columns keep the directions of most variance.
+
+    Args:
+        vectors: Sentence vectors, not normalised. Shape: (N, D).
+        dim: Number of directions d to keep; all that the vectors span if None. BERT's span D - 1,
+            since its last layer normalisation ties one coordinate to the others.
+
+    Returns:
+        The mean (D,) and the matrix (D, d).
+
+    Raises:
+        ValueError: If ``dim`` is more than the vectors span, or there are fewer than D of them.
+
+    Example:
+        >>> mean, matrix = fit_whitening(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 4.0]]), dim=1)
+        >>> mean, np.abs(matrix.T)
+        (array([2.  , 1.33...]), array([[0.  , 0.43...]]))
+    """
+    count, size = vectors.shape
+    if count <= size:
+        raise ValueError(
+            f"{count} sentences do not tell the covariance of {size} dimensions; give more, better "
+            "some times as many."
+        )
+    vectors = vectors.astype(np.float64)
+    variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending
+    variances, directions = variances[::-1], directions[:, ::-1]
+    spanned = int((variances > NOISE * variances[0]).sum())
+    dim = spanned if dim is None else dim
+    if not 1 <= dim <= spanned:
+        raise ValueError(f"Whitening to {dim} dimensions: the vectors span {spanned} directions.")
+    return vectors.mean(axis=0), directions[:, :dim] / np.sqrt(variances[:dim])
+
+
+def whiten(
+    model: Embedder, sentences: Sequence[str], dim: int | None = None, *, batch_size: int = 64
+) -> None:
+    """Fit the whitening of a model's sentence vectors, and make it a part of the model.
+
+    ``encode`` applies it before it normalises; a saved model keeps it, as a Dense module for
+    sentence-transformers.
+
+    Args:
+        model: A model that is not whitened yet.
+        sentences: What the map is fitted on: some thousands, of the kind that will be embedded.
+        dim: Number of dimensions to keep; all that the vectors span if None.
+        batch_size: Sentences a forward pass.
+
+    Raises:
+        ValueError: If the model is whitened already, or the sentences are too few.
+    """
+    if model.whitening is not None:
+        raise ValueError("The model is whitened already; whiten the one it was made from.")
+    vectors = model.encode(sentences, batch_size=batch_size, normalize_embeddings=False)
+    mean, matrix = fit_whitening(vectors, dim)
+    linear = nn.Linear(*matrix.shape).requires_grad_(False)
+    linear.weight.copy_(torch.from_numpy(matrix.T))
+    linear.bias.copy_(torch.from_numpy(-mean @ matrix))
+    model.config.whitening_dim = linear.out_features
+    model.whitening = linear.to(model.device, model.dtype)

@@ -1,0 +1,1 @@
+"""What the training scripts share, and what a run needs beside the Trainer."""

@@ -1,0 +1,327 @@
+"""Packing: embeddings and layers run on real tokens alone, while they train."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+from transformers.modeling_outputs import BaseModelOutput
+
+from simbert_hf.masking import prefix_mask
+from simbert_hf.modeling.simbert import CACHE, SimBert
+
+NAME = "simbert_packed"  # of our attention among transformers' ones
+
+
+def use_packing(model: Any, attention: str) -> None:
+    """Let a model that trains leave the padding out of its layers.
+
+    The real tokens of the B rows become one row of T; hidden states return to their places among
+    (B, L), zeros elsewhere, so that pooling, losses, GradCache, DDP and FSDP see no difference.
+    Without gradients, with a cache or with a ready mask, the model runs as before.
+
+    Attention keeps the rows apart in one of three ways: ``Padded``, ``Flex``, ``Varlen``.
+
+    Args:
+        model: A ``SimBert`` on BERT or ELECTRA; it is changed in place.
+        attention: One of ``ATTENTIONS``.
+
+    Raises:
+        ValueError: If the model has an attention of its own, or dropout that this one lacks.
+
+    Example:
+        >>> from simbert_hf import SimBertConfig
+        >>> sizes = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+        >>> model = SimBert(SimBertConfig(vocab_size=10, intermediate_size=8, **sizes)).eval()
+        >>> ids, real = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
+        >>> whole = model(input_ids=ids, attention_mask=real).sentence_embedding
+        >>> use_packing(model, "padded")
+        >>> packed = model(input_ids=ids, attention_mask=real).sentence_embedding
+        >>> torch.allclose(packed, whole, atol=1e-6)
+        True
+    """
+    kind = _checked(model, attention)
+    run_layers = model.run_layers.__func__  # so that a copy of the model runs its own weights
+
+    @functools.wraps(run_layers)
+    def run_packed(
+        self: SimBert, input_ids: Tensor, real: Tensor, segments: Tensor, **kwargs: Any
+    ) -> Any:
+        caching = kwargs.get(CACHE) is not None
+        if real.dim() != 2 or caching or not torch.is_grad_enabled():
+            return run_layers(self, input_ids, real, segments, **kwargs)
+        positions = kwargs.pop("position_ids", None)
+        if positions is None:
+            positions = torch.arange(real.shape[1], device=real.device).expand_as(real)
+        places = real.flatten().nonzero().squeeze(1)  # (T,)
+        filler = -len(places) % kind.multiple
+        types = self.token_types(segments)
+        inputs = {"input_ids": input_ids, "token_type_ids": types, "position_ids": positions}
+        for name, values in inputs.items():
+            kwargs[name] = pad(values.flatten()[places], (0, filler))[None]
+        outputs = self.base_model(packed=kind.of(segments, real, places), **kwargs)
+        hidden = [
+            put(states[0, : len(places)], places, real.numel()).unflatten(0, real.shape)
+            for states in outputs.hidden_states or (outputs.last_hidden_state,)
+        ]
+        return BaseModelOutput(hidden[-1], tuple(hidden))
+
+    model.set_attn_implementation(NAME)
+    model.run_layers = MethodType(run_packed, model)
+
+
+def _checked(model: Any, attention: str) -> type[PackedRows]:
+    if attention not in ATTENTIONS:
+        raise ValueError(f"--packing {attention!r}: choose one of {', '.join(ATTENTIONS)}.")
+    if not isinstance(model, SimBert) or not model._supports_sdpa:
+        raise ValueError(
+            "--packing is for BERT and ELECTRA checkpoints in SimBert; "
+            f"{type(model).__name__} has an attention of its own: leave it out."
+        )
+    dropout = model.config.attention_probs_dropout_prob
+    if dropout and not ATTENTIONS[attention].has_dropout:
+        raise ValueError(
+            f"--packing {attention} has no attention dropout, and the model's is {dropout}: give "
+            "--attention_dropout 0, or --packing padded."
+        )
+    return ATTENTIONS[attention]
+
+
+# ---------------------------------------------------------------------- attention among the rows
+
+
+class PackedRows:
+    """What attention must know of packed rows, and how it is done.
+
+    Attributes:
+        multiple: T is filled up to a multiple of it.
+        has_dropout: Whether attention dropout is possible.
+    """
+
+    multiple = 1
+    has_dropout = False
+
+    @classmethod
+    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
+        """Describe packed rows.
+
+        Args:
+            segments: Shape: (B, L).
+            real: 1 for tokens, 0 for padding. Shape: (B, L).
+            places: Of the real tokens among the flattened B * L. Shape: (T,).
+        """
+        raise NotImplementedError
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
+    ) -> Tensor:
+        """Attend within rows under the prefix rule: (1, H, T, d) each -> (1, T, H, d)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Padded(PackedRows):
+    """Put queries, keys and values among padding, for torch's own attention under a mask.
+
+    All but attention is unpadded, and attention dropout stays.
+
+    Attributes:
+        mask: The prefix mask. Shape: (B, 1, L, L).
+        places: Of the real tokens among B * L. Shape: (T,).
+    """
+
+    mask: Tensor
+    places: Tensor
+    has_dropout = True
+
+    @classmethod
+    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
+        """Build the prefix mask."""
+        return cls(prefix_mask(segments, real, torch.get_default_dtype()), places)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
+    ) -> Tensor:
+        """Attend under the mask, and take what the real tokens found."""
+        rows, _, length, _ = self.mask.shape
+
+        def part(states: Tensor) -> Tensor:  # (1, H, T, d) -> (B, H, L, d)
+            placed = put(states[0].transpose(0, 1), self.places, rows * length)
+            return placed.view(rows, length, *placed.shape[1:]).transpose(1, 2)
+
+        mask = self.mask.to(query.dtype)
+        found: Tensor = scaled_dot_product_attention(
+            part(query), part(key), part(value), mask, dropout_p=dropout, scale=scale
+        )
+        return take(found.transpose(1, 2).flatten(0, 1), self.places)[None]
+
+
+@dataclass(frozen=True)
+class Flex(PackedRows):
+    """FlexAttention under the block mask "same row, and the prefix rule"; made for GPUs.
+
+    Attributes:
+        mask: Its blocks are those that share a row; filler tokens are a row of their own.
+    """
+
+    mask: BlockMask
+    multiple = 128  # FlexAttention's block; few values of T, too, are few shapes to compile
+
+    @classmethod
+    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
+        """Make the block mask from where rows begin and end; T x T would be far too large."""
+        filler = -len(places) % cls.multiple
+        rows = pad(places // real.shape[1], (0, filler), value=len(real))  # (T,), ascending
+        order = pad(segments.cumsum(dim=1).flatten()[places], (0, filler))
+
+        def visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            return (rows[query] == rows[key]) & (order[key] <= order[query])
+
+        ends = rows.view(-1, cls.multiple)[:, :: cls.multiple - 1]  # of each block of queries
+        first = torch.searchsorted(rows, ends[:, 0].contiguous()) // cls.multiple
+        last = (torch.searchsorted(rows, ends[:, 1].contiguous(), right=True) - 1) // cls.multiple
+        blocks = torch.arange(len(ends), device=rows.device)
+        keys = (first[:, None] + blocks) % len(ends)  # of which the first (last - first + 1) count
+        counts = (last - first + 1)[None, None].int()
+        found = BlockMask.from_kv_blocks(
+            counts, keys[None, None].int(), BLOCK_SIZE=cls.multiple, mask_mod=visible
+        )
+        return cls(found)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
+    ) -> Tensor:
+        """Attend under the block mask."""
+        plain = query.device.type == "cpu" or torch.compiler.is_compiling()
+        call: Any = flex_attention if plain else _compiled_flex()
+        found: Tensor = call(query, key, value, block_mask=self.mask, scale=scale)
+        return found.transpose(1, 2)
+
+
+@functools.cache
+def _compiled_flex() -> Callable[..., Any]:
+    return torch.compile(flex_attention)  # which is a plain T x T one until it is compiled
+
+
+@dataclass(frozen=True)
+class Varlen(PackedRows):
+    """FlashAttention over rows of unlike lengths, twice; for GPUs in 16 bits.
+
+    It knows no prefix mask, but sources see their source, which is attention both ways over each
+    piece of one segment, and targets see what is before them, which is causal attention over rows.
+
+    Attributes:
+        rows: Where rows begin, and T. Shape: (B + 1,).
+        pieces: Where sources and targets begin, and T. Shape: (2B + 1,).
+        sources: Whether a token is of a source. Shape: (T, 1, 1).
+        width: At least the longest row's length.
+    """
+
+    rows: Tensor
+    pieces: Tensor
+    sources: Tensor
+    width: int
+
+    @classmethod
+    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
+        """Count the tokens of sources and targets.
+
+        Raises:
+            ValueError: If a row is not a source and perhaps a target after it.
+        """
+        odd = (segments > 1) | pad(segments.diff(dim=1) < 0, (1, 0))
+        if (odd & real.bool()).any():
+            raise ValueError(
+                "--packing varlen takes rows of a source (token_type_ids 0) and perhaps a target "
+                "(1) after it; these have others: use --packing padded."
+            )
+        kinds = torch.arange(2, device=real.device)[:, None]
+        counts = (real[:, None] * (segments[:, None] == kinds)).sum(dim=2)  # (B, 2)
+        pieces = pad(counts.flatten().cumsum(0), (1, 0)).int()
+        packed = segments.flatten()[places]
+        return cls(pieces[::2].contiguous(), pieces, packed[:, None, None] == 0, real.shape[1])
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
+    ) -> Tensor:
+        """Attend both ways within pieces and causally within rows; take each token's own."""
+        from torch.nn.attention.varlen import (
+            varlen_attn,  # young: who does not ask need not have it
+        )
+
+        states = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]  # (T, H, d)
+
+        def within(starts: Tensor, window: tuple[int, int]) -> Any:
+            q, k, v = states
+            width = self.width
+            return varlen_attn(
+                q, k, v, starts, starts, width, width, scale=scale, window_size=window
+            )
+
+        both_ways, causal = within(self.pieces, (-1, -1)), within(self.rows, (-1, 0))
+        return torch.where(self.sources, both_ways, causal)[None]
+
+
+ATTENTIONS: dict[str, type[PackedRows]] = {"padded": Padded, "flex": Flex, "varlen": Varlen}
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    packed: PackedRows | None = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend as transformers' layers ask for it; as SDPA where rows are not packed."""
+    if packed is not None:
+        return packed.attend(query, key, value, scaling, dropout), None
+    return sdpa_attention_forward(
+        module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+    )
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)
+
+
+# ---------------------------------------------------------------------- places
+
+
+class _Take(torch.autograd.Function):
+    """Rows at places that occur once each: the gradient is put back, where torch would add."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.size = len(values)
+        return values.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        return put(gradient, places, ctx.size), None
+
+
+def take(values: Tensor, places: Tensor) -> Tensor:
+    """Take rows: (N, ...) -> (T, ...)."""
+    found: Tensor = _Take.apply(values, places)
+    return found
+
+
+def put(values: Tensor, places: Tensor, size: int) -> Tensor:
+    """Put rows into their places among zeros: (T, ...) -> (size, ...)."""
+    return values.new_zeros(size, *values.shape[1:]).index_copy(0, places, values)

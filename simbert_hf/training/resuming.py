@@ -1,0 +1,168 @@
+"""What a run goes on from: the newest whole checkpoint, of the same run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerState, TrainingArguments
+from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.modeling.checkpoint import damage
+from simbert_hf.training.saving import CheckpointPart
+from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.textfiles import read_json
+
+logger = logging.getLogger(__name__)
+
+SETTINGS = "settings.json"
+NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_state*", "*model*")
+# A checkpoint brings back the optimiser's; with another seed, other groups would be held out.
+KEPT = (
+    "learning_rate", "head_learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
+    "adam_epsilon", "optim", "seed", "pooling",
+)  # fmt: skip
+TOLD = (
+    "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed", "length_window",
+    "even_tokens", "dataloader_drop_last",
+)  # fmt: skip
+
+
+@dataclass
+class SameRun(CheckpointPart):
+    """Writes a run's settings into its checkpoints, and goes on from those of the same run alone.
+
+    Attributes:
+        settings: By their names.
+        writes: Whether this process writes them.
+    """
+
+    settings: dict[str, Any]
+    writes: bool = True
+
+    @classmethod
+    def of(cls, args: SimilarityTrainingArguments, *others: Any, **facts: Any) -> SameRun:
+        """Tell a run's settings.
+
+        Args:
+            args: Its arguments.
+            *others: Dataclasses of others, of which all counts.
+            **facts: What none of them says, or says otherwise.
+        """
+        given = {name: getattr(args, name) for name in (*KEPT, *TOLD) if hasattr(args, name)}
+        known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
+        known |= {name: value for other in others for name, value in vars(other).items()}
+        known |= {"processes": args.world_size} | facts
+        return cls(json.loads(json.dumps(known, default=str)), args.should_save)
+
+    def save(self, directory: Path) -> None:
+        """Write the settings."""
+        if self.writes:
+            write_text(directory / SETTINGS, json.dumps(self.settings, indent=1) + "\n")
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, *others: Any, **more: Any
+    ) -> None:
+        """Log, evaluate and save as often as is asked for now, not as then."""
+        state.compute_steps(args, state.max_steps)
+
+    def load(self, directory: Path) -> None:
+        """Compare with the settings of then.
+
+        Raises:
+            ValueError: If one differs that would not be heeded, or must not change.
+        """
+        place = directory / SETTINGS
+        former = read_json(place) if place.exists() else self.settings
+        for name, now in self.settings.items():
+            then = former.get(name, now)
+            if then == now:
+                continue
+            if name in KEPT:
+                raise ValueError(
+                    f"{directory} is of a run with --{name} {then}, not {now}, and goes on with "
+                    "that alone: give it, or begin a new run with its weights, by "
+                    f"--model_name_or_path {directory} and another --output_dir."
+                )
+            logger.warning("%s is of a run with other %s: %s, now %s", directory, name, then, now)
+
+
+def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
+    """Name the checkpoint that a run is to go on from; None for a new run.
+
+    Raises:
+        ValueError: If the one that is named cannot be gone on from, or a new run would mix its own
+            with a former one's.
+    """
+    out = Path(str(args.output_dir))
+    wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
+    there = checkpoints_in(out)
+    if wanted.lower() in ("none", "false"):
+        if there:
+            raise ValueError(
+                f"{there[max(there)]} is a former run's: give --resume_from_checkpoint true to "
+                "go on with it, another --output_dir, or remove it."
+            )
+        return None
+    if wanted.lower() == "true":
+        checkpoint = newest_checkpoint(out)
+        if there and checkpoint is None:
+            fault = fault_of(there[max(there)])
+            raise ValueError(
+                f"No checkpoint in {out} can be gone on from: {there[max(there)].name} {fault}. "
+                "Remove them to begin anew, or give another --output_dir."
+            )
+        logger.info("resuming from %s", checkpoint or "nothing: there is no checkpoint")
+        return checkpoint
+    if fault := fault_of(Path(wanted)):
+        raise ValueError(
+            f"--resume_from_checkpoint {wanted} {fault}: name a whole checkpoint-... folder, or "
+            "true for the newest."
+        )
+    step = next((at for at, path in there.items() if path.samefile(wanted)), None)
+    if step is not None and step < max(there):
+        logger.warning(
+            "%s is later than %s: remove it if --resume_from_checkpoint true is not to take it",
+            there[max(there)],
+            wanted,
+        )
+    return wanted
+
+
+def newest_checkpoint(directory: Path) -> str | None:
+    """Return the newest checkpoint that is whole and can be resumed from."""
+    for _, path in sorted(checkpoints_in(directory).items(), reverse=True):
+        fault = fault_of(path)
+        if not fault:
+            return str(path)
+        logger.warning("%s is passed over: it %s", path, fault)
+    return None
+
+
+def checkpoints_in(directory: Path) -> dict[int, Path]:
+    """Find the folders named as checkpoints, by their steps."""
+    found = (
+        re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
+    )
+    return {int(name[1]): directory / name[0] for name in found if name}
+
+
+def fault_of(checkpoint: Path) -> str:
+    """Say why a run cannot go on from a checkpoint; nothing if it can.
+
+    This package's are whole, or not there. Trainer alone writes in place, and with
+    ``save_only_model`` no more than weights; a copy may have been cut off.
+    """
+    if not checkpoint.is_dir():
+        return "is no folder"
+    lacking = [name for name in NEEDED if not any(checkpoint.glob(name))]
+    if lacking:
+        return f"lacks {lacking[0]}"
+    faults = ((file.name, damage(file)) for file in sorted(checkpoint.iterdir()))
+    return next((f"has a damaged {name} ({fault})" for name, fault in faults if fault), "")

@@ -1,0 +1,246 @@
+"""A Trainer whose checkpoints are whole or not there, and whose uploads are one commit each."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import CommitInfo
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import Trainer, TrainerCallback
+from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
+
+from simbert_hf.hub import open_repository, plan_upload, push
+from simbert_hf.training.sharding import own_shards
+from simbert_hf.utils.atomic import put_in_place
+
+logger = logging.getLogger(__name__)
+
+SCRATCH = "_saving"
+
+
+class Diverged(ValueError):
+    """Weights are infinite or NaN."""
+
+
+class CheckpointPart(TrainerCallback):
+    """A callback with a state of its own, which becomes a part of each checkpoint."""
+
+    def load(self, directory: Path) -> None:
+        """Take this process's part from the checkpoint that a run goes on from."""
+        raise NotImplementedError
+
+    def save(self, directory: Path) -> None:
+        """Write this process's part into a checkpoint that is not in its place yet."""
+        raise NotImplementedError
+
+
+class SavingTrainer(Trainer):
+    """transformers' Trainer, safe against kills, full disks and weights that diverged."""
+
+    _saving = False
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        except RuntimeError as error:
+            if "loading state_dict" not in str(error):
+                raise
+            raise ValueError(
+                f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
+                f"of then. {error}"
+            ) from error
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        try:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        except (KeyError, ValueError) as error:
+            raise ValueError(
+                f"{checkpoint} is of another model or loss: resume with the arguments of then. "
+                f"{error!r}"
+            ) from error
+        if checkpoint is not None:
+            self._load_parts(Path(checkpoint))
+
+    def _load_parts(self, folder: Path) -> None:
+        """Read what :meth:`_save_parts` wrote."""
+        for part in self._parts():
+            part.load(folder)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Keep silent of an untrained LM head, which checkpoints do not hold."""
+        model: Any = self.model
+        if not getattr(model, "has_lm_head", True):
+            head, missing = model.head_prefix, load_result.missing_keys
+            missing[:] = [name for name in missing if not name.startswith(head)]
+        super()._issue_warnings_after_load(load_result)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        """Write a checkpoint beside its place and move it there when it is whole.
+
+        Trainer writes in place, so that a kill or a full disk would leave a part of a checkpoint,
+        and deletes older ones before it is on the disk.
+
+        Raises:
+            OSError: If it cannot be written; the checkpoints before it are as they were.
+        """
+        out = Path(super()._get_output_dir(trial))
+        name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
+        with self._scratch_folder(out) as scratch:
+            self._saving = True
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self._saving = False
+            self._save_parts(scratch / name)
+            best = out / f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
+            if best == out / name or best.exists():  # Trainer looks in the scratch folder
+                self.state.best_model_checkpoint = str(best)
+            if self.args.should_save:
+                self.state.save_to_json(str(scratch / name / TRAINER_STATE_NAME))
+            self._put_in_place(scratch / name, out / name)
+        if self.args.should_save:
+            limit, kept = self.args.save_total_limit, self.state.best_model_checkpoint
+            rotate_checkpoints(str(out), limit, best_model_checkpoint=kept, use_mtime=True)
+        if self.args.push_to_hub and self.args.hub_strategy == HubStrategy.EVERY_SAVE:
+            self._push_checkpoint(out / name)
+
+    def _save_parts(self, folder: Path) -> None:
+        """Write into a checkpoint what Trainer does not know of."""
+        folder.mkdir(parents=True, exist_ok=True)  # of weights alone, other processes are slow
+        for part in self._parts():
+            part.save(folder)
+
+    def _parts(self) -> list[CheckpointPart]:
+        callbacks = self.callback_handler.callbacks
+        return [callback for callback in callbacks if isinstance(callback, CheckpointPart)]
+
+    def _check_finite(self) -> None:
+        """Refuse to save, or go on with, weights of a run that diverged.
+
+        Raises:
+            Diverged: If one is infinite or NaN.
+        """
+        weights = own_shards(self.accelerator.unwrap_model(self.model))
+        finite = torch.stack([weight.isfinite().all() for weight in weights]).all()
+        if self.accelerator.reduce((~finite).int()):  # each may hold a part
+            raise Diverged(
+                f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
+                "Checkpoints before are as they were: begin anew, or with the weights of one of "
+                "them (--model_name_or_path), with a lower --learning_rate or weights of the loss."
+            )
+
+    def _get_output_dir(self, trial: Any) -> str:
+        out = super()._get_output_dir(trial)
+        return str(Path(out, SCRATCH)) if self._saving else out
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Do nothing: what Trainer pushes here is a pickle, and the half of a model."""
+
+    @contextmanager
+    def _scratch_folder(self, out: Path) -> Iterator[Path]:
+        """Name a folder for what is not whole yet; it is gone afterwards."""
+        scratch = out / SCRATCH
+        if self.is_local_process_zero():
+            shutil.rmtree(scratch, ignore_errors=True)  # a killed run's
+        self.accelerator.wait_for_everyone()
+        try:
+            yield scratch
+        except (OSError, SafetensorError, RuntimeError) as error:  # the last is torch's
+            raise OSError(
+                f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
+                "checkpoints are as they were; mend the cause (a full disk?) and go on with "
+                "--resume_from_checkpoint true."
+            ) from error
+        finally:
+            if self.is_local_process_zero():
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def _put_in_place(self, made: Path, place: Path) -> None:
+        self.accelerator.wait_for_everyone()  # each process writes its random state
+        if self.is_world_process_zero():
+            put_in_place(made, place)
+        self.accelerator.wait_for_everyone()
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
+
+        Raises:
+            OSError: If it cannot be written; then the former model is as it was.
+            Diverged: If weights are infinite or NaN; then too.
+        """
+        self._check_finite()
+        if output_dir is not None:
+            super().save_model(output_dir, _internal_call=_internal_call)
+            return
+        out = Path(str(self.args.output_dir))
+        with self._scratch_folder(out) as scratch:
+            super().save_model(str(scratch), _internal_call=True)
+            if self.args.should_save:
+                for path in list(scratch.iterdir()):
+                    put_in_place(path, out / path.name)
+            self.accelerator.wait_for_everyone()
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """Open the repository before the run, so that a wrong name or token loses no work."""
+        if self.is_world_process_zero():
+            self.hub_model_id = open_repository(  # type: ignore[assignment]
+                self.args.hub_model_id or Path(str(self.args.output_dir)).resolve().name,
+                private=self.args.hub_private_repo if private is None else private,
+                revision=self.args.hub_revision,
+                token=token or self.args.hub_token,
+            )
+
+    def push_to_hub(  # type: ignore[override]
+        self, commit_message: str = "End of training", **kwargs: Any
+    ) -> CommitInfo | None:
+        """Save the model and upload ``args.output_dir`` in one commit, see :mod:`simbert_hf.hub`.
+
+        Args:
+            commit_message: First line of the commit's message.
+            **kwargs: ``private``, ``revision``, ``token``, where other than in ``args``.
+
+        Returns:
+            The commit, in the main process; None in others.
+
+        Raises:
+            OSError: If the Hub does not take it; the saved model is whole.
+        """
+        self.callback_handler.on_push_begin(self.args, self.state, self.control)
+        self.save_model(_internal_call=True)
+        if not self.is_world_process_zero():
+            return None
+        if self.hub_model_id is None:
+            self.init_hf_repo(kwargs.get("token"), kwargs.get("private"))
+        return self._push(Path(str(self.args.output_dir)), commit_message, **kwargs)
+
+    def _push(self, folder: Path, commit_message: str, **kwargs: Any) -> CommitInfo:
+        args = self.args
+        options = {"private": args.hub_private_repo, "revision": args.hub_revision}
+        options |= {"token": args.hub_token, "commit_message": commit_message}
+        found = push(plan_upload(folder), str(self.hub_model_id), **options | kwargs)
+        logger.info("pushed %s to %s", folder, found.commit_url)
+        return found
+
+    def _push_checkpoint(self, folder: Path) -> None:
+        """Push a checkpoint's model; the run goes on if that fails."""
+        if self.is_world_process_zero():
+            try:
+                self._push(folder, f"Training in progress, step {self.state.global_step}")
+            except (OSError, ValueError) as error:
+                logger.warning("%s The run goes on.", error)
+
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None
+    ) -> None:
+        super()._save(output_dir, state_dict)
+        pickled = Path(output_dir or str(self.args.output_dir), TRAINING_ARGS_NAME)
+        if self.args.should_save:
+            pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one

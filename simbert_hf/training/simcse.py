@@ -1,0 +1,265 @@
+"""What train_simcse.py has to itself: its arguments, data and objective."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Literal
+
+import torch
+
+from simbert_hf.arguments import (
+    DataArguments,
+    SimilarityTrainingArguments,
+    check_scale,
+    check_weights,
+    refuse_idle,
+)
+from simbert_hf.data import FixedPairs, PairDataset
+from simbert_hf.data.near_words import nearest_words
+from simbert_hf.data.noising import Augmentation
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
+from simbert_hf.training.run import (
+    TrainingData,
+    load_sts,
+    measure_nothing,
+    read_columns,
+    read_groups,
+)
+from simbert_hf.utils.parsing import Presets
+
+logger = logging.getLogger(__name__)
+
+# What each preset changes of the defaults. ``paper-...`` are its authors' recipes for BERT-base.
+SIMCSE_MODERN: dict[str, Any] = {
+    "learning_rate": 3e-5,
+    "metric_for_best_model": "eval_sts_spearman",
+}
+SIMCSE_PAPER: dict[str, Any] = SIMCSE_MODERN | {
+    "loss": "one_way",
+    "max_length": 32,
+    "lr_scheduler_type": "linear",
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "length_window": 1,
+    "eval_strategy": "steps",
+    "eval_steps": 125,
+    "save_strategy": "steps",
+    "save_steps": 125,
+}
+SIMCSE_PRESETS: Presets = {
+    "modern": SIMCSE_MODERN,
+    "paper-unsup": SIMCSE_PAPER
+    | {
+        "examples": "sentences",
+        "pooling": "cls",
+        "training_head": True,
+        "per_device_train_batch_size": 64,
+        "num_train_epochs": 1,
+    },
+    "paper-sup": SIMCSE_PAPER
+    | {
+        "examples": "triplets",
+        "pooling": "tanh_pooler",  # there the MLP head stays, and is measured too
+        "learning_rate": 5e-5,
+        "per_device_train_batch_size": 512,  # of all devices together: divide it
+        "num_train_epochs": 3,
+    },
+}
+
+# The losses for each kind of examples, the default first.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "sentences": ("symmetric", "one_way"),
+    "pairs": ("symmetric", "one_way"),
+    "triplets": ("one_way",),
+    "scored": ("cosent", "angle"),
+}
+
+
+@dataclass
+class SimCseArguments:
+    """SimCSE's data and loss."""
+
+    examples: str = field(
+        default="sentences",
+        metadata={"help": "What the rows of --train_file are.", "choices": tuple(EXAMPLES)},
+    )
+    loss: str | None = field(
+        default=None,
+        metadata={
+            "help": "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
+            "or angle for scored pairs. The first that fits the examples if not given.",
+            "choices": tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
+        },
+    )
+    scale: float = field(default=20.0, metadata={"help": "Inverse temperature."})
+    hard_negative_weight: float = field(
+        default=0.0, metadata={"help": "Added to the scaled cosine with one's own hard negative."}
+    )
+    mask_false_negatives: bool = field(
+        default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
+    )
+    similarity_weight: float = field(
+        default=1.0,
+        metadata={"help": "Weight of the similarity loss; 0 trains by --mlm_weight alone."},
+    )
+    mlm_weight: float = field(
+        default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
+    )
+    training_head: bool = field(
+        default=False, metadata={"help": "Put an MLP head on the vector while training only."}
+    )
+    augmentation: str | None = field(
+        default=None,
+        metadata={
+            "help": "Change the second view beside dropout: crop it, delete words, or replace them "
+            "by near ones of the start's word embeddings.",
+            "choices": ("crop", "delete", "replace"),
+        },
+    )
+    augmentation_rate: float = field(
+        default=0.1, metadata={"help": "Share of the words that the augmentation changes."}
+    )
+
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        fitting = EXAMPLES[self.examples]
+        self.loss = self.loss or fitting[0]
+        if self.loss not in fitting:
+            raise ValueError(
+                f"--loss {self.loss} does not fit --examples {self.examples}; choose one of "
+                f"{', '.join(fitting)}."
+            )
+        if self.augmentation and self.examples != "sentences":
+            raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
+        if self.hard_negative_weight and self.examples != "triplets":
+            raise ValueError("--hard_negative_weight needs --examples triplets.")
+        if not self.augmentation:
+            refuse_idle(self, ["augmentation_rate"], "there is no --augmentation")
+        if self.loss != "symmetric":
+            refuse_idle(self, ["mask_false_negatives"], f"--loss {self.loss} has other negatives")
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        weights = [self.similarity_weight, self.mlm_weight]
+        check_weights(weights)
+        if self.examples == "scored" and weights != [1, 0]:
+            raise ValueError("Scored pairs have one loss: drop --similarity_weight, --mlm_weight.")
+        if not self.similarity_weight and (self.training_head or self.augmentation):
+            raise ValueError(
+                "--similarity_weight 0 makes no views: drop --training_head and --augmentation."
+            )
+
+
+def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> str | None:
+    """Let those weights train that the loss depends on.
+
+    Returns:
+        Name prefix of an LM head that starts untrained; None without one.
+
+    Raises:
+        ValueError: If an MLM loss is wanted, and the model has no place for an LM head, or if it
+            has no dropout that makes views.
+    """
+    fresh_head = None
+    if not args.mlm_weight:
+        model.freeze_idle()
+    elif not isinstance(model, SimBert):
+        kind = model.config.model_type
+        raise ValueError(f"--mlm_weight needs a BERT checkpoint; this is a {kind!r}.")
+    elif not model.has_lm_head:
+        model.has_lm_head, fresh_head = True, model.head_prefix
+    if isinstance(model, SimBert) and not args.similarity_weight:
+        model.pooler.requires_grad_(False)
+    if args.training_head:
+        model.add_training_head()
+    if args.examples == "sentences" and args.similarity_weight and not args.augmentation:
+        check_dropout(model)
+    return fresh_head
+
+
+@torch.no_grad()
+def check_dropout(model: Embedder) -> None:
+    """Refuse a model whose two views of a sentence are one; it is in training mode afterwards.
+
+    Raises:
+        ValueError: If no dropout changes its vectors.
+    """
+    rows = model.rows.pad(model.rows.sources(["a", "a"], 8))
+    with torch.random.fork_rng(devices=[]):
+        one, other = model.train()(**rows).sentence_embedding
+    if torch.allclose(one, other, atol=1e-5):
+        raise ValueError(
+            "Unsupervised SimCSE makes two views of a sentence by dropout, and this model has "
+            "none: give --hidden_dropout 0.1, or another second view (train_simcse.py's "
+            "--augmentation, train_simbert.py's --simcse_weight 0)."
+        )
+
+
+def load_simcse_data(
+    examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> TrainingData:
+    """Read what SimCSE trains on; without ``--sts_file`` nothing is evaluated.
+
+    Args:
+        examples: sentences, pairs, triplets or scored.
+        data_args: Names the files.
+        args: Its seed draws the pairs.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left to train on.
+        ValueError: If an argument asks for what SimCSE does not do.
+    """
+    given = ["streaming", "validation_file", "sample_sentences"]
+    given += ["validation_groups"] if data_args.validation_groups else []
+    of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
+    given += [] if examples == "pairs" else of_groups
+    refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
+    files, seed = data_args.train_file, args.order_seed
+    train: PairDataset | FixedPairs
+    if examples == "pairs":
+        train = PairDataset(read_groups(files, data_args, args), seed)
+    else:
+        train = FixedPairs(read_columns(examples, files), seed)
+        logger.info("%s: %d %s", ", ".join(files), len(train), examples)
+    sts = load_sts(data_args)
+    if not sts:
+        measure_nothing(args)
+    return TrainingData(train, None, sts, [])
+
+
+def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:
+    """Build the augmentation that the arguments name; the model's own table gives synonyms."""
+    if args.augmentation is None:
+        return None
+    synonyms: dict[str, list[str]] = {}
+    if args.augmentation == "replace":
+        embeddings: Any = model.get_input_embeddings()
+        synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
+        if not synonyms:
+            raise ValueError(
+                "--augmentation replace finds no word in the vocabulary that has near ones; it is "
+                "for languages with blanks between words: choose crop or delete."
+            )
+        logger.info("%d words have near ones to stand for them", len(synonyms))
+    kind: Any = args.augmentation
+    return Augmentation(kind, args.augmentation_rate, synonyms)
+
+
+def make_simcse_objective(args: SimCseArguments) -> SimCseObjective | ScoredPairObjective:
+    """Build the objective that the arguments name."""
+    if args.examples == "scored":
+        loss: Literal["cosent", "angle"] = "angle" if args.loss == "angle" else "cosent"
+        return ScoredPairObjective(loss=loss, scale=args.scale)
+    return SimCseObjective(
+        scale=args.scale,
+        symmetric=args.loss == "symmetric",
+        hard_negative_weight=args.hard_negative_weight,
+        similarity_weight=args.similarity_weight,
+        mlm_weight=args.mlm_weight,
+        mask_false_negatives=args.mask_false_negatives,
+    )

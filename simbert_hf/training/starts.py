@@ -1,0 +1,95 @@
+"""Where a run starts that trains sentence vectors alone: a BERT, its like, or a character GRU."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simbert_hf.arguments import ModelArguments, refuse_idle
+from simbert_hf.gru import CharGru
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.training.run import check_start, load_start
+
+logger = logging.getLogger(__name__)
+
+ENCODERS = ("bert", "gru")
+GRU_PRESET: dict[str, Any] = {
+    "encoder": "gru",
+    "learning_rate": 1e-3,
+    "per_device_train_batch_size": 100,
+}
+
+
+@dataclass
+class EncoderArguments:
+    """The encoder that is trained."""
+
+    encoder: str = field(
+        default="bert",
+        metadata={
+            "help": "bert (or its like), from --model_name_or_path; or gru over characters, a new "
+            "one unless --model_name_or_path names one.",
+            "choices": ENCODERS,
+        },
+    )
+    min_count: int = field(default=5, metadata={"help": "GRU: rarer characters are unknown."})
+    gru_size: int = field(default=128, metadata={"help": "GRU: dimension of embedding and state."})
+    mask_padding: bool = field(
+        default=True, metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
+    )
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1 or self.gru_size < 1:
+            raise ValueError("--min_count and --gru_size must be at least 1.")
+        if self.encoder == "bert":
+            refuse_idle(self, ["min_count", "gru_size", "mask_padding"], "--encoder is bert")
+
+
+def load_vector_encoder(
+    model_args: ModelArguments,
+    encoder_args: EncoderArguments,
+    max_length: int,
+    texts: Iterable[str],
+) -> Embedder:
+    """Load the start of a run, or make a GRU with the characters of its texts.
+
+    Args:
+        model_args: Where it is, and how to load it.
+        encoder_args: Its kind, and the shape of a new GRU.
+        max_length: Longest sentence, in tokens or characters.
+        texts: What it will be trained on.
+
+    Raises:
+        OSError: If there is no such checkpoint.
+        ValueError: If arguments do not go together, or the model has too few positions.
+    """
+    if encoder_args.encoder == "bert":
+        encoder = load_start(model_args, max_length)
+        encoder.freeze_idle()
+        return encoder
+    refuse_idle(model_args, ["pooling", "hidden_dropout", "attention_dropout"], "--encoder is gru")
+    if model_args.model_name_or_path:
+        refuse_idle(encoder_args, ["min_count", "gru_size"], "the GRU given has its shape")
+        options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
+        known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
+        check_start(known, model_args, max_length, sentences=1)
+        if known.config.mask_padding and not encoder_args.mask_padding:
+            raise ValueError(
+                "The GRU given stops at a sentence's end: --mask_padding false, yours or a "
+                "preset's, would change nothing."
+            )
+        return known
+    if max_length < 1:
+        raise ValueError(f"--max_length {max_length}: give at least 1.")
+    gru = CharGru.for_texts(
+        texts,
+        min_count=encoder_args.min_count,
+        embedding_size=encoder_args.gru_size,
+        hidden_size=encoder_args.gru_size,
+        max_length=max_length,
+        mask_padding=encoder_args.mask_padding,
+    )
+    logger.info("the GRU knows %s characters", f"{gru.config.vocab_size - 2:,}")
+    return gru

@@ -1,0 +1,1 @@
+"""What every part uses: files and text, atomic writes, extras, flags, figures."""

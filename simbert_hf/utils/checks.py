@@ -1,0 +1,17 @@
+"""Checks of arguments."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+
+def check_count(name: str, value: object, otherwise: str = "") -> None:
+    """Refuse what is not a whole number of at least 1.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+        raise ValueError(
+            f"{name}={value!r} is out of range: it must be a whole number of at least 1{otherwise}."
+        )

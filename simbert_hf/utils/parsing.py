@@ -1,0 +1,126 @@
+"""From a command line to dataclasses: flags, or one YAML file, over a preset."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+from transformers import HfArgumentParser, TrainingArguments
+
+from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.textfiles import DataError
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+def parse_arguments(
+    types: Sequence[Any], argv: Sequence[str] | None = None, presets: Presets | None = None
+) -> tuple[Any, ...]:
+    """Parse flags into dataclasses: ``[config.yaml] [--preset NAME] [--flag value ...]``.
+
+    A flag wins over the YAML file, which wins over the preset.
+
+    Args:
+        types: Dataclasses whose fields are the flags.
+        argv: Arguments; the command line's if None.
+        presets: What each ``--preset`` changes of the defaults; one of them is ``modern``. None
+            for no such flag.
+
+    Returns:
+        One instance a type.
+
+    Raises:
+        ValueError: If the preset or a key of the YAML file is unknown.
+        PermissionError: If the run's folder may not be written to.
+    """
+    rest = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser(types)
+    if presets:
+        parser.add_argument("--preset", choices=sorted(presets), default="modern")
+    if rest and rest[0].endswith((".yaml", ".yml")):
+        known = {action.dest for action in parser._actions}
+        rest[:1] = read_yaml(Path(rest[0]), known)
+    if presets:
+        parser.set_defaults(**presets[chosen_preset(rest, presets)])
+    parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
+    given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
+    for arguments in parsed:
+        if isinstance(arguments, TrainingArguments):
+            check_writable(Path(str(arguments.output_dir)))
+            drop_steps_of_preset(arguments, given)
+    return tuple(parsed)
+
+
+def make_parser(types: Sequence[Any], prog: str | None = None) -> HfArgumentParser:
+    """Make a parser of flags, the fields of dataclasses, for a program of this name."""
+    about = "Flags, or one YAML file with the same names and flags after it."
+    return HfArgumentParser(tuple(types), prog=prog, description=about, allow_abbrev=False)
+
+
+def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
+    """Undo a preset's steps of evaluating or saving, where flags ask for another strategy."""
+    defaults = {known.name: known.default for known in fields(args)}
+    for what in ("eval", "save"):
+        name = f"{what}_steps"
+        if getattr(args, f"{what}_strategy") != "steps" and name not in given:
+            setattr(args, name, defaults[name])
+
+
+def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
+    """Find the preset among flags.
+
+    Raises:
+        ValueError: If there is no such preset.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="modern")
+    preset: str = parser.parse_known_args(list(argv))[0].preset
+    if preset not in presets:
+        raise ValueError(f"Unknown preset {preset!r}; choose one of {', '.join(sorted(presets))}.")
+    return preset
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file of argument values.
+
+    Raises:
+        DataError: If it cannot be read, or is no mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{path} cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{path} holds no arguments: it is no mapping, with `name: value` on each line."
+        )
+    return content
+
+
+def read_yaml(path: Path, known: set[str]) -> list[str]:
+    """Read a YAML file of argument values as flags.
+
+    Raises:
+        DataError: If it cannot be read, or is no mapping.
+        ValueError: If it names an argument that does not exist.
+    """
+    content = load_yaml(path)
+    unknown = sorted(map(str, set(content) - known))
+    if unknown:
+        raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")
+    flags: list[str] = []
+    for name, value in content.items():
+        if isinstance(value, list):
+            flags += [f"--{name}", *map(str, value)] if value else []
+        elif value is False and name.endswith("_strategy"):
+            flags.append(f"--{name}=no")  # which YAML reads as false
+        elif value is not None:
+            text = json.dumps(value) if isinstance(value, dict) else str(value)
+            flags.append(f"--{name}={text}")
+    return flags

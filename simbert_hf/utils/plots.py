@@ -1,0 +1,74 @@
+"""Pictures, of a run first; need the extra ``eval`` (matplotlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.extras import install
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Begin a matplotlib figure of so many inches.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(f"Plots need matplotlib: {install('eval')}.") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_picture(path: Path) -> None:
+    """Raise an error unless matplotlib can draw such a file there.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+        PermissionError: If it may not be written.
+        ValueError: If no picture ends so.
+
+    Example:
+        >>> check_picture(Path("scores.svg"))
+    """
+    kinds = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in kinds:
+        raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
+    check_writable(path)
+
+
+def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
+    """Draw both losses and the held-out retrieval over the steps of a run.
+
+    Args:
+        log_history: ``trainer.state.log_history``, or the same from ``trainer_state.json``.
+        path: Where the picture goes (.png, .svg, ...).
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: If matplotlib is missing.
+    """
+    figure = new_figure(10, 3.6)
+    axes = figure.subplots(1, 3)
+    for axis, name in zip(axes, ("seq2seq", "similarity"), strict=False):
+        _draw(axis, log_history, name, "training", "-")
+        _draw(axis, log_history, f"eval_{name}", "held-out groups", "o-")
+        axis.set(title=f"{name} loss", xlabel="step", ylabel="nats", ylim=(0, None))
+        axis.legend(frameon=False)
+    for k in (1, 5, 10):
+        _draw(axes[2], log_history, f"eval_top{k}", f"top-{k}", "o-")
+    axes[2].set(title="held-out retrieval", xlabel="step", ylabel="share found")
+    axes[2].legend(frameon=False)
+    figure.savefig(path, dpi=110)
+    return Path(path)
+
+
+def _draw(axis: Any, log: Sequence[dict[str, Any]], name: str, label: str, style: str) -> None:
+    points = [(line["step"], line[name]) for line in log if name in line]
+    if points:
+        axis.plot(*zip(*points, strict=True), style, label=label, markersize=3)

@@ -1,0 +1,53 @@
+"""How a script begins and ends."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from simbert_hf.utils.atomic import check_writable
+
+
+def run_script(main: Callable[[], object]) -> None:
+    """Run a script; end it with one sentence and exit code 1 where it cannot do what is asked.
+
+    Example:
+        >>> run_script(lambda: int("many"))
+        Traceback (most recent call last):
+        SystemExit: ValueError: invalid literal for int() with base 10: 'many'
+    """
+    warnings.formatwarning = sentence
+    try:
+        main()
+    except (ImportError, ValueError, OSError, SafetensorError) as error:  # the last: a full disk
+        kind, words = type(error).__name__, str(error)
+        if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
+            words = words.strip().rpartition(f"{kind}: ")[2]
+        sys.exit(f"{kind}: {words}")
+
+
+def check_output(directory: str, inputs: Sequence[str]) -> None:
+    """Refuse a folder for a model before it is made.
+
+    Args:
+        directory: Where it is to be saved.
+        inputs: Folders or Hub ids of what it is made of.
+
+    Raises:
+        PermissionError: If the folder may not be written to.
+        ValueError: If it is one of the inputs, which a full disk would leave broken.
+    """
+    place = Path(directory)
+    check_writable(place)
+    if place.is_dir() and any(Path(one).is_dir() and place.samefile(one) for one in inputs):
+        raise ValueError(f"--output_dir {directory} is what the model is made of: name another.")
+
+
+def sentence(message: Warning | str, *_: Any, **__: Any) -> str:
+    """Show a warning by its words alone."""
+    return f"{message}\n"

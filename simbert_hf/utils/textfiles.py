@@ -1,0 +1,324 @@
+"""Files -> numbered rows: decoding, unpacking and parsing, with every fault named by its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.parquet  # type: ignore[import-untyped]
+
+from simbert_hf.utils.text import HAN
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+TABLES = (".csv", ".tsv", ".txt")
+OBJECTS = (".jsonl", ".json", ".parquet")
+STRUCTURED = (*(suffix for suffix in TABLES if suffix != ".txt"), *OBJECTS)
+BYTE_MARKS = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"PK\x03\x04": "an Excel workbook or a zip archive",
+}
+
+Row = dict[str, object]  # column -> value; a blank line is an empty row
+
+
+class DataError(ValueError):
+    """Text that cannot be used; the message names the file and line, the value and the remedy."""
+
+
+def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> DataError:
+    """Word an error: where, what is wrong, and what to do.
+
+    Example:
+        >>> print(fault("pairs.tsv", 3, "a sentence is missing", "Give two cells a line"))
+        pairs.tsv:3: a sentence is missing. Give two cells a line.
+    """
+    place = f"{file}:{line}" if line else f"{file}"
+    return DataError(f"{place}: {problem}. {remedy}.")
+
+
+def shorten(value: object, width: int = 60) -> str:
+    """Show a value in a message: its repr, cut short where it is long.
+
+    Example:
+        >>> shorten("a" * 99, 10)
+        "'aaaaaa..."
+    """
+    text = repr(value)
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def separator_of(cells: Sequence[str], otherwise: str) -> str:
+    """Blame the separator where a row of a table came as one cell that holds another one.
+
+    Example:
+        >>> separator_of(["Question;Answer"], "Rename it")
+        "Its cells are parted by ';': save it with commas, or by tabs as .tsv"
+    """
+    found = next((mark for mark in ";\t，；" if len(cells) == 1 and mark in cells[0]), None)
+    if found is None:
+        return otherwise
+    return f"Its cells are parted by {found!r}: save it with commas, or by tabs as .tsv"
+
+
+def suffix_of(path: str | Path) -> str:
+    """Name a file's format by its extension, looking inside ``.gz`` and ``.xz``.
+
+    Example:
+        >>> suffix_of("pairs.TSV.gz")
+        '.tsv'
+    """
+    path = Path(path)
+    if path.suffix.lower() in PACKED:
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 text file (a byte order mark is fine), without their ends.
+
+    Args:
+        path: A plain, ``.gz`` or ``.xz`` file.
+
+    Raises:
+        DataError: If a line is not UTF-8, or the packed file is broken.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.txt")
+        ...     _ = path.write_text("one\n\ntwo\n")
+        ...     list(read_lines(path))
+        ['one', '', 'two']
+    """
+    opener = PACKED.get(Path(path).suffix.lower(), open)
+    with opener(path, "rb") as file:
+        yield from decode_lines(path, file)
+
+
+def decode_lines(name: str | Path, raw: Iterable[bytes]) -> Iterator[str]:
+    r"""Do what :func:`read_lines` does with lines that are open already, such as those of stdin.
+
+    Example:
+        >>> list(decode_lines("stdin", [b"\xef\xbb\xbfone\r\n", b"two"]))
+        ['one', 'two']
+    """
+    for number, line in enumerate(_raw_lines(name, raw), start=1):
+        yield _decode(name, number, line)
+
+
+def _raw_lines(path: str | Path, file: Iterable[bytes]) -> Iterator[bytes]:
+    try:
+        yield from file
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        problem = f"is damaged and cannot be unpacked ({error})"
+        raise fault(path, None, problem, "Copy or pack it again") from None
+
+
+def _decode(path: str | Path, number: int, line: bytes) -> str:
+    if number == 1:
+        _check_start(path, line)
+    if b"\0" in line:  # UTF-16 without a byte order mark is UTF-8 too, of nonsense
+        raise fault(path, number, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        bad = shorten(line[max(0, error.start - 8) : error.start + 8])
+        problem = f"is not UTF-8 at byte {error.start}: {bad}"
+        raise fault(path, number, problem, f"Save it as UTF-8{_hint(line)}") from None
+    return text.rstrip("\r\n")
+
+
+def _hint(line: bytes) -> str:
+    """Name the encoding of Chinese Windows where a line can be of it."""
+    try:
+        is_chinese = re.search(f"[{HAN}]{{2}}", line.decode("gb18030")) is not None
+    except UnicodeDecodeError:
+        is_chinese = False
+    return ", perhaps by iconv -f gb18030 -t utf-8" if is_chinese else ""
+
+
+def _check_start(path: str | Path, line: bytes) -> None:
+    for mark, kind in BYTE_MARKS.items():
+        if line.startswith(mark):
+            raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
+    if b"\r" in line and b"\n" not in line:
+        raise fault(path, 1, "ends its lines in CR alone", "Save it with line feeds")
+
+
+def load_sentences(path: str | Path) -> list[str]:
+    r"""Read plain sentences, one a line, from a ``.txt`` file or a ``.gz`` or ``.xz`` of one.
+
+    Blank lines are left out.
+
+    Raises:
+        DataError: If the file is missing, a table or JSON, is not UTF-8 or holds no sentence.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.txt")
+        ...     _ = path.write_text("Is it late?\n\nIt is.\n")
+        ...     load_sentences(path)
+        ['Is it late?', 'It is.']
+    """
+    check_plain(path, "; pairs and triplets go to train_simcse.py with --examples")
+    sentences = [text for line in read_lines(path) if (text := line.strip())]
+    if not sentences:
+        raise fault(path, None, "holds no sentence", "Write one sentence a line")
+    return sentences
+
+
+def check_plain(path: str | Path, hint: str = "") -> None:
+    """Raise a :class:`DataError` if the path is no file, or one of rows by its extension.
+
+    Example:
+        >>> check_plain(__file__)
+    """
+    check_exists(path)
+    if (suffix := suffix_of(path)) in STRUCTURED:
+        remedy = f"Write one sentence a line into a .txt file{hint}"
+        raise fault(path, None, f"holds rows ({suffix}), not one sentence a line", remedy)
+
+
+def check_exists(path: str | Path) -> None:
+    """Raise a :class:`DataError` unless the path is a file.
+
+    Example:
+        >>> check_exists(__file__)
+    """
+    if Path(path).is_dir():
+        raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
+    if not Path(path).is_file():
+        raise fault(path, None, "is no file", f"Check the path; this process runs in {Path.cwd()}")
+
+
+def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    r"""Yield line numbers and cells of a table; a blank line has no cells.
+
+    Commas part the cells of ``.csv``, whose quotes may hold commas, quotes and line ends; tabs
+    part those of ``.tsv`` and ``.txt``, where a quote is an ordinary character.
+
+    Raises:
+        DataError: If a quote is never closed, or stands where it cannot.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.csv")
+        ...     _ = path.write_text('s1,s2\n"Yes, now",Now\n')
+        ...     list(read_cells(path))
+        [(1, ['s1', 's2']), (2, ['Yes, now', 'Now'])]
+    """
+    if suffix_of(path) == ".csv":
+        yield from _comma_cells(path)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, line.split("\t") if line.strip() else []
+
+
+def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    start = 1
+    try:
+        for cells in reader:
+            yield start, cells if any(map(str.strip, cells)) else []
+            start = reader.line_num + 1
+    except csv.Error as error:
+        remedy = 'Put quotes around the whole cell, double those inside it ("") and close them'
+        if "limit" in str(error):
+            problem = (
+                f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
+            )
+            raise fault(path, start, problem, "Close its quotes, or cut it") from None
+        first = next(iter(read_lines(path)))
+        remedy = remedy if "," in first else separator_of([first], remedy)
+        raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
+
+
+def read_objects(path: str | Path) -> Iterator[tuple[int, Row]]:
+    r"""Yield line numbers and records of JSON lines, or row numbers and rows of Parquet.
+
+    Raises:
+        DataError: If a line is not one whole JSON object, or the Parquet file is broken.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "a.jsonl")
+        ...     _ = path.write_text('{"text": "Hi", "synonyms": ["Hello"]}\n')
+        ...     list(read_objects(path))
+        [(1, {'text': 'Hi', 'synonyms': ['Hello']})]
+    """
+    if suffix_of(path) == ".parquet":
+        yield from _parquet_rows(path)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, _json_object(path, number, line) if line.strip() else {}
+
+
+def _json_object(path: str | Path, number: int, line: str) -> Row:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _json_fault(path, number, line, error) from None
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all use
+        raise fault(path, number, f"is no record ({error})", "Take the line out") from None
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        raise _array_fault(path, number)
+    problem = f"holds {shorten(value)}, not a JSON object"
+    raise fault(path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair a line')
+
+
+def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecodeError) -> DataError:
+    if line.lstrip().startswith("["):
+        return _array_fault(path, number)
+    at_end = error.pos >= len(line.rstrip()) or error.msg.startswith("Unterminated string")
+    if at_end and line.lstrip().startswith("{"):
+        remedy = r"Write each record on one line, line ends inside a sentence as \n"
+        return fault(path, number, f"the record {shorten(line)} does not end on its line", remedy)
+    problem = f"is not JSON at column {error.colno} ({error.msg}): {shorten(line)}"
+    return fault(path, number, problem, "Write one JSON object a line")
+
+
+def _array_fault(path: str | Path, number: int) -> DataError:
+    remedy = "Write one object a line, e.g. with: jq -c '.[]' in.json > out.jsonl"
+    return fault(path, number, "opens a JSON array, not JSON lines", remedy)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        DataError: If there is none.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds no JSON object.")
+    return content
+
+
+def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
+    number = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        remedy = "Write it again, or check its extension"
+        raise fault(path, None, f"is not a whole Parquet file ({error})", remedy) from None
