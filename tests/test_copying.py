@@ -16,6 +16,7 @@ from simbert_hf.generation.copying import (
     inside_words,
 )
 from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.generation.facts import facts_of
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.synonyms import banned_tokens, write
 
@@ -95,6 +96,7 @@ def test_nothing_is_foreign_behind_a_rows_end_or_if_banned():
     assert found[0, 1] > KNOWN
 
 
+@pytest.mark.filterwarnings("ignore:Paraphrases of at most")
 def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
     settings = SearchSettings(n=8, seed=1, max_new_tokens=8, copying=0, repeats=True)
     drafts = write(model, TEXTS, settings)
@@ -126,9 +128,39 @@ def test_a_real_model_keeps_names_and_numbers(english, text, kept):
     assert sum(kept in found for found in copying) >= 3 > sum(kept in found for found in plain)
 
 
+def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
+    text = "i can't transfer $500 to savings by may 3rd"
+    facts = {"500", "3rd", "not"}
+    found = english.gen_synonyms(text, n=40, seed=0)
+    assert len(found) >= 3
+    assert all(facts_of(paraphrase) == facts for paraphrase in found)
+    without = english.gen_synonyms(text, n=40, seed=0, copying=0)
+    assert not all(facts_of(paraphrase) == facts for paraphrase in without)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("It's a well-known, so-called cafe...", set()),
+        ("Pay $1,234.56 (10%) at 7:30pm.", {"1,234.56", "10", "7:30pm"}),
+        ("Ask bob@a.org or see https://a.org/b?c=1!", {"bob@a.org", "https://a.org/b?c=1"}),
+        ("Node.js, C++ and C#?", {"node.js", "c++", "c#"}),
+        ("The U.S. office", {"u.s"}),
+        ("iPhone13多少钱？5元", {"iphone13", "5"}),
+        ("it wasnt me", {"not"}),
+        ("Nothing, knot, noon, wont to", {"not"}),
+        ("a knot at noon", set()),
+    ],
+)
+def test_facts(text, facts):
+    assert facts_of(text) == facts
+
+
 def test_a_source_longer_than_what_is_written(english):
     text = "what does it cost to send a parcel from lisbon to helsinki in december?"
-    for found in english.gen_synonyms([text, "go"], n=5, seed=0, max_new_tokens=4):
+    with pytest.warns(UserWarning, match="leave much out of a sentence of 17"):
+        both = english.gen_synonyms([text, "go"], n=5, seed=0, max_new_tokens=4)
+    for found in both:
         assert all(len(paraphrase.split()) <= 4 for paraphrase in found)
 
 

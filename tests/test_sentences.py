@@ -32,7 +32,11 @@ def model():
         ("Thanks. Where is my refund?", None),  # too short a sentence joins the next,
         ("Where is my refund? Please help!", None),  # or the last of its line
         ("Hi,\n\nwhere is it? Thx.\nBob", ["Hi,\n\n", "where is it? ", "Thx.\n", "Bob"]),
-        ("a b c.\n1. d e f\n2. g", ["a b c.\n", "1. d e f\n", "2. g"]),
+        ("a b c.\n1. d e f\n2. g", ["a b c.\n", "1. ", "d e f\n", "2. ", "g"]),
+        ("1. d e f", ["1. ", "d e f"]),
+        ("- a\n- b\n- c", ["- ", "a\n", "- ", "b\n", "- ", "c"]),
+        ("It cost me 3. - 5 in all.", ["It cost me 3. ", "- 5 in all."]),
+        ("1. ", None),
         ("where did i lose\nit?", None),
         ("Hi,\n\nwhere did i lose\nit?\n", ["Hi,\n\n", "where did i lose\nit?\n"]),
         ("Hi,\nwhere did i lose it?", ["Hi,\n", "where did i lose it?"]),

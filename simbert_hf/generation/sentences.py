@@ -12,6 +12,8 @@ from simbert_hf.utils.text import HAN, is_mark
 
 WORD = re.compile(rf"[{HAN}]|\w+")
 LINE_END = re.compile(r"\n\s*$")
+MARKER = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+")  # of a list's item
+APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
 LEAST = 3  # words of a sentence that stands alone; less is left as it is
 
 
@@ -19,6 +21,7 @@ def split_sentences(text: str) -> list[str]:
     r"""Cut a text behind its sentences; joined again, they are the text.
 
     Very short ones go with the next, or at the end with the last, unless a line ends between them.
+    Markers of a list's items stand alone.
 
     Args:
         text: English, or any language that ends its sentences alike, as Chinese does.
@@ -31,6 +34,8 @@ def split_sentences(text: str) -> list[str]:
         ['Hi! Does Mr. Smith work here? ', 'i lost my card. thanks']
         >>> split_sentences("Hello,\n\n我的卡丢了。可以补办吗？")
         ['Hello,\n\n', '我的卡丢了。', '可以补办吗？']
+        >>> split_sentences("1. Log in.\n2. Pay your bill.")
+        ['1. ', 'Log in.\n', '2. ', 'Pay your bill.']
     """
     sentences: list[str] = []
     begun = ""
@@ -38,15 +43,21 @@ def split_sentences(text: str) -> list[str]:
         if sentences and not begun + part.strip():
             sentences[-1] += part
             continue
+        marker = MARKER.match(part)
+        at_start = not begun and (not sentences or LINE_END.search(sentences[-1]))
+        if at_start and marker:
+            sentences.append(marker[0])
+            part = part[marker.end() :]
         begun += part
         if says_enough(begun) or (begun.strip() and LINE_END.search(begun)):
             sentences.append(begun)
             begun = ""
-    if begun and sentences and not LINE_END.search(sentences[-1]):
+    if begun and sentences and not APART.search(sentences[-1]):
         sentences[-1] += begun
     elif begun:
         sentences.append(begun)
-    return sentences if any(map(says_enough, sentences)) else [text]
+    listed = any(map(MARKER.fullmatch, sentences))
+    return sentences if listed or any(map(says_enough, sentences)) else [text]
 
 
 def cut_short_lines(sentence: str) -> Iterator[str]:

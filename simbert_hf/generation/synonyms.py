@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from heapq import nlargest
@@ -19,6 +20,7 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.diversity import choose_diverse
+from simbert_hf.generation.facts import facts_of
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.sentences import end_as, says_enough, split_sentences
@@ -130,7 +132,9 @@ def gen_synonyms(
         max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
             unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
-            likelier; 0 leaves that to the model, as the original does.
+            likelier. Unless 0, paraphrases with other figures or addresses than the text are
+            dropped, as are those that deny what it does not (English). 0 leaves all that to the
+            model, as the original does.
         repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.
@@ -288,6 +292,7 @@ def write_by(
     """
     tokenizer = model.rows.tokenizer
     rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
+    warn_of_length(rows, settings.max_new_tokens)
     banned = banned_tokens(model)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     size = max(1, MAX_ROWS // settings.n)
@@ -311,6 +316,8 @@ def write_by(
             drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
+            if settings.copying:
+                drafts[i] = keep_facts(drafts[i], texts[i])
     return drafts
 
 
@@ -359,6 +366,29 @@ def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
     for draft in sorted(drafts, key=lambda draft: -draft.log_prob):
         best.setdefault(normalize_text(draft.text), draft)
     return [draft for draft in best.values() if draft is not None]
+
+
+def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
+    """Drop drafts with other figures or addresses than the text, or that deny what it does not.
+
+    Example:
+        >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
+        [Draft(text='send 5 now', log_prob=-2.0)]
+    """
+    facts = facts_of(text)
+    return [draft for draft in drafts if facts_of(draft.text) == facts]
+
+
+def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
+    """Tell of sentences too long to be paraphrased, as the shorter ones they get leave much out."""
+    longest = max(map(len, rows), default=0)
+    if longest > 2 * max_new_tokens:
+        warnings.warn(
+            f"Paraphrases of at most max_new_tokens={max_new_tokens} tokens leave much out of a "
+            f"sentence of {longest}. Cut it into shorter ones; or raise max_new_tokens, if the "
+            "model was trained on such long ones.",
+            stacklevel=2,
+        )
 
 
 def rank(

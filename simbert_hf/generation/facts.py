@@ -1,0 +1,29 @@
+"""Facts: what a paraphrase must have as its text has it, which vectors hardly see."""
+
+from __future__ import annotations
+
+import re
+
+# Runs of ASCII, since Chinese sets no blanks around them.
+RUN = re.compile(r"[!-~]+")
+AROUND = "\"'`.,!?;:()[]{}<>*$%"
+INSIDE = re.compile(r"\d|[^\W_](?:[@.+#_:]|//)[^\W_]|[^\W_](?:#|\+\+)$")
+DENIAL = re.compile(
+    r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
+    r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|has|have|could|would|should)nt\b",
+    re.IGNORECASE,
+)
+
+
+def facts_of(text: str) -> frozenset[str]:
+    """Find figures, addresses, words with marks inside, and whether English denies anything.
+
+    Example:
+        >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
+        ['3.5', '5', 'a.b@c.com', 'not']
+        >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
+        True
+    """
+    words = (run.strip(AROUND).lower() for run in RUN.findall(text))
+    found = {word for word in words if INSIDE.search(word)}
+    return frozenset(found | {"not"} if DENIAL.search(text) else found)
