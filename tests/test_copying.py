@@ -148,6 +148,7 @@ def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
         ("The U.S. office", {"u.s"}),
         ("iPhone13多少钱？5元", {"iphone13", "5"}),
         ("it wasnt me", {"not"}),
+        ("Two tables for 10, one at ten.", {"2", "10"}),
         ("Nothing, knot, noon, wont to", {"not"}),
         ("a knot at noon", set()),
     ],

@@ -6,6 +6,8 @@ import re
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
+NUMBERS = "two three four five six seven eight nine ten eleven twelve".split()
+FIGURES = {word: str(value) for value, word in enumerate(NUMBERS, start=2)}  # "one" is a pronoun
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 INSIDE = re.compile(r"\d|[^\W_](?:[@.+#_:]|//)[^\W_]|[^\W_](?:#|\+\+)$")
 DENIAL = re.compile(
@@ -16,7 +18,7 @@ DENIAL = re.compile(
 
 
 def facts_of(text: str) -> frozenset[str]:
-    """Find figures, addresses, words with marks inside, and whether English denies anything.
+    """Find numbers, addresses, words with marks inside, and whether English denies anything.
 
     Example:
         >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
@@ -25,5 +27,5 @@ def facts_of(text: str) -> frozenset[str]:
         True
     """
     words = (run.strip(AROUND).lower() for run in RUN.findall(text))
-    found = {word for word in words if INSIDE.search(word)}
+    found = {FIGURES.get(word, word) for word in words if word in FIGURES or INSIDE.search(word)}
     return frozenset(found | {"not"} if DENIAL.search(text) else found)
