@@ -1,4 +1,4 @@
-"""What ``train_margin_softmax.py`` needs beside ``training.py``: arguments, data, objective."""
+"""What ``train_margin_softmax.py`` needs beside ``training/run.py``: arguments, data, objective."""
 
 from __future__ import annotations
 
