@@ -12,6 +12,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -141,8 +142,8 @@ def _add_synonyms(commands: Any) -> None:
     add = partial(options.add_argument, default=argparse.SUPPRESS)
     add("--strategy", help="sample, without_replacement, beam")
     add("--seed", type=int, help="Same seed, same answer.")
-    add("--top_k", type=int, help="Draw from this many likeliest tokens (5).")
-    add("--top_p", type=float, help="Draw from the likeliest that hold this probability.")
+    add("--top_k", type=int, help="Draw from this many likeliest tokens (5); 0 for all.")
+    add("--top_p", type=float, help="Of these, from those that hold this probability.")
     add("--temperature", type=float, help="Above 1 the draws vary more.")
     add("--max_new_tokens", type=int, help="Longest paraphrase (32).")
     add("--copying", type=float, help="Ease of copying names and numbers (1).")
@@ -163,6 +164,8 @@ def synonyms(args: argparse.Namespace) -> None:
         model = load(args.model)
     ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
     options = {name: value for name, value in vars(args).items() if name not in ours}
+    if options.get("top_k") == 0:  # a shell has no None
+        options["top_k"] = None
     for block in blocks_of(texts):
         written = gen_synonyms(block, args.n, args.k, model=model, return_scores=True, **options)
         for text, found in zip(block, written, strict=True):
@@ -195,18 +198,25 @@ def encode(args: argparse.Namespace) -> None:
 
 
 def _add_index(commands: Any) -> None:
-    index = commands.add_parser("index", help="build, search and calibrate an FAQ index")
+    index = commands.add_parser("index", help="build, change, search and calibrate an FAQ index")
     actions = index.add_subparsers(dest="action", required=True)
-    for run, add_flags, about in (
-        (build, _build_flags, "make an index of questions and answers"),
-        (search, _search_flags, "find answers"),
-        (calibrate, _calibrate_flags, "choose the threshold by labelled queries"),
+    for name, run, add_flags, about in (
+        ("build", build, _build_flags, "make an index of questions and answers"),
+        ("add", change, _rows_flags, "add rows"),
+        ("update", change, _rows_flags, "put rows in the place of those with the same ids"),
+        ("remove", change, _remove_flags, "remove rows by their ids"),
+        ("search", search, _search_flags, "find answers"),
+        ("calibrate", calibrate, _calibrate_flags, "choose the threshold by labelled queries"),
     ):
-        parser = actions.add_parser(run.__name__, help=about)
+        parser = actions.add_parser(name, help=about)
         parser.set_defaults(run=run)
         parser.add_argument("index", help="Directory of the index.")
         parser.add_argument("--json", action="store_true", help="JSON, one object a line.")
         add_flags(parser)
+
+
+def _model_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="The model it was built by, if it has moved.")
 
 
 def _column_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
@@ -232,10 +242,12 @@ def _build_flags(parser: argparse.ArgumentParser) -> None:
 def build(args: argparse.Namespace) -> None:
     """Make an index and save it."""
     from simbert_hf.index import FaqIndex, augment, read_faqs
-    from simbert_hf.index.saving import check_place
+    from simbert_hf.index.saving import MANIFEST, check_place, is_index
     from simbert_hf.utils.checks import check_count
 
-    check_place(Path(args.index))
+    place = Path(args.index)
+    check_place(place)
+    was = json.loads((place / MANIFEST).read_text("utf-8")) if is_index(place) else {}
     check_count("votes", args.votes)
     source, columns = args.faqs, _columns(args)
     if args.augment:
@@ -244,17 +256,59 @@ def build(args: argparse.Namespace) -> None:
         source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
     options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
-    index.save(args.index)
+    index.save(place)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}
     text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"
     show([as_json(facts) if args.json else text])
+    if was.get("calibration"):
+        say(f"The calibration of the index that was in {place} is dropped.")
     say("It has no threshold: choose one with simbert index calibrate.")
+
+
+def _rows_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
+    _column_flags(parser, ("question", "answer", "group", "id"))
+    _model_flag(parser)
+
+
+def _remove_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="+", metavar="ID", help="As search --json shows them.")
+    _model_flag(parser)
+
+
+@contextmanager
+def _changing(args: argparse.Namespace) -> Iterator[Any]:
+    """Load an index, and save it with what the block changes, unless it was saved meanwhile."""
+    from simbert_hf.index import FaqIndex
+    from simbert_hf.index.saving import check_place, read_manifest
+
+    place = Path(args.index)
+    check_place(place)
+    _, data, _ = read_manifest(place)
+    index = FaqIndex.load(place, args.model)
+    yield index
+    if read_manifest(place)[1] != data:
+        raise ValueError(f"{place} was saved anew meanwhile, so it stays. Run this again.")
+    index.save(place)
+
+
+def change(args: argparse.Namespace) -> None:
+    """Add, update or remove rows of an index."""
+    with _changing(args) as index:
+        if args.action == "remove":
+            index.remove(args.ids)
+        else:
+            getattr(index, args.action)(args.faqs, columns=_columns(args))
+    facts = {"index": args.index, "rows": len(index)}
+    show([as_json(facts) if args.json else f"{args.index}: {len(index):,} questions"])
+    if index.calibration:
+        say("Its threshold stays: calibrate again when many rows have changed.")
 
 
 def _search_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", nargs="*", metavar="QUERY", help="One a line on stdin if none.")
-    parser.add_argument("--model", help="The model it was built by, if it has moved.")
+    _model_flag(parser)
     parser.add_argument("-k", type=int, default=5, help="Answers shown (%(default)s).")
     parser.add_argument("--threshold", type=float, help="The calibrated one if not given.")
 
@@ -284,7 +338,7 @@ def search(args: argparse.Namespace) -> None:
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queries", help="A file of queries and their ids, groups or answers.")
-    parser.add_argument("--model", help="The model it was built by, if it has moved.")
+    _model_flag(parser)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--false_accept_rate", type=float, help="Of queries out of scope, at most.")
     target.add_argument("--precision", type=float, help="Of the answers, at least.")
@@ -294,36 +348,27 @@ def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
 
 def calibrate(args: argparse.Namespace) -> None:
     """Choose a threshold and save it in the index."""
-    from simbert_hf.index import FaqIndex
-    from simbert_hf.index.saving import check_place, read_manifest
-
     if args.plot:
         from simbert_hf.utils.plots import check_picture
 
         check_picture(args.plot)
-    place = Path(args.index)
-    check_place(place)
-    _, data, _ = read_manifest(place)
-    index = FaqIndex.load(place, args.model)
-    found = index.calibrate(
-        args.queries,
-        false_accept_rate=args.false_accept_rate,
-        precision=args.precision,
-        columns=_columns(args),
-    )
+    with _changing(args) as index:
+        found = index.calibrate(
+            args.queries,
+            false_accept_rate=args.false_accept_rate,
+            precision=args.precision,
+            columns=_columns(args),
+        )
     rates = asdict(found.rates)
     if args.json:
         facts = {"threshold": found.threshold, "interval": found.interval, "auroc": found.auroc}
         show([as_json(facts | rates)])
     else:
         show([f"threshold {found.threshold:.4f}", *_rate_lines(rates)])
-    if read_manifest(place)[1] != data:
-        raise ValueError(f"{place} was saved anew meanwhile, so it stays. Calibrate it again.")
-    index.save(place)
     if args.plot:
         from simbert_hf.index.plots import plot_calibrations
 
-        plot_calibrations({place.name: found}, args.plot)
+        plot_calibrations({Path(args.index).name: found}, args.plot)
 
 
 def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:

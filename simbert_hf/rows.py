@@ -6,6 +6,7 @@ between the sentences), and many tokenizers return no segments at all.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,13 +19,18 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf.utils.arrays import Ints
-from simbert_hf.utils.text import is_whole
+from simbert_hf.utils.text import CONTROL, is_whole, is_wordpiece
 
 _CUTS_KNOWN = ContextVar("_CUTS_KNOWN", default=False)
 
+# Scripts that are neither Latin nor Chinese; Korean decomposed, as uncased models read it.
+LETTER = "[\u0370-\u1dff\u3040-\u30ff]"
+SPELT = re.compile(rf"(?<!\S){LETTER}(?: ##{LETTER}{{1,2}})+(?!\S)")  # a word in single letters
+MAY_BE_UNKNOWN = re.compile(r"[^\x00-\x7f]|\S{101}")  # WordPiece gives up on words that long
+
 
 def check_texts(text: object) -> list[str]:
-    """Return one text or several as a list; refuse what cannot be encoded.
+    """Return one text or several as a list, without control characters, which models do not read.
 
     Raises:
         TypeError: If an item is not a string.
@@ -38,7 +44,8 @@ def check_texts(text: object) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
-        if not text.strip():
+        texts[i] = CONTROL.sub("", text)
+        if not texts[i].strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
         if not is_whole(text):
             raise ValueError(
@@ -68,13 +75,15 @@ def cuts_known() -> Iterator[None]:
         _CUTS_KNOWN.reset(token)
 
 
-def warn_of_cuts(max_length: int) -> None:
+def warn_of_cuts(
+    max_length: int, remedy: str = "raise the maximum length, if the model allows more"
+) -> None:
     """Say once that texts are longer than a model reads."""
     if _CUTS_KNOWN.get():
         return
     warnings.warn(
-        f"Texts of more than {max_length} tokens were cut to that length; raise the maximum "
-        "length, if the model allows more and their ends matter.",
+        f"Texts of more than {max_length} tokens were cut to that length. If their ends matter, "
+        f"{remedy}.",
         stacklevel=1,  # one place, so that Python shows it once
     )
 
@@ -83,14 +92,14 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
     """Find the texts of whose tokens a tokenizer does not know half or more.
 
     To a model they are nearly alike, as Chinese ones are to an English model. Every vocabulary is
-    taken to know ASCII.
+    taken to know ASCII, but for words of more than 100 characters.
 
     Example:
         >>> from simbert_hf.gru import char_tokenizer
         >>> unread(char_tokenizer(["你好"], min_count=1), ["你好", "再见你", "早"])
         ['再见你', '早']
     """
-    foreign = [text for text in texts if not text.isascii()]
+    foreign = list(filter(MAY_BE_UNKNOWN.search, texts))
     if not foreign:
         return []
     rows = tokenizer(foreign, add_special_tokens=False, verbose=False)["input_ids"]
@@ -99,13 +108,16 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
 
 
 def are_unknown(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[bool]:
-    """Tell of rows of ids whether half or more are unknown, special ones aside: (N,)."""
-    unknown, special = tokenizer.unk_token_id, set(tokenizer.all_special_ids)
-    counts = (list(row).count(unknown) for row in rows)
-    return [
-        count > 0 and count >= sum(one not in special for one in row)
-        for row, count in zip(rows, counts, strict=True)
-    ]
+    """Tell of rows of ids whether half or more are unknown, special ones aside: (N,).
+
+    A word that WordPiece knows by the letters of its script alone is one unknown token, as Russian
+    ones are to an English model.
+    """
+    unknown, special = str(tokenizer.unk_token), set(tokenizer.all_special_tokens)
+    tokens: list[Any] = [tokenizer.convert_ids_to_tokens(list(row)) for row in rows]
+    if is_wordpiece(tokenizer):
+        tokens = [SPELT.sub(unknown, " ".join(row)).split() for row in tokens]
+    return [0 < row.count(unknown) >= sum(one not in special for one in row) for row in tokens]
 
 
 def warn_of_unread() -> None:

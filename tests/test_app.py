@@ -1,9 +1,12 @@
 import asyncio
+import gc
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ from simbert_hf.app.tools import (
 )
 from simbert_hf.index import Faq
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import tiny_simbert
+from tests.tiny import WORDS, tiny_simbert
 
 FAQS = [
     {"question": "how do i reset my password", "answer": "Press 'forgot'."},
@@ -171,13 +174,47 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     text = Path("docs/serving.md").read_text()
 
     async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs
-        return make_page(tiny_simbert()).get_api_info()["named_endpoints"]["/paraphrase"]
+        return make_page(tiny_simbert()).get_api_info()["named_endpoints"]
 
-    called = asyncio.run(described())
-    (by_curl,) = re.findall(r"'{\"data\": (\[.*\])}'", text)
-    (in_python,) = re.findall(r"predict\(\s*(.*), api_name=", text)
-    for given in (json.loads(by_curl), json.loads(f"[{in_python}]")):
-        assert len(given) == len(called["parameters"])
+    taken = {name: len(about["parameters"]) for name, about in asyncio.run(described()).items()}
+    by_curl = re.findall(r"call(/\w+) \\\n.*'{\"data\": (\[.*\])}'", text)
+    in_python = re.findall(r"predict\((.*), api_name=\"(.*)\"", text)
+    for calls in (dict(by_curl), {name: f"[{given}]" for given, name in in_python}):
+        assert {name: len(json.loads(given)) for name, given in calls.items()} == taken
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # Gradio's: of pandas, and loops that it leaves open
+def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
+    gradio_client = pytest.importorskip("gradio_client")
+    from simbert_hf.app.page import make_page
+
+    model = tiny_simbert()
+    texts = [f"{a} {b} please" for a in WORDS[:10] for b in WORDS[20:25]]
+    page = make_page(model)
+    _, url, _ = page.launch(prevent_thread_lock=True, quiet=True)
+    start = Barrier(len(texts))
+
+    def ask(text: str) -> tuple[Any, float]:
+        client = gradio_client.Client(url, verbose=False)
+        start.wait(timeout=300)
+        try:
+            written = client.predict(text, 12, 4, 1.0, 0.2, api_name="/paraphrase")
+            return written, client.predict(text, "where is the cat", api_name="/compare")
+        finally:
+            client.close()
+
+    try:
+        with ThreadPoolExecutor(len(texts)) as pool:
+            found = list(pool.map(ask, texts))
+    finally:
+        page.close()
+        gc.collect()  # the loops, before they are another test's
+    for text, ((table, plain), cosine) in zip(texts, found, strict=True):
+        alone = paraphrase(model, text, 12, 4, temperature=1.0, diversity=0.2)
+        assert table["data"] == alone
+        assert plain == "\n".join(row[0] for row in alone)
+        assert cosine == pytest.approx(compare(model, text, "where is the cat"), abs=1e-4)
 
 
 def test_what_cannot_be_served_is_said_so() -> None:

@@ -270,3 +270,16 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     report.write_text("{")
     with pytest.raises(DataError, match=r"results\.json cannot be read as JSON"):
         make_card(CardArguments(model=str(model), evaluation=str(report)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["outputs/mine"], "'outputs/mine' stands behind no flag, such as --model outputs/mine"),
+        (["--model_name_or_path=a"], "no --model_name_or_path; see --help. Is it --model?"),
+        (["--zzz", "a"], "There is no --zzz; see --help.$"),
+    ],
+)
+def test_a_flag_that_is_none_is_named(flags, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        parse_arguments((CardArguments,), flags)

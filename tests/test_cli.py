@@ -87,6 +87,28 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert "reaches the threshold -1" in text
 
 
+def test_rows_of_an_index_come_and_go(run, model, tmp_path):
+    index, path = tmp_path / "index", tmp_path / "faq.csv"
+    path.write_text(FAQ)
+    (tmp_path / "dev.csv").write_text(QUERIES)
+    (tmp_path / "new.csv").write_text("nr,question,answer\n2,who is the dog,Nobody.\n")
+    new = [index, tmp_path / "new.csv", "--id_column", "nr"]
+    run("index", "build", index, path, "--model", model)
+    run("index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1)
+    code, _, error = run("index", "add", *new)
+    assert (code, "has a row '2' already" in error) == (1, True)
+    code, (facts,), error = run("index", "update", *new, "--json")
+    assert (code, facts, "Its threshold stays" in error) == (
+        0, {"index": str(index), "rows": 3}, True
+    )  # fmt: skip
+    assert run("index", "remove", index, 0, 1)[:2] == (0, f"{index}: 1 questions\n")
+    assert run("index", "add", index, tmp_path / "dev.csv", "--question_column", "query")[0] == 1
+    assert [faq.answer for faq in FaqIndex.load(index, model).faqs()] == ["Nobody."]
+    error = run("index", "build", index, path, "--model", model)[2]
+    assert f"The calibration of the index that was in {index} is dropped" in error
+    assert "dropped" not in run("index", "build", index, path, "--model", model)[2]
+
+
 def test_an_index_saved_meanwhile_stays(run, model, tmp_path, monkeypatch):
     index = tmp_path / "index"
     (tmp_path / "faq.csv").write_text(FAQ)
@@ -103,7 +125,7 @@ def test_an_index_saved_meanwhile_stays(run, model, tmp_path, monkeypatch):
     monkeypatch.setattr(FaqIndex, "calibrate", saved_meanwhile)
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
     code, _, error = run(*argv)
-    assert (code, "was saved anew meanwhile, so it stays. Calibrate it again" in error) == (1, True)
+    assert (code, "was saved anew meanwhile, so it stays. Run this again" in error) == (1, True)
     again = FaqIndex.load(index, model)
     assert (len(again), again.calibration) == (4, None)
 
@@ -149,6 +171,9 @@ def test_synonyms(run, model):
     assert 0 < len(line["paraphrases"]) <= 3
     _, text, _ = run(*argv)
     assert line["paraphrases"][0]["text"] in text
+    _, (line,), _ = run(*argv, "--top_k", 0, "--json")
+    found = SimBert.from_pretrained(model).gen_synonyms(argv[1], 20, 3, seed=0, top_k=None)
+    assert [one["text"] for one in line["paraphrases"]] == found
     assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
     more = {"temperature": 3.0, "max_new_tokens": 4, "copying": 0.0, "min_similarity": -1.0}
     more |= {"top_k": 7, "top_p": 0.9, "fluency_weight": 0.5, "diversity": 0.0}

@@ -16,7 +16,7 @@ from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
 from simbert_hf.generation import synonyms
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.synonyms import Draft, banned_tokens, distinct, rank, source_limit, write
+from simbert_hf.generation.synonyms import Draft, banned_tokens, distinct, rank, sources_of, write
 from simbert_hf.utils.text import normalize_text
 
 
@@ -331,10 +331,25 @@ def test_ranking_changes_no_filters_of_warnings(monkeypatch):
 
 
 def test_a_source_leaves_room_for_what_is_written():
-    model = tiny_simbert()
+    model, texts = tiny_simbert(), [30 * "the cat ", "a cat"]
     assert model.max_length == 48
-    assert source_limit(model, 8) == 48  # of 64 positions, 56 are left
-    assert source_limit(model, 30) == 34
+    with pytest.warns(UserWarning, match=r"more than 48 tokens were cut.* raise the maximum"):
+        whole = sources_of(model, texts, 8)  # of 64 positions, 56 are left
+    assert list(map(len, whole)) == [48, 4]
+    told = "more than 34 tokens were .*lower max_new_tokens=30, which leaves them 34 of the .* 64"
+    with pytest.warns(UserWarning, match=told) as caught:
+        rows = sources_of(model, texts, 30)
+    assert rows == [[*whole[0][:33], model.rows.sep_id], whole[1]]
+    assert len(caught) == 1
+    assert sources_of(model, texts[1:], 30) == whole[1:]
+
+
+def test_control_characters_are_not_read(model):
+    text = "a cat sat on the mat"
+    assert model.gen_synonyms("a c\x00at sat\x1f on the mat", n=5, seed=0) == model.gen_synonyms(
+        text, n=5, seed=0
+    )
+    assert (model.encode("a c\x00at sat\x1f on the mat") == model.encode(text)).all()
 
 
 @pytest.mark.parametrize(
@@ -344,6 +359,7 @@ def test_a_source_leaves_room_for_what_is_written():
         (["a", " "], {}, ValueError, "text 1 is empty"),
         ("a \ud83d b", {}, ValueError, "text 0 holds half a character"),
         (["a", 5], {}, TypeError, "text 1 is int 5"),
+        ("\x00", {}, ValueError, "text 0 is empty"),
         (5, {}, TypeError, "text is int 5; pass a string or a list of strings"),
         ({"a": 1}, {}, TypeError, "text is dict {'a': 1}; pass a string or a list of strings"),
         ("a", {"n": 0}, ValueError, "n=0 is out of range"),
@@ -361,11 +377,18 @@ def test_a_source_leaves_room_for_what_is_written():
         ("a", {"copying": -0.1}, ValueError, "copying=-0.1 is out of range"),
         ("a", {"max_new_tokens": 62}, ValueError, "max_new_tokens=62 is out.*has 64 positions"),
         ("a", {"strategy": "x"}, ValueError, "Unknown strategy 'x'"),
+        ("a", {"top_p": "0.5"}, ValueError, "top_p='0.5' is out of range.* a number"),
+        ("a", {"temperature": None}, ValueError, "temperature=None is out of range.* a number"),
+        ("a", {"copying": "1"}, ValueError, "copying='1' is out of range"),
+        ("a", {"diversity": None}, ValueError, "diversity=None is out of range"),
+        ("a", {"min_similarity": "0"}, ValueError, "min_similarity='0' is no cosine"),
+        ("a", {"model": None}, TypeError, "model=None is no SimBert, directory or org/name"),
+        ("a", {"model": 5}, TypeError, "model=5 is no SimBert, directory or org/name"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(text, options, error, sentence):
     with pytest.raises(error, match=sentence) as caught:
-        gen_synonyms(text, model=tiny_simbert(), **options)
+        gen_synonyms(text, **{"model": tiny_simbert()} | options)
     assert "\n" not in str(caught.value)
 
 

@@ -7,12 +7,16 @@ import stat
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from simbert_hf import DEFAULT_MODEL
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.rows import unread
 from simbert_hf.utils.textfiles import DataError
 from tests.test_retrieval import ROWS
 from tests.tiny import tiny_simbert
@@ -72,6 +76,35 @@ def test_what_cannot_be_read_gets_no_answer(model):
         None, "The model cannot read half or more of the query."
     )  # fmt: skip
     assert unread.hits
+
+
+READ = (
+    "where is my card?", "Où est ma carte d'été, Müller?", "Nguyễn Phú Trọng met Dvořák",
+    "what does Привет mean?", "the angle β + δ", "Δx in μm", f"https://{100 * 'x'} is down again",
+)  # fmt: skip
+UNREAD = (
+    "Привет, как дела?", "मैं अपना पासवर्ड भूल गया", "안녕하세요 제 카드는 어디에 있나요",
+    "أين بطاقتي", "ξέχασα τον κωδικό", "איפה הכרטיס שלי", "カードはどこですか", "如何重置密码",
+    "a" * 101,
+)  # fmt: skip
+
+
+def test_words_that_are_known_by_their_letters_alone_are_not_read():
+    english = AutoTokenizer.from_pretrained(DEFAULT_MODEL)
+    assert unread(english, [*READ, *UNREAD]) == list(UNREAD)
+    pieces = "[UNK] 我 的 卡 привет при ##вет β 射 线 い ##く".split()
+    engine = Tokenizer(
+        models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
+    engine.normalizer = normalizers.BertNormalizer()
+    engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    multilingual = PreTrainedTokenizerFast(tokenizer_object=engine, unk_token="[UNK]")
+    assert unread(multilingual, ["我的卡", "β射线", "привет", "при", "いく"]) == ["いく"]
+
+
+def test_a_long_word_is_told_of(model):
+    with pytest.warns(UserWarning, match="unknown to the model"):
+        model.encode("a" * 101)
 
 
 def test_a_calibration_leaves_them_out(model, caplog):

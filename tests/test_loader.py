@@ -33,6 +33,11 @@ def test_a_mistyped_path_is_named(load: Callable[[str], object], name: str) -> N
         load(name)
 
 
+def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"holds neither a config.json nor a modules.json. Check the"):
+        load_sentence_transformer(str(tmp_path))
+
+
 @pytest.mark.parametrize("load", [load_sentence_transformer, SimBert.from_pretrained])
 def test_the_package_s_model_has_a_short_name(
     load: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

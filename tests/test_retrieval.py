@@ -458,6 +458,11 @@ def test_questions_that_the_model_cannot_read(model, tmp_path, load):
     for foreign in ([], rows[1:]):  # few of them are told of
         with pytest.warns(UserWarning, match="trained on their language"):
             FaqIndex.build(model, [*ROWS, *foreign]).search("营业时间")
+    index = FaqIndex.build(model, ROWS)
+    for change, name in ((index.add, "z"), (index.update, "a")):
+        with pytest.raises(DataError, match="unknown to the model in 1 of 1 questions"):
+            change([{"question": "怎么退款", "answer": "a", "id": name}])
+    assert index.faqs() == FaqIndex.build(model, ROWS).faqs()
 
 
 @pytest.mark.parametrize(
@@ -648,14 +653,18 @@ def test_a_threshold_may_have_to_be_perfect(index, target):
         ([{"query": "a", "id": "a"}], {"false_accept_rate": 0.1}, "needs queries out of scope"),
         ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs queries in scope"),
         ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 cannot be"),
+        ([{"query": "a", "id": ""}], {"false_accept_rate": "0.1"}, "='0.1' cannot be.* a number"),
         ([{"query": "a", "id": "a"}], {}, "Give a false_accept_rate or a precision"),
         ([{"query": "what time it is", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
         ([{"query": "What time  is it", "id": "c"}], {"precision": 0.9}, "are all 1 questions of"),
     ],
 )
-def test_bad_calibrations(index, queries, target, sentence):
+def test_bad_calibrations(index, queries, target, sentence, monkeypatch):
+    encoded, embed = [], index._embed
+    monkeypatch.setattr(index, "_embed", lambda texts: encoded.append(texts) or embed(texts))
     with pytest.raises(ValueError, match=sentence):
         index.calibrate(queries, **target)
+    assert bool(encoded) == (sentence == "No threshold reaches")  # which nothing else tells
     assert index.calibration is None
 
 
@@ -724,6 +733,8 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ([], "holds no question"),
         ([{"question": "a", "answer": ""}], "1: the question 'a' has no answer"),
         ([{"question": "a", "answer": None}], "1: the question 'a' has no answer"),
+        ([{"question": "a", "answer": float("nan")}], "1: the question 'a' has no answer"),
+        ([{"question": float("nan"), "answer": "b"}], "1: the text is empty"),
         ([{"question": " ", "answer": "b"}], "1: the text is empty"),
         ([{"question": "a" * 10**7, "answer": "b"}], "has 10,000,000 characters. Cut it to 10,000"),
         ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Take it out"),
@@ -795,6 +806,9 @@ def test_bad_queries_and_changes(index, model):
     for change in (lambda: index.remove(["a", "z"]), lambda: index.update([ROWS[0] | {"id": "z"}])):
         with pytest.raises(DataError, match="has no row 'z'"):
             change()
+    for row in (ROWS[0], Faq("a", "b")):
+        with pytest.raises(TypeError, match=r"one alone: pass a list of rows, \[row\]"):
+            index.add(row)
     with pytest.raises(DataError, match="A row to update has no id"):
         index.update([Faq("a", "b")])
     assert len(index) == 5

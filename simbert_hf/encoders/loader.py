@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.checkpoint import loading, resolve_name
 from simbert_hf.modeling.embedding import check_tokenizer
+
+MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 
 
 def load_sentence_transformer(name_or_path: str, device: str | None = None) -> SentenceTransformer:
@@ -25,6 +29,12 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
             by which all texts are alike.)
     """
     name_or_path = resolve_name(name_or_path)
+    path = Path(name_or_path)
+    if path.is_dir() and not any((path / name).exists() for name in ("config.json", MODULES)):
+        raise OSError(
+            f"Cannot load {name_or_path!r}: the directory holds neither a config.json nor a "
+            f"{MODULES}. Check the path."
+        )
     try:
         kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
     except OSError:  # sentence-transformers may keep it elsewhere

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.generation import TemperatureLogitsWarper, TopPLogitsWarper
 
-from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.checks import check_count, is_number
 from simbert_hf.utils.devices import with_float64
 
 
@@ -65,16 +65,16 @@ class SearchSettings:
             )
         if self.top_k is not None:
             check_count("top_k", self.top_k, ", or None for all tokens")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        if self.top_p is not None and not (is_number(self.top_p) and 0 < self.top_p <= 1):
             raise ValueError(
-                f"top_p={self.top_p!r} is out of range: it must be above 0 and at most 1."
+                f"top_p={self.top_p!r} is out of range: it must be a number above 0, at most 1."
             )
-        if not 0 <= self.copying < float("inf"):
+        if not (is_number(self.copying) and 0 <= self.copying < float("inf")):
             raise ValueError(f"copying={self.copying!r} is out of range: it must be 0 or more.")
-        if not 0 < self.temperature < float("inf"):
+        if not (is_number(self.temperature) and 0 < self.temperature < float("inf")):
             raise ValueError(
-                f"temperature={self.temperature!r} is out of range: it must be above 0 (top_k=1 "
-                "takes the likeliest token every time)."
+                f"temperature={self.temperature!r} is out of range: it must be a number above 0 "
+                "(top_k=1 takes the likeliest token every time)."
             )
 
 

@@ -28,8 +28,8 @@ from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.rows import RowBuilder, check_texts, cuts_known
-from simbert_hf.utils.checks import check_count
+from simbert_hf.rows import RowBuilder, check_texts, cuts_known, warn_of_cuts
+from simbert_hf.utils.checks import check_count, is_number
 from simbert_hf.utils.text import normalize_text
 
 FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
@@ -149,7 +149,7 @@ def gen_synonyms(
         A list of k strings or ``Paraphrase`` tuples; a list of such lists for several texts.
 
     Raises:
-        TypeError: If a text is not a string.
+        TypeError: If a text is not a string, or the model none.
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
     """
     settings = SearchSettings(
@@ -189,10 +189,10 @@ def check_ranking(
     check_count("k", k)
     if k > n:
         raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
-    if min_similarity is not None and not -1 <= min_similarity <= 1:
+    if min_similarity is not None and not (is_number(min_similarity) and -1 <= min_similarity <= 1):
         raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
     for name, value in {"fluency_weight": fluency_weight, "diversity": diversity}.items():
-        if not 0 <= value < math.inf:
+        if not (is_number(value) and 0 <= value < math.inf):
             raise ValueError(f"{name}={value!r} is out of range: it must be 0 or more.")
 
 
@@ -291,7 +291,7 @@ def write_by(
         ValueError: If the model has no room for ``max_new_tokens``.
     """
     tokenizer = model.rows.tokenizer
-    rows = model.rows.sources(texts, source_limit(model, settings.max_new_tokens))
+    rows = sources_of(model, texts, settings.max_new_tokens)
     warn_of_length(rows, settings.max_new_tokens)
     banned = banned_tokens(model)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
@@ -321,19 +321,30 @@ def write_by(
     return drafts
 
 
-def source_limit(model: Writer, max_new_tokens: int) -> int:
-    """Return how many tokens a source may have.
+def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
+    """Make a source row of each text, cut where ``max_new_tokens`` leaves it no more positions.
 
     Raises:
         ValueError: If there is no room for ``max_new_tokens``.
     """
-    limit: int = model.config.max_position_embeddings - max_new_tokens
+    positions = model.config.max_position_embeddings
+    limit = positions - max_new_tokens
     if limit < 3:  # [CLS], a token, [SEP]
         raise ValueError(
-            f"max_new_tokens={max_new_tokens} is out of range: the model has "
-            f"{model.config.max_position_embeddings} positions, which the text must share."
+            f"max_new_tokens={max_new_tokens} is out of range: the model has {positions} "
+            "positions, which the text must share."
         )
-    return min(limit, model.max_length)
+    if limit >= model.max_length:
+        return model.rows.sources(texts, model.max_length)
+    with cuts_known():
+        rows = model.rows.sources(texts, limit + 1)
+    if max(map(len, rows), default=0) > limit:
+        warn_of_cuts(
+            limit,
+            f"lower max_new_tokens={max_new_tokens}, which leaves them {limit} of the model's "
+            f"{positions} positions",
+        )
+    return [[*row[:-1][: limit - 1], row[-1]] for row in rows]
 
 
 def banned_tokens(model: Writer) -> Tensor:
@@ -412,7 +423,12 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     """Load a model once, on the GPU if there is one; again only when its directory has changed.
 
     An index names the model that comes with the package by its folder's name alone; so may this.
+
+    Raises:
+        TypeError: If it is no name.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise TypeError(f"model={name_or_path!r:.40} is no SimBert, directory or org/name.")
     name = resolve_name(name_or_path)
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []

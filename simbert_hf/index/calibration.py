@@ -26,6 +26,7 @@ from simbert_hf.evaluation.bootstrap import (
     exact_interval,
 )
 from simbert_hf.utils.arrays import Floats
+from simbert_hf.utils.checks import is_number
 
 Kinds = NDArray[np.integer]
 
@@ -209,7 +210,7 @@ def calibrate_scores(
         (0.55, 1.0)
     """
     scores, kinds = np.asarray(scores, dtype=np.float64), np.asarray(kinds, dtype=np.int8)
-    _check(kinds, target, wanted)
+    check_target(kinds, target, wanted)
     distinct = Distinct(scores)
     edges = _edges(np.unique(scores))
     whole = np.ones((1, len(scores)), dtype=np.int64)
@@ -266,11 +267,16 @@ def _warn(found: Calibration) -> None:
         )
 
 
-def _check(kinds: Kinds, target: str, wanted: float) -> None:
-    if target not in TARGETS or not 0 <= wanted <= 1:
+def check_target(kinds: Kinds, target: str, wanted: float) -> None:
+    """Refuse a target that no queries of these kinds have, right and wrong ones alike.
+
+    Raises:
+        ValueError: If the value is out of range, or the queries needed are missing.
+    """
+    if target not in TARGETS or not (is_number(wanted) and 0 <= wanted <= 1):
         raise ValueError(
-            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, from 0 "
-            "to 1."
+            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, a number "
+            "from 0 to 1."
         )
     if target == "false_accept_rate" and not (kinds == 2).any():
         raise ValueError("A false-accept rate needs queries out of scope; add some without answer.")

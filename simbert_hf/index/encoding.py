@@ -31,7 +31,12 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
 
 
 def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: bool) -> Vectors:
-    """Embed questions, block by block: (N, D)."""
+    """Embed questions, block by block: (N, D).
+
+    Raises:
+        DataError: If the model cannot read most of them.
+    """
+    check_read(encoder, faqs)
     blocks = []
     with tqdm(total=len(faqs), desc="encoding", disable=not progress) as bar:
         for start in range(0, len(faqs), BLOCK):

@@ -14,8 +14,8 @@ from typing import Any, Self, overload
 import numpy as np
 
 from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
-from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
-from simbert_hf.index.encoding import check_read, encode_questions
+from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores, check_target
+from simbert_hf.index.encoding import encode_questions
 from simbert_hf.index.faqs import (
     Columns,
     Faq,
@@ -139,7 +139,6 @@ class FaqIndex:
         if len(place):
             raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size, prompt=prompt)
-        check_read(encoder, rows)
         table = FaqTable().with_rows(rows)
         vectors = encode_questions(encoder, rows, progress=progress)
         place.add(vectors)
@@ -350,6 +349,8 @@ class FaqIndex:
         with self._changing.writing():
             asked = leave_unread(leave_questions(asked, self._table), self.encoder)
             labels = [codes_of(place, query, self._table) for place, query in asked.items()]
+            some = np.array([kind_of([], codes) for codes in labels])  # before all are encoded
+            check_target(some, target, value)
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
             kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]
             scores = [scored(row) for row in found]
@@ -370,7 +371,8 @@ class FaqIndex:
         """Add rows, encoding these alone; say so where their questions are in the index already.
 
         Raises:
-            DataError: If the rows cannot be used, or an id is in the index.
+            DataError: If the rows cannot be used, the model cannot read most of the questions, or
+                an id is in the index.
         """
         rows = read_faqs(faqs, columns)
         with self._changing.writing():
@@ -400,7 +402,8 @@ class FaqIndex:
         """Put rows in the place of those with the same ids.
 
         Raises:
-            DataError: If the rows cannot be used, or an id is missing or not in the index.
+            DataError: If the rows cannot be used, the model cannot read most of the questions, or
+                an id is missing or not in the index.
         """
         rows = read_faqs(faqs, columns)
         if any(row.id is None for row in rows):

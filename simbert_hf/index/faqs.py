@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 from simbert_hf.data.readers import read_headed_rows
 from simbert_hf.data.records import text_of
+from simbert_hf.utils.text import CONTROL
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -170,9 +170,8 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
     if len(text) > MAX_CHARS:
         problem = f"the question {shorten(text, 40)} has {len(text):,} characters"
         raise fault(name, line, problem, f"Cut it to {MAX_CHARS:,}")
-    control = next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
-    if control is not None:
-        problem = f"the question {shorten(text, 40)} holds the control character {control!r}"
+    if control := CONTROL.search(text):
+        problem = f"the question {shorten(text, 40)} holds the control character {control[0]!r}"
         raise fault(name, line, problem, "Take it out")
     return text
 
@@ -182,6 +181,8 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
 
 def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tuple[int, Row]]]:
     """Return the source's name and its filled rows by number, under our names of the columns."""
+    if isinstance(source, Mapping | Faq | Query):
+        raise TypeError(f"The rows are {shorten(source)}, one alone: pass a list of rows, [row].")
     if isinstance(source, str | Path):
         name, rows = str(source), read_headed_rows(source)
     else:
@@ -238,13 +239,13 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
 
 
 def _faq(name: str, line: int, row: Row) -> Faq:
-    question = check_question(name, line, row.get("question"))
-    answer = text_of(name, line, row.get("answer"))
+    question = check_question(name, line, _given(row, "question"))
+    answer = text_of(name, line, _given(row, "answer"))
     if not answer:
         problem = f"the question {shorten(question, 40)} has no answer"
         raise fault(name, line, problem, "Fill it in, or drop the row")
     extra = {key: value for key, value in row.items() if key not in ("question", *KEYS, "metadata")}
-    own = {} if _is_missing(row.get("metadata")) else row["metadata"] or {}
+    own = _given(row, "metadata") or {}
     if isinstance(own, str):  # as tables have it
         with suppress(ValueError):
             own = json.loads(own)
@@ -280,12 +281,17 @@ def _as_json(value: Any) -> Any:
     raise TypeError
 
 
+def _given(row: Row, name: str) -> Any:
+    value = row.get(name)
+    return None if _is_missing(value) else value
+
+
 def _is_missing(value: object) -> bool:
     return not isinstance(value, str) and str(value) in MISSING
 
 
 def _query(name: str, line: int, row: Row) -> Query:
-    text = check_question(name, line, row.get("query"))
+    text = check_question(name, line, _given(row, "query"))
     if not any(key in row for key in KEYS):
         problem = f"labels no query: its columns are {shorten(list(row))}"
         remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, empty for none"
@@ -295,8 +301,8 @@ def _query(name: str, line: int, row: Row) -> Query:
 
 def _key(row: Row, name: str) -> str | None:
     """Return an id, group or label as text; None where it is empty."""
-    value = row.get(name)
-    if _is_missing(value):
+    value = _given(row, name)
+    if value is None:
         return None
     if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
         value = int(value)

@@ -23,7 +23,7 @@ from transformers.utils import cached_file
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.pooling import normalize
-from simbert_hf.rows import Rows, are_unknown, check_texts, warn_of_unread
+from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.checks import check_count
 
 if TYPE_CHECKING:
@@ -333,7 +333,8 @@ def encode_by(
     check_count("batch_size", batch_size)
     some, builder = check_texts(texts), model.rows
     rows = builder.sources(some, model.max_length)
-    foreign = [builder.ids(row) for text, row in zip(some, rows, strict=True) if not text.isascii()]
+    read = zip(some, rows, strict=True)
+    foreign = [builder.ids(row) for text, row in read if MAY_BE_UNKNOWN.search(text)]
     if foreign and any(are_unknown(builder.tokenizer, foreign)):
         warn_of_unread()
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
+from typing import TypeGuard
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
@@ -15,3 +16,13 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
         raise ValueError(
             f"{name}={value!r} is out of range: it must be a whole number of at least 1{otherwise}."
         )
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number, and can be compared with one.
+
+    Example:
+        >>> is_number(1), is_number("1"), is_number(None)
+        (True, False, False)
+    """
+    return isinstance(value, Real)

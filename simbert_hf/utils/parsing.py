@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def parse_arguments(
         One instance a type.
 
     Raises:
-        ValueError: If the preset or a key of the YAML file is unknown.
+        ValueError: If the preset, a flag or a key of the YAML file is unknown.
         PermissionError: If the run's folder may not be written to.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
@@ -48,6 +49,8 @@ def parse_arguments(
         rest[:1] = read_yaml(Path(rest[0]), known)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
+    if unknown := parser.parse_known_args(rest)[1]:  # before the dataclasses find more
+        raise ValueError(_unknown(unknown[0], parser))
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
     given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
     for arguments in parsed:
@@ -61,6 +64,16 @@ def make_parser(types: Sequence[Any], prog: str | None = None) -> HfArgumentPars
     """Make a parser of flags, the fields of dataclasses, for a program of this name."""
     about = "Flags, or one YAML file with the same names and flags after it."
     return HfArgumentParser(tuple(types), prog=prog, description=about, allow_abbrev=False)
+
+
+def _unknown(text: str, parser: argparse.ArgumentParser) -> str:
+    """Say what is wrong with an argument, and what may have been meant."""
+    flags = [action.option_strings[0] for action in parser._actions[1:]]
+    if not text.startswith("-"):
+        return f"{text!r} stands behind no flag, such as {flags[0]} {text}; see --help."
+    name = text.partition("=")[0]
+    near = get_close_matches(name, flags, n=1, cutoff=0.5)
+    return " ".join([f"There is no {name}; see --help.", *(f"Is it {flag}?" for flag in near)])
 
 
 def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
