@@ -30,6 +30,21 @@ cli.main(["synonyms", "a cat", "--model", "out"])
 cli.main(["encode", "texts.txt", "--model", "out", "--output", "vectors.npy"])
 """
 
+IMPORTS = """
+import importlib, pkgutil, sys
+import simbert_hf
+for _, name, _ in pkgutil.walk_packages(simbert_hf.__path__, "simbert_hf."):
+    for known in [known for known in sys.modules if known.startswith("simbert_hf.")]:
+        del sys.modules[known]
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+"""
+
+
+@pytest.mark.slow
+def test_any_module_may_be_imported_first() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
+
 
 @pytest.mark.slow
 def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:

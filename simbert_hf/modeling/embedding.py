@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -21,11 +21,13 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from simbert_hf.hub import Plan, check_repo_id, plan_upload, push
 from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.checks import check_count
+
+if TYPE_CHECKING:
+    from simbert_hf.hub import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -164,6 +166,7 @@ class Embedder(PreTrainedModel):
             The commit.
         """
         from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
+        from simbert_hf.hub import check_repo_id, plan_upload, push  # imports checkpoints
 
         self.loaded_tokenizer()
         check_repo_id(repo_id)
