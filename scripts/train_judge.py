@@ -21,13 +21,14 @@ from simbert_hf.judging.training import (
     train_judge,
 )
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Judge:
     """Train, measure and save a judge."""
     types = (JudgeArguments, CrossEncoderTrainingArguments)
     given, args = parse_arguments(types, argv, JUDGE_PRESETS)
+    check_output(args.output_dir, [given.start])
     judge = train_judge(given, args)
     judge.save(args.output_dir)
     print(figures_table(judge.record["figures"]))

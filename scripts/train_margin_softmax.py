@@ -29,7 +29,7 @@ from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.run import run, set_up_logging
 from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, encoder_args, data_args, margin_args, args = parse_arguments(
         (*types, SimilarityTrainingArguments), argv, MARGIN_PRESETS
     )
+    check_output(args.output_dir, [model_args.model_name_or_path])
     set_up_logging(args)
     set_seed(args.seed)
     train, evaluator = load_class_data(data_args, args)

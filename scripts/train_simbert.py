@@ -32,18 +32,20 @@ from simbert_hf.training.run import (
 )
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     model_args, data_args, objective_args, args = parse_arguments(types, argv, PRESETS)
+    starts = [model_args.model_name_or_path, *objective_args.teacher_name_or_path]
+    check_output(args.output_dir, starts)
     set_up_logging(args)
     set_seed(args.seed)
     model = load_model(model_args, data_args.max_length)
     data = load_training_data(data_args, args)
-    has_fresh_head = not model.has_lm_head
+    has_fresh_head = objective_args.writes and not model.has_lm_head
     model.has_lm_head |= objective_args.writes
     if not objective_args.writes:
         model.freeze_idle()

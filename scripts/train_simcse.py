@@ -28,13 +28,14 @@ from simbert_hf.training.simcse import (
     prepare_simcse,
 )
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
     types = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
+    check_output(args.output_dir, [model_args.model_name_or_path])
     set_up_logging(args)
     set_seed(args.seed)
     model = load_start(model_args, data_args.max_length)

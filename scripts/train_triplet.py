@@ -29,7 +29,7 @@ from simbert_hf.triplet.training import (
     training_texts,
 )
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, encoder_args, data_args, triplet_args, args = parse_arguments(
         (*types, SimilarityTrainingArguments), argv, TRIPLET_PRESETS
     )
+    check_output(args.output_dir, [model_args.model_name_or_path])
     set_up_logging(args)
     set_seed(args.seed)
     train, evaluator = load_triplet_data(triplet_args, data_args, args)

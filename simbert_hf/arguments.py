@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from math import inf
@@ -12,6 +12,7 @@ import torch
 from transformers import TrainingArguments
 
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets
 
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
@@ -42,6 +43,8 @@ LOSSES = ("loss", "seq2seq", "similarity", "perplexity", "mean_cosine")
 IDLE = (
     "auto_find_batch_size",
     "bf16_full_eval",
+    "ddp_find_unused_parameters",
+    "do_predict",
     "fp16_full_eval",
     "label_names",
     "label_smoothing_factor",
@@ -78,6 +81,12 @@ class ModelArguments:
     attention_dropout: float | None = field(
         default=None, metadata={"help": "Dropout of attention; the checkpoint's if not given."}
     )
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_dropout", "attention_dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"--{name} {value}: give 0 to below 1.")
 
     def load_options(self) -> dict[str, Any]:
         """Keyword arguments for ``SimBert.from_pretrained``."""
@@ -271,18 +280,6 @@ class ObjectiveArguments:
         return bool(self.seq2seq_weight or self.mlm_weight or self.preferences_file)
 
 
-def check_scale(scale: float, flag: str = "scale") -> None:
-    """Raise a ValueError unless the inverse temperature is a number above 0."""
-    if not 0 < scale < inf:
-        raise ValueError(f"--{flag} {scale}: it divides by a temperature; give it above 0.")
-
-
-def check_weights(weights: Sequence[float]) -> None:
-    """Raise a ValueError unless loss weights are numbers from 0 on, one of them above."""
-    if not (all(0 <= weight < inf for weight in weights) and any(weights)):
-        raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")
-
-
 def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
     """Raise a ValueError where a flag is given that would change nothing.
 
@@ -300,6 +297,7 @@ def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
     for known in fields(arguments):
         value = getattr(arguments, known.name)
         if known.name in names and value != known.default:
+            value = getattr(value, "value", value)  # of an enum
             raise ValueError(f"--{known.name} {value} would change nothing, as {why}: drop it.")
 
 
@@ -397,9 +395,6 @@ class SimilarityTrainingArguments(TrainingArguments):
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.eval_strategy == "no" and self.save_strategy == "best":
             raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
-        if self.gradient_accumulation_steps < 1:
-            steps = self.gradient_accumulation_steps
-            raise ValueError(f"--gradient_accumulation_steps {steps}: give at least 1.")
         if self.accelerator_config is None:
             self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         if self.hub_strategy not in ("end", "every_save"):

@@ -25,6 +25,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.objectives import contrasts
 from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.first_look import warn_of_few_negatives
 from simbert_hf.training.gradcache import use_gradcache
 from simbert_hf.training.loss_meter import LossMeter
 from simbert_hf.training.packing import use_packing
@@ -90,6 +91,9 @@ class SimilarityTrainer(SavingTrainer):
         self.fresh_head = fresh_head
         self._check_best_metric()
         self._check_batch()
+        rate, usual = self.args.head_learning_rate, SimilarityTrainingArguments.head_learning_rate
+        if fresh_head is None and rate not in (usual, self.args.learning_rate):
+            logger.info("--head_learning_rate %g changes nothing: no head starts untrained.", rate)
         if self.is_fsdp_enabled:
             check_sharding(self.accelerator.state.fsdp_plugin, self.model)
             if self._parts():
@@ -280,14 +284,18 @@ class SimilarityTrainer(SavingTrainer):
 
     def _check_batch(self) -> None:
         """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
+        if not contrasts(self.objective):
+            return
         has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
         processes = self.args.world_size if getattr(self.objective, "gather", True) else 1
         size = self.args.per_device_train_batch_size * processes
-        if size == 1 and contrasts(self.objective) and not has_negatives:
+        if size == 1 and not has_negatives:
             raise ValueError(
                 "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
                 "adds none; give at least 2. (--gradcache_batch_size saves memory.)"
             )
+        if self.is_world_process_zero():
+            warn_of_few_negatives(self.train_dataset, size)
 
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
         is_best = self.args.load_best_model_at_end and not self.is_in_train

@@ -99,17 +99,18 @@ def test_a_whole_number_is_a_threshold(tmp_path) -> None:
     assert Judge.load(tmp_path).threshold == 1
 
 
-def test_a_failed_save_is_no_judge(tmp_path, monkeypatch) -> None:
+def test_a_failed_save_leaves_the_former_judge(tmp_path, monkeypatch) -> None:
     judge = tiny_judge(tmp_path, threshold=0.25)
+    former = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    def full(*args, **options):
+    def full(directory, **options):
+        Path(directory, "model.safetensors").write_bytes(b"half")
         raise OSError("No space left on device")
 
     monkeypatch.setattr(judge.model, "save_pretrained", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"Saving the judge in .* failed: No space.*a full disk"):
         judge.save(tmp_path)
-    with pytest.raises(ValueError, match="is no judge"):
-        Judge.load(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == former
 
 
 def test_what_is_no_judge_is_refused(tmp_path) -> None:
@@ -365,6 +366,28 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
         train([*flags, "--columns", "a", "b"])
     with pytest.raises(ValueError, match="--resume_from_checkpoint: a judge is not resumed"):
         train([*flags, "--resume_from_checkpoint", "somewhere"])
+    with pytest.raises(ValueError, match=r"--columns \['a', 'b', 'c'\]: no file has a header"):
+        train([*flags, "--columns", "a", "b", "c"])
+    with pytest.raises(ValueError, match="start is what the model is made of"):
+        train([*flags, "--output_dir", flags[1]])
+
+
+@pytest.mark.parametrize(
+    "idle",
+    ["per_device_eval_batch_size 4", "eval_steps 5", "push_to_hub True", "eval_strategy steps"],
+)
+def test_flags_that_change_nothing_for_a_judge(flags, idle: str) -> None:
+    with pytest.raises(ValueError, match=f"--{idle}.* would change nothing, as a judge"):
+        train([*flags, *f"--{idle}".split()])
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["mismatched nan", "mismatched inf", "gradient_accumulation_steps 0", "weight_decay nan"],
+)
+def test_numbers_that_train_no_judge(flags, given: str) -> None:
+    with pytest.raises(ValueError, match=f"^--{given}: "):
+        train([*flags, *f"--{given}".split()])
 
 
 def test_mismatched_pairs_are_of_different_rows() -> None:

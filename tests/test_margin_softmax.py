@@ -206,6 +206,7 @@ def test_the_articles_preset() -> None:
         (["--loss=softmax", "--sub_centres=2"], "--sub_centres 2"),
         (["--sampled_classes=0"], "--sampled_classes 0"),
         (["--center_weight=1", "--sampled_classes=2"], "--center_weight 1.0"),
+        (["--center_weight=nan"], "--center_weight nan: give at least 0"),
         (["--gru_size=0"], "--gru_size must be at least 1"),
         (["--min_count=99999"], "No character occurs 99999 times"),
         (["--pooling=cls"], "--pooling cls would change nothing, as --encoder is gru"),

@@ -359,6 +359,7 @@ def test_numbers_as_sentences_do_not_confuse_scores(write):
         ("s1,s2,score\nA,B,\n", "a.csv:2: the score '' is not a number", "drop the row"),
         ("A,B,1\nA,B,nan\n", "a.csv:2: the score 'nan' is not a number", "such as 3.5"),
         ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
+        ("A,B,1\nA;B;1\n", "a.csv:2: has 1 cell where 3 are due", "parted by ';'"),
         ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
         ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
         (
@@ -420,7 +421,7 @@ def test_triplets_in_every_layout(write, name, content):
         ("a.csv", "", "a.csv: holds no triplet", "at least one"),
         ("a.csv", "sent0,sent1,hard_neg\n", "a.csv: holds no triplet", "at least one"),
         ("a.csv", "A,B,C\n", "a.csv:1: the columns ['A', 'B', 'C'] hold no", "Name them sent0"),
-        ("a.csv", "sent0,sent1\nA,B\n", "a.csv:1: the columns", "Name them sent0"),
+        ("a.csv", "sent0,sent1\nA,B\n", "a.csv:1: the columns", "prompt, chosen and rej"),
         ("a.csv", "sent0,sent1,hard_neg\nA,B,C\nA,B\n", "a.csv:3: has 2 cells", "quotes"),
         ("a.csv", "sent0,sent1,hard_neg\nA, ,C\n", "a.csv:2: 'sent1' is empty", "Fill it in"),
         ("a.jsonl", '{"sent0": "A", "sent1": "B", "hard_neg": 3}', "a.jsonl:1: 3 is int", "quotes"),

@@ -301,6 +301,7 @@ def test_the_papers_presets() -> None:
         (["--model_name_or_path=DIR/white"], "is whitened, which training would undo"),
         (["--examples=pairs", "--augmentation=crop"], "needs --examples sentences"),
         (["--hard_negative_weight=1"], "needs --examples triplets"),
+        (["--hard_negative_weight=nan", "--examples=triplets"], "nan: give a number"),
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=65"], "--max_length 65 is out of range.* 3 to 64"),
         (["--metric_for_best_model=top1", "--sts_file=DIR/sts.tsv"], "top1 is not measured"),

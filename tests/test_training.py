@@ -13,7 +13,9 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from transformers import integrations
 
+from scripts import train_margin_softmax, train_simcse, train_triplet
 from scripts.train_simbert import main
 from simbert_hf import SimBert
 from simbert_hf.arguments import (
@@ -458,6 +460,7 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> 
     path.write_text(
         "preset: original\nscale: 20\nlearning_rate: 1e-5\ntrain_file: a.jsonl\n"
         "resume_from_checkpoint: true\neval_strategy: no\nsample_sentences: [a cat, a dog]\n"
+        "lr_scheduler_kwargs: {min_lr: 1e-6}\n"
     )
     _, data, objective, args = parse_arguments(
         TYPES, [str(path), "--learning_rate", "0.5"], PRESETS
@@ -469,6 +472,7 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> 
     assert args.resume_from_checkpoint == "True"
     assert args.decay_all_parameters
     assert args.eval_strategy == "no"
+    assert args.lr_scheduler_kwargs == {"min_lr": 1e-6}
 
 
 def test_a_fresh_head_and_norms_have_their_own_settings(
@@ -546,7 +550,8 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             "drop --even_tokens",
         ),
         (["--length_window=1", "--even_tokens=true"], "give a length window above 1"),
-        (["--gradient_accumulation_steps=0"], "--gradient_accumulation_steps 0: give at least 1"),
+        (["--ddp_find_unused_parameters=true"], "--ddp_find_unused_parameters True would change"),
+        (["--do_predict=true"], "--do_predict True would change nothing"),
         (["--max_chars=0"], "--max_chars 0: give at least 1"),
         (
             ["--validation_file=a.tsv", "--validation_groups=6"],
@@ -570,9 +575,87 @@ def test_bad_arguments_are_named_before_training(
 
 
 @pytest.mark.parametrize(
+    ("given", "due"),
+    [
+        ("--gradient_accumulation_steps=0", "at least 1"),
+        ("--per_device_train_batch_size=0", "at least 1"),
+        *(
+            (f"--num_train_epochs={value}", "a finite number above 0")
+            for value in ("inf", "nan", 0)
+        ),
+        *((f"--max_steps={n}", "at least 1, or drop it") for n in (0, -2)),
+        ("--save_steps=0", "a finite number above 0"),
+        ("--eval_steps=-2", "a finite number above 0"),
+        ("--logging_steps=nan", "a finite number above 0"),
+        ("--head_learning_rate=-1", "a finite number, 0 or more"),
+        ("--learning_rate=inf", "a finite number, 0 or more"),
+        ("--weight_decay=nan", "a finite number, 0 or more"),
+        ("--max_grad_norm=nan", "a finite number, 0 or more"),
+        ("--warmup_steps=nan", "a finite number, 0 or more"),
+        ("--hidden_dropout=nan", "0 to below 1"),
+        ("--attention_dropout=1", "0 to below 1"),
+        ("--data_seed=-1", "0 to 4294967295"),
+        ("--fp16=true", "needs a GPU; give --bf16 true"),
+        ("--do_train=false", "training is all that this does"),
+        ("--report_to=wandb", "wandb is not installed .pip install wandb"),
+        ("--report_to=paper", "choose none, or of azure_ml"),
+        ("--torch_compile_backend=tv", "choose one of .*inductor"),
+    ],
+)
+def test_what_trains_nothing_or_fails_late_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, given: str, due: str
+) -> None:
+    monkeypatch.setattr(integrations, "get_available_reporting_integrations", list)
+    flag = given.partition("=")[0]
+    with pytest.raises(ValueError, match=f"^{flag} .*{due}"):
+        parse_arguments(TYPES, ["--use_cpu", "--report_to=none", given], PRESETS)
+
+
+def test_a_run_needs_a_folder_of_its_own(start: Path, groups: Path, tmp_path: Path) -> None:
+    teacher = tmp_path / "teacher"
+    teacher.mkdir()
+    (file := tmp_path / "file").touch()
+    for place, message in {
+        "": "Nowhere to save; give --output_dir",
+        file: "file is a file: name a folder",
+        file / "out": "file is a file, so .*out cannot be in it",
+        start: "start is what the model is made of",
+        teacher: "teacher is what the model is made of",
+    }.items():
+        with pytest.raises((ValueError, OSError), match=message):
+            main(flags(start, groups, place, f"--teacher_name_or_path={teacher}"))
+    for script in (train_simcse, train_triplet, train_margin_softmax):
+        with pytest.raises(ValueError, match="start is what the model is made of"):
+            script.main([f"--model_name_or_path={start}", f"--output_dir={start}"])
+
+
+def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path) -> None:
+    words = ("שלום", "מה שלומך", "a cat")
+    rows = "".join(f"{i}\t{word} {i}\n" for i in range(20) for word in words)
+    (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
+    with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are unread"):
+        main(flags(start, path, tmp_path / "out", "--form=groups"))
+
+
+def test_what_changes_little_is_said(
+    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Groups joined by sentences they share are no negatives; without a new head its rate idles."""
+    (path := tmp_path / "chain.tsv").write_text(
+        "".join(f"the cat {i}\tthe cat {i + 1}\n" for i in range(20))
+    )
+    more = ("--form=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
+    with caplog.at_level(logging.INFO, logger="simbert_hf"):
+        main(flags(start, path, tmp_path / "out", "--save_strategy=no", *more))
+    assert "The groups make 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
+    assert "--head_learning_rate 0.01 changes nothing" in caplog.text
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "no mapping"),
-     ("a: [", "cannot be read as"), ("preset: old", "Unknown preset 'old'"),
+     ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
+     ("preset: old", "Unknown preset 'old'"),
      (None, "cannot be read as YAML: .*No such file")],
 )  # fmt: skip
 def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) -> None:

@@ -121,6 +121,12 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
     ]
 
 
+def has_columns(path: str | Path, columns: Sequence[str]) -> bool:
+    """Tell whether a file's header holds columns of these names."""
+    names = {cell.strip().lower() for _, cells in _rows(path)[:1] for cell in cells}
+    return names.issuperset(name.strip().lower() for name in columns)
+
+
 def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
     """Raise a DataError unless there are pairs of both labels."""
     if len({pair.same for pair in pairs}) < 2:
@@ -143,9 +149,7 @@ def _find_rows(
     """Return the rows below the header, if there is one, and where their parts stand."""
     if columns and len(columns) != 3:
         raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
-    check_exists(path)
-    rows = _objects(path) if suffix_of(path) in OBJECTS else list(read_cells(path))
-    rows = [(line, cells) for line, cells in rows if cells]
+    rows = _rows(path)
     if not rows:
         raise fault(path, None, "is empty", "Give it at least one scored pair")
     names = [cell.strip().lower() for cell in rows[0][1]]
@@ -154,6 +158,13 @@ def _find_rows(
         return rows, _headless(path, rows)
     check_names(path, names)
     return rows[1:], headed
+
+
+def _rows(path: str | Path) -> Cells:
+    """Read the rows that are not blank, a header among them."""
+    check_exists(path)
+    rows = _objects(path) if suffix_of(path) in OBJECTS else read_cells(path)
+    return [(line, cells) for line, cells in rows if cells]
 
 
 def _objects(path: str | Path) -> Cells:
@@ -197,9 +208,10 @@ def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int
     """Yield each row's line, sentences and third cell."""
     for line, cells in rows:
         if len(cells) != layout.width:
-            problem = f"has {len(cells)} cells where {layout.width} are due: {shorten(cells)}"
+            count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
+            problem = f"has {count} where {layout.width} are due: {shorten(cells)}"
             remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
-            raise fault(path, line, problem, remedy)
+            raise fault(path, line, problem, separator_of(cells, remedy))
         first, second = cells[layout.first].strip(), cells[layout.second].strip()
         if not (first and second):
             raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")

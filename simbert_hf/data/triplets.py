@@ -11,6 +11,7 @@ from simbert_hf.data.records import cell_of, text_of
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
+NAMES = "Name them sent0, sent1 and hard_neg; of preferences prompt, chosen and rejected"
 
 
 class Triplet(NamedTuple):
@@ -58,7 +59,7 @@ def _columns(path: str | Path, line: int, names: Sequence[str]) -> tuple[str, st
     negative = next((known[name] for name in NEGATIVE_COLUMNS if name in known), None)
     if pair is None or negative is None:
         problem = f"the columns {shorten(list(names), 120)} hold no triplets"
-        raise fault(path, line, problem, "Name them sent0, sent1 and hard_neg")
+        raise fault(path, line, problem, NAMES)
     return known[pair[0]], known[pair[1]], negative
 
 

@@ -19,17 +19,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.modeling.checkpoint import loading, quiet_transformers
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import put_in_place, write_text
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -79,14 +81,28 @@ class Judge:
             return cls(CrossEncoder(str(directory)), threshold, record)
 
     def save(self, directory: str | Path) -> None:
-        """Write weights, tokenizer and record into a directory."""
-        path = Path(directory, RECORD)
-        path.unlink(missing_ok=True)  # a judge is whole once its threshold stands beside it
-        with quiet_transformers():
-            self.model.save_pretrained(str(directory), create_model_card=False)
+        """Write weights, tokenizer and record into a directory, where a former judge may stand.
+
+        Raises:
+            OSError: If they cannot be written; then the former judge is as it was.
+        """
+        out = Path(directory)
         record = {"threshold": self.threshold, **self.record}
-        text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        write_text(path, text)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(prefix="_saving", dir=out) as made, quiet_transformers():
+                self.model.save_pretrained(made, create_model_card=False)
+                parts = list(Path(made).iterdir())
+                text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+                write_text(Path(made, RECORD), text)
+                (out / RECORD).unlink(missing_ok=True)  # of other weights than will stand there
+                for part in (*parts, Path(made, RECORD)):
+                    put_in_place(part, out / part.name)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise OSError(
+                f"Saving the judge in {out} failed: {error}. Mend the cause (a full disk?) and "
+                "train it again."
+            ) from error
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs from 0 to 1, alike in both orders. Shape: (N,)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain, product
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.arguments import refuse_idle
 from simbert_hf.data.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.data.grouping import find_components, hash_sentences
 from simbert_hf.data.sampling import FixedPairs, Pair
-from simbert_hf.data.scored import LabelledPair, check_labels, load_labelled_pairs
+from simbert_hf.data.scored import LabelledPair, check_labels, has_columns, load_labelled_pairs
 from simbert_hf.evaluation.report import layout
 from simbert_hf.judging.judge import (
     Judge,
@@ -36,6 +38,7 @@ from simbert_hf.judging.judge import (
 )
 from simbert_hf.modeling.checkpoint import loading
 from simbert_hf.rows import count_tokens
+from simbert_hf.training.first_look import check_read
 from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.textfiles import DataError, fault
 
@@ -54,6 +57,13 @@ JUDGE_PRESETS: dict[str, dict[str, Any]] = {
         "use_cpu": not torch.accelerator.is_available(),  # bf16 asks for it
     }
 }
+# Flags of transformers' that change nothing here, or would upload a judge without its record.
+IDLE = (
+    "batch_sampler", "bf16_full_eval", "do_predict", "eval_steps", "eval_strategy",
+    "fp16_full_eval", "hub_model_id", "label_smoothing_factor", "load_best_model_at_end",
+    "metric_for_best_model", "multi_dataset_batch_sampler", "per_device_eval_batch_size",
+    "push_to_hub", "train_sampling_strategy",
+)  # fmt: skip
 
 
 @dataclass
@@ -81,7 +91,7 @@ class JudgeArguments:
             raise ValueError(f"--columns {self.columns}: it takes three names.")
         if self.max_length < 8:
             raise ValueError(f"--max_length {self.max_length}: a pair has at least 8 tokens.")
-        if self.mismatched < 0:
+        if not 0 <= self.mismatched < inf:
             raise ValueError(f"--mismatched {self.mismatched}: it must be at least 0.")
 
 
@@ -148,7 +158,11 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
     Raises:
         DataError: If a file cannot be used, is both dev and test, or too little of dev or train is
             left.
+        ValueError: If columns are named that no file has.
     """
+    paths = [*given.train_file, *given.dev_file, *given.test_file]
+    if given.columns and not any(has_columns(path, given.columns) for path in paths):
+        raise ValueError(f"--columns {given.columns}: no file has a header that holds these.")
     train, dev, test = (
         [
             replace(load_labelled_file(path, given.columns), name=name)
@@ -226,15 +240,17 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     Raises:
         DataError: If a file cannot be used, or too little is left of dev or train.
         OSError: If there is no such start.
-        ValueError: If a run is to be resumed.
+        ValueError: If a run is to be resumed, or a flag would change nothing.
     """
     if args.resume_from_checkpoint:
         raise ValueError("--resume_from_checkpoint: a judge is not resumed; train it anew.")
+    refuse_idle(args, IDLE, "a judge is measured once, at its end, and is not uploaded")
     files = load_splits(given)
     kept = [file.pairs for file in files["train"]]
     added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
     pairs, mismatched = list(chain(*kept, *added)), sum(map(len, added))
     model = load_start(given, args.seed)
+    check_read(model.tokenizer, [pair.first for pair in pairs], given.train_file)
     start = {"name": name_of(given.start), "sha256": fingerprint(word_embeddings(model)[1])}
     fit(model, pairs, args)
     threshold, figures = measure(model, files["dev"], files["test"])

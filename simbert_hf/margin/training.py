@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from transformers import TrainerCallback
@@ -79,7 +80,7 @@ class MarginArguments:
             )
         if self.sampled_classes is not None and self.sampled_classes < 1:
             raise ValueError(f"--sampled_classes {self.sampled_classes}: give at least 1.")
-        if self.center_weight < 0 or (self.center_weight and self.sampled_classes):
+        if not 0 <= self.center_weight < inf or (self.center_weight and self.sampled_classes):
             raise ValueError(
                 f"--center_weight {self.center_weight}: give at least 0, and 0 with "
                 "--sampled_classes."

@@ -45,6 +45,7 @@ from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert, read_config
 from simbert_hf.rows import check_texts
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
+from simbert_hf.training.first_look import check_read, some_sentences, spread
 from simbert_hf.training.resuming import SameRun, checkpoint_of
 from simbert_hf.training.teachers import Teacher
 from simbert_hf.utils.parsing import Presets
@@ -189,7 +190,10 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
 
 def measure_nothing(args: SimilarityTrainingArguments) -> None:
     """Train without evaluation, as there is nothing to evaluate on."""
-    logger.info("No groups are held out and no pairs are scored: nothing is measured in training.")
+    logger.info(
+        "Nothing is measured in training, whatever --eval_strategy says: no groups are held out, "
+        "and no --sts_file is given."
+    )
     never_evaluate(args)
 
 
@@ -382,8 +386,7 @@ def load_teacher(
     if not strangers and len(names) > 1:
         if not isinstance(data.train, PairDataset):
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
-        rows = range(0, len(data.train), max(1, len(data.train) // 1000))  # files may be sorted
-        strangers = [data.train[i]["source"] for i in rows[:1000]]
+        strangers = [data.train[i]["source"] for i in spread(len(data.train))]
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
 
@@ -397,8 +400,11 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     """
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
+    model: Any = trainer.model
+    files = [file for given in arguments for file in getattr(given, "train_file", ())]
+    check_read(model.loaded_tokenizer(), some_sentences(trainer.train_dataset), files)
     rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
-    config = getattr(trainer.model, "config", None)  # knows the pooling that no flag tells
+    config = getattr(model, "config", None)  # knows the pooling that no flag tells
     pooling = getattr(config, "sentence_pooling", None)
     trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
     [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it

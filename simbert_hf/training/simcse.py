@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from itertools import chain
+from math import isfinite
 from typing import Any, Literal
 
 import torch
@@ -12,8 +13,6 @@ import torch
 from simbert_hf.arguments import (
     DataArguments,
     SimilarityTrainingArguments,
-    check_scale,
-    check_weights,
     refuse_idle,
 )
 from simbert_hf.data import FixedPairs, PairDataset
@@ -30,6 +29,7 @@ from simbert_hf.training.run import (
     read_columns,
     read_groups,
 )
+from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets
 
 logger = logging.getLogger(__name__)
@@ -138,6 +138,8 @@ class SimCseArguments:
             raise ValueError("--augmentation makes a second view; it needs --examples sentences.")
         if self.hard_negative_weight and self.examples != "triplets":
             raise ValueError("--hard_negative_weight needs --examples triplets.")
+        if not isfinite(self.hard_negative_weight):
+            raise ValueError(f"--hard_negative_weight {self.hard_negative_weight}: give a number.")
         if not self.augmentation:
             refuse_idle(self, ["augmentation_rate"], "there is no --augmentation")
         if self.loss != "symmetric":

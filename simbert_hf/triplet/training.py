@@ -15,7 +15,6 @@ from transformers import TrainerCallback
 from simbert_hf.arguments import (
     DataArguments,
     SimilarityTrainingArguments,
-    check_scale,
     refuse_idle,
 )
 from simbert_hf.collators import SimCseCollator
@@ -37,6 +36,7 @@ from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
+from simbert_hf.utils.checks import check_scale
 from simbert_hf.utils.parsing import Presets
 
 logger = logging.getLogger(__name__)

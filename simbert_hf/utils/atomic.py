@@ -29,11 +29,13 @@ def put_in_place(made: Path, place: Path) -> None:
 
 
 def check_writable(place: Path) -> None:
-    """Raise a PermissionError if a file or folder cannot be made or written there, before work is.
+    """Raise an OSError if a file or folder cannot be made or written there, before work is.
 
     Example:
         >>> check_writable(Path("outputs/faq"))
     """
+    if blocked := next((path for path in place.absolute().parents if path.is_file()), None):
+        raise NotADirectoryError(f"{blocked} is a file, so {place} cannot be in it: name another.")
     there = next(path for path in (place, *place.absolute().parents) if path.is_dir())
     if not os.access(there, os.W_OK):
         raise PermissionError(f"{there} may not be written to, so {place} cannot be: name another.")

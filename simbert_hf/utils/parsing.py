@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,8 +15,8 @@ from typing import Any
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-from simbert_hf.utils.atomic import check_writable
 from simbert_hf.utils.textfiles import DataError
+from simbert_hf.utils.training_flags import check_training
 
 Presets = Mapping[str, Mapping[str, Any]]
 
@@ -37,7 +38,8 @@ def parse_arguments(
         One instance a type.
 
     Raises:
-        ValueError: If the preset, a flag or a key of the YAML file is unknown.
+        ValueError: If the preset, a flag or a key of the YAML file is unknown, or no training could
+            go by the flags.
         PermissionError: If the run's folder may not be written to.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
@@ -55,7 +57,7 @@ def parse_arguments(
     given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
     for arguments in parsed:
         if isinstance(arguments, TrainingArguments):
-            check_writable(Path(str(arguments.output_dir)))
+            check_training(arguments, given)
             drop_steps_of_preset(arguments, given)
     return tuple(parsed)
 
@@ -63,7 +65,10 @@ def parse_arguments(
 def make_parser(types: Sequence[Any], prog: str | None = None) -> HfArgumentParser:
     """Make a parser of flags, the fields of dataclasses, for a program of this name."""
     about = "Flags, or one YAML file with the same names and flags after it."
-    return HfArgumentParser(tuple(types), prog=prog, description=about, allow_abbrev=False)
+    parser = HfArgumentParser(tuple(types), prog=prog, description=about, allow_abbrev=False)
+    if any(issubclass(kind, TrainingArguments) for kind in types):
+        parser.set_defaults(output_dir="")  # not transformers' trainer_output: none is refused
+    return parser
 
 
 def _unknown(text: str, parser: argparse.ArgumentParser) -> str:
@@ -99,6 +104,21 @@ def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
     return preset
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-6 as a number, which YAML 1.1 wants written 1.0e-6, and no name twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [name.value for name, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.MarkedYAMLError(problem=f"{name} is given twice")
+        return super().construct_mapping(node, deep)
+
+
+_FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
+
+
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file of argument values.
 
@@ -106,7 +126,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         DataError: If it cannot be read, or is no mapping.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):

@@ -39,12 +39,16 @@ def check_output(directory: str, inputs: Sequence[str]) -> None:
         inputs: Folders or Hub ids of what it is made of.
 
     Raises:
-        PermissionError: If the folder may not be written to.
-        ValueError: If it is one of the inputs, which a full disk would leave broken.
+        OSError: If it is a file, or may not be written to.
+        ValueError: If there is none, or it is one of the inputs, which would be lost.
     """
+    if not directory:
+        raise ValueError("Nowhere to save; give --output_dir a folder.")
     place = Path(directory)
+    if place.is_file():
+        raise NotADirectoryError(f"--output_dir {directory} is a file: name a folder.")
     check_writable(place)
-    if place.is_dir() and any(Path(one).is_dir() and place.samefile(one) for one in inputs):
+    if place.is_dir() and any(one and Path(one).is_dir() and place.samefile(one) for one in inputs):
         raise ValueError(f"--output_dir {directory} is what the model is made of: name another.")
 
 

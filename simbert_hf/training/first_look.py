@@ -1,0 +1,74 @@
+"""A look at what a run is about to train on: can its start read it, and are there negatives?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.data import DataError, FixedPairs, PairDataset, PairStream
+from simbert_hf.rows import unread
+
+logger = logging.getLogger(__name__)
+
+SAMPLE = 1000  # sentences
+CHUNK = 10_000  # groups
+
+
+def spread(length: int) -> list[int]:
+    """Choose about a thousand rows from all over a file, which may be sorted.
+
+    Example:
+        >>> spread(3), len(spread(2500)), spread(2500)[-1]
+        ([0, 1, 2], 1000, 1998)
+    """
+    return list(range(0, length, max(1, length // SAMPLE)))[:SAMPLE]
+
+
+def some_sentences(data: Any) -> list[str]:
+    """Take one sentence each of about a thousand rows; none of a stream, which is read once."""
+    if isinstance(data, FixedPairs):
+        return [data.columns["source"][row] for row in spread(len(data))]
+    if isinstance(data, PairStream):
+        return []
+    groups = data.groups
+    found = groups[spread(len(groups))]["texts"]
+    return [texts[i % len(texts)] for i, texts in enumerate(found)]
+
+
+def check_read(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], files: Sequence[str]
+) -> None:
+    """Refuse sentences of which a model cannot read half.
+
+    Raises:
+        DataError: If half of them are unread.
+    """
+    sample = [texts[row] for row in spread(len(texts))]
+    unknown = unread(tokenizer, sample)
+    if sample and 2 * len(unknown) >= len(sample):
+        raise DataError(
+            f"{', '.join(files)}: {len(unknown) / len(sample):.0%} of the sentences are unread, as "
+            f"the start does not know half of their tokens ({unknown[0]!r:.40}): take one of their "
+            "language, or for a new GRU a lower --min_count."
+        )
+
+
+def warn_of_few_negatives(data: Any, size: int) -> None:
+    """Say so if a batch must hold pairs that are joined by sentences they share, no negatives."""
+    if not isinstance(data, PairDataset):
+        return
+    column, components = data.groups.select_columns("group"), set[int]()
+    for start in range(0, len(column), CHUNK):
+        components.update(column[start : start + CHUNK]["group"])
+        if len(components) >= size:
+            return
+    logger.warning(
+        "The groups make %d sets that share no sentence, fewer than the %d pairs of a batch: many "
+        "have few negatives or none, which also flatters similarity_accuracy. Part the groups, or "
+        "give a smaller --per_device_train_batch_size.",
+        len(components),
+        size,
+    )

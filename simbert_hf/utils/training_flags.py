@@ -1,0 +1,80 @@
+"""Flags of training that cannot work, refused before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import inf
+
+from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
+from torch.compiler import list_backends
+from transformers import TrainingArguments
+
+FROM_0 = ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm", "warmup_steps")
+ABOVE_0 = ("num_train_epochs", "logging_steps", "eval_steps", "save_steps")
+COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
+SEEDS = ("seed", "data_seed")
+PACKAGES = {"azure_ml": "azureml-core", "flyte": "flytekit"}  # where the logger's name is another
+
+
+def check_training(args: TrainingArguments, given: Collection[str]) -> None:
+    """Refuse numbers, loggers and the like with which training fails late, or does nothing.
+
+    Args:
+        args: Arguments of a training script.
+        given: Names of the flags that were given, by a preset aside.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    _check_numbers(args)
+    if args.max_steps < 1 and args.max_steps != -1:
+        raise ValueError(
+            f"--max_steps {args.max_steps}: give at least 1, or drop it for --num_train_epochs."
+        )
+    if "do_train" in given and not args.do_train:
+        raise ValueError("--do_train false: training is all that this does; drop it.")
+    if args.fp16 and args.device.type == "cpu":
+        raise ValueError("--fp16 true needs a GPU; give --bf16 true.")
+    _check_backend(args.torch_compile_backend)
+    if args.report_to:
+        _check_loggers(args.report_to)
+
+
+def _check_numbers(args: TrainingArguments) -> None:
+    for name in (*FROM_0, *ABOVE_0, *COUNTS, *SEEDS):
+        value = getattr(args, name, None)
+        if value is None or (name == "num_train_epochs" and args.max_steps > 0):
+            continue
+        fits, due = 0 <= value < inf, "a finite number, 0 or more"  # a NaN is in no range
+        if name in ABOVE_0:
+            fits, due = 0 < value < inf, "a finite number above 0"
+        elif name in COUNTS:
+            fits, due = value >= 1, "at least 1"
+        elif name in SEEDS:
+            fits, due = 0 <= value < 2**32, "0 to 4294967295"
+        if not fits:
+            raise ValueError(f"--{name} {value}: give {due}.")
+
+
+def _check_backend(name: str | None) -> None:
+    if name and name != "inductor":  # to list them takes seconds
+        accelerates = {each.value for each in DynamoBackend}
+        known = [each for each in list_backends(exclude_tags=()) if each.upper() in accelerates]
+        if name not in known:
+            raise ValueError(f"--torch_compile_backend {name}: choose one of {', '.join(known)}.")
+
+
+def _check_loggers(names: Iterable[str]) -> None:
+    from transformers import integrations  # slow to import
+
+    known = integrations.integration_utils.INTEGRATION_TO_CALLBACK
+    ready = {*integrations.get_available_reporting_integrations(), "flyte"}  # which it leaves out
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--report_to {name}: choose none, or of {', '.join(known)}.")
+        if name not in ready:
+            package = PACKAGES.get(name, name)
+            raise ValueError(
+                f"--report_to {name}: {package} is not installed (pip install {package}); install "
+                "it, or give --report_to none."
+            )
