@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import transformers
 
+from simbert_hf.evaluation.bootstrap import Figure, compare
 from simbert_hf.evaluation.report import layout
 from simbert_hf.utils.atomic import write_text
 
@@ -82,6 +83,22 @@ def spread(values: Sequence[float], digits: int = 2, scale: float = 1) -> str:
     """Show the mean over seeds, and where there are several their standard deviation."""
     mean = f"{scale * statistics.fmean(values):.{digits}f}"
     return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Give each row's figures with interval and p-value, that it differs from the first row's."""
+    first = next(iter(found.values()))
+    return {
+        row: {
+            name: {
+                "value": figure.value,
+                "interval": figure.interval,
+                "p_value": compare(figure, first[name]).p_value,
+            }
+            for name, figure in figures.items()
+        }
+        for row, figures in found.items()
+    }
 
 
 # Keeping ----------------------------------------------------------------------------------------
