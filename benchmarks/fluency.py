@@ -16,10 +16,11 @@ from typing import Any
 
 from sacrebleu.metrics import CHRF
 
+from benchmarks.group_data import TATOEBA
 from benchmarks.reports import save_report
-from benchmarks.train import DATA
 from simbert_hf import SimBert, gen_synonyms
 from simbert_hf.data import load_groups, split_groups
+from simbert_hf.evaluation.report import layout
 
 WEIGHTS = [0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0]
 TOP = (1, 5)
@@ -50,7 +51,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=50)
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
-    _, held_out = split_groups(load_groups(DATA)[0], args.validation_groups, args.seed)
+    _, held_out = split_groups(load_groups(TATOEBA)[0], args.validation_groups, args.seed)
     rows = list(held_out)[: args.limit]
     texts = [row["texts"][0] for row in rows]
     references = [row["texts"][1:] for row in rows]
@@ -66,11 +67,12 @@ def main() -> None:
     )
     table = {w: chrf_at(candidates, references, w) for w in WEIGHTS}
     best = max(table, key=lambda w: table[w][-1])
-    print("| weight | " + " | ".join(f"chrF of the {k} best" for k in TOP) + " |")
-    print("|---" * (len(TOP) + 1) + "|")
-    for weight, scores in table.items():
-        mark = " **best**" if weight == best else ""
-        print(f"| {weight}{mark} | " + " | ".join(f"{score:.2f}" for score in scores) + " |")
+    names = [f"chrF of the {k} best" for k in TOP]
+    rows = [
+        [f"{w} **best**" if w == best else str(w), *(f"{score:.2f}" for score in scores)]
+        for w, scores in table.items()
+    ]
+    print(layout(["weight", *names], rows, left=[0]))
     chrf = {str(w): dict(zip(map(str, TOP), s, strict=True)) for w, s in table.items()}
     report = {"groups": len(texts), "n": args.n, "best": best, "chrf": chrf}
     save_report(args.output / "fluency.json", report)

@@ -18,11 +18,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.headline import environment
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import environment, markdown, report_file, save_report
 from simbert_hf import SimBert
-from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.synonyms import Draft, write
 
@@ -115,16 +113,6 @@ def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str,
             }
         )
     return rows
-
-
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """Lay rows out as a table; the first row names the columns, missing values stay empty."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    rows_of_cells = [
-        [f"{v:.3g}" if isinstance(v := row.get(k, ""), float) else str(v) for k in names]
-        for row in rows
-    ]
-    return layout(names, rows_of_cells)
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     """The other benchmarks, which compare programs on the same weights."""
     model = f"--model={args.model}"
     small = {
-        "train": ["--pairs=2", "--steps=1"],
+        "train": ["--pairs=2", "--steps=1", "--shapes=start"],
         "simcse": ["--batch=4", "--steps=2", "--blocks=1"],
         "cached": ["--batch=4", "--cached=2", "--steps=2", "--blocks=1"],
     }

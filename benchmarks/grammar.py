@@ -26,7 +26,7 @@ from harper import Linter
 from sacrebleu.metrics import CHRF
 
 from benchmarks.group_data import SHIPPED
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import report_file, save_report, tested
 from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
@@ -133,10 +133,7 @@ def main() -> None:
     unshown = [""] * (len(NAMES) - len(shares))
     rows.append(["people's", *(f"{100 * people[name].value:.1f}" for name in shares), *unshown])
     print(layout(["models" if several else "options", *NAMES], rows, left=[0]))
-    figures = {
-        row: {name: {"value": one.value, "interval": one.interval} for name, one in each.items()}
-        for row, each in {**found, "people's": {name: people[name] for name in shares}}.items()
-    }
+    figures = tested({**found, "people's": {name: people[name] for name in shares}})
     asked = {"models": [Path(model).name for model in args.models], "groups": data.origin}
     save_report(args.output, {**asked, "n": args.n, "figures": figures})
 

@@ -24,6 +24,7 @@ from simbert_hf.utils.atomic import put_in_place
 Groups = list[list[str]]
 
 SHIPPED = Path(__file__).parent.parent / "scripts" / "data"
+TATOEBA = SHIPPED / "tatoeba_en" / "pairs.jsonl.gz"
 OUT = "oos"  # CLINC150's name for out of scope
 HELD_OUT = 5  # one group of so many
 RECALL = 0.95  # share of the questions in scope that an FAQ is to answer

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
@@ -35,7 +34,7 @@ from typing import Any
 import torch
 
 from benchmarks.group_data import DATASETS, prepare
-from benchmarks.reports import load_report, same_settings, save_report
+from benchmarks.reports import load_report, same_settings, save_report, spread
 from scripts import train_margin_softmax, train_simbert, train_triplet
 from simbert_hf.data import load_groups
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -50,7 +49,7 @@ LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
 MINING = MiningSettings(range_min=3, members=32)  # the nearest strangers may mean the same
 LOG = "training.log"
 START, BASE = "start", "softmax"
-SCALE = {"top1": 100, "top5": 100, "top10": 100, "auroc": 100, "fpr95": 100}
+SHARES = ("top1", "top5", "top10", "auroc", "fpr95")  # shown in per cent, with one digit
 
 
 @dataclass(frozen=True)
@@ -204,13 +203,6 @@ def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
         return DATASETS[cell.dataset].measure(load(cell, path), folder)
 
 
-def spread(values: Sequence[float], scale: float = 1) -> str:
-    """Show the mean over seeds, and their standard deviation."""
-    digits = 1 if scale > 1 else 2
-    mean = f"{scale * statistics.fmean(values):.{digits}f}"
-    return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
-
-
 def table(found: Mapping[Cell, dict[str, float]], dataset: str, encoder: str) -> str:
     """Lay out one data set and encoder: shares times 100, top-1 also less softmax's, by seed."""
     figures = DATASETS[dataset].figures
@@ -224,9 +216,10 @@ def table(found: Mapping[Cell, dict[str, float]], dataset: str, encoder: str) ->
             values["top1"] - base[seed]["top1"] for seed, values in seeds.items() if seed in base
         ]
         cols = [
-            spread([seed[name] for seed in seeds.values()], SCALE.get(name, 1)) for name in figures
+            spread([seed[name] for seed in seeds.values()], *(1, 100) * (name in SHARES))
+            for name in figures
         ]
-        rows.append([loss, str(len(seeds)), *cols, spread(ahead, 100) if ahead else ""])
+        rows.append([loss, str(len(seeds)), *cols, spread(ahead, 1, 100) if ahead else ""])
     return layout(["loss", "seeds", *figures, f"top1 - {BASE}"], rows)
 
 

@@ -16,18 +16,16 @@ import json
 import math
 import platform
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
 from benchmarks.naive_port import build_optimizer, build_port, compute_losses
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import clock, environment, peak_memory, report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
 from simbert_hf.data import PairDataset, load_groups
@@ -101,22 +99,14 @@ def make_batches(args: argparse.Namespace, vocabulary: int) -> list[dict[str, Te
     ]
 
 
-def flops(model: SimBert, batch: dict[str, Tensor]) -> float:
+def flops(config: SimBertConfig, batch: dict[str, Tensor]) -> float:
     """Floating-point operations of both passes over the real tokens of a batch."""
-    config = model.config
     d, tokens = config.hidden_size, batch["attention_mask"].sum(dim=1).double()
     layer = 4 * d * d + 2 * d * config.intermediate_size  # weights, each 2 operations a token
     attention = 2 * d * tokens.square().sum().item()  # of queries with keys, and with values
     body = config.num_hidden_layers * (layer * tokens.sum().item() + attention)
     head = int(batch["token_type_ids"].sum()) * (d * d + d * config.vocab_size)
     return 3 * 2 * (body + head)
-
-
-def clock(device: str) -> float:
-    """The time in seconds, when the device has done what it was told."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class Graphs:
@@ -233,7 +223,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     places = sum(batch["attention_mask"].numel() for batch in batches)
     rate = args.rows * len(batches) / seconds
-    speed = sum(flops(model, batch) for batch in batches) / seconds
+    speed = sum(flops(model.config, batch) for batch in batches) / seconds
     return {
         "rows_per_second": rate,
         "hours_for_the_original": ORIGINAL_ROWS / rate / 3600,
@@ -246,7 +236,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         "mfu": utilisation(speed, args.device),
         "passes_ms": None if args.graph else 1e3 * passes_s,
         "optimizer_ms": None if args.graph else 1e3 * optimizer_s,
-        "peak_MB": torch.cuda.max_memory_allocated() / 1e6 if args.device == "cuda" else None,
+        "peak_MB": peak_memory(args.device) / 1e6,
         "profile_of_5_steps": profile(step, batches) if args.device == "cuda" else None,
     }
 
@@ -256,16 +246,6 @@ def utilisation(speed: float, device: str) -> float | None:
     name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
     peak = next((peak for part, peak in PEAKS.items() if part in name), math.nan)
     return None if math.isnan(peak) else speed / peak
-
-
-def environment(device: str) -> dict[str, Any]:
-    """Say where figures come from."""
-    return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-    }
 
 
 def main() -> None:

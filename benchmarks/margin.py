@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import resource
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks.reports import save_report
+from benchmarks.reports import (
+    clock,
+    environment,
+    markdown,
+    measure_apart,
+    peak_memory,
+    save_report,
+)
 from simbert_hf import SimBert
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.margin.centres import SampledCentres
@@ -79,22 +82,10 @@ def measure(args: argparse.Namespace, device: str) -> dict[str, float]:
     seconds = []
     for i in range(args.steps + 2):  # two warm up
         batch = make_batch(args.batch, args.classes, i, device)
-        started = time.perf_counter()
+        started = clock(device)
         step(batch)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - started)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if device == "cuda":
-        peak = torch.cuda.max_memory_allocated()
-    return {"seconds": statistics.median(seconds[2:]), "bytes": float(peak)}
-
-
-def measure_apart(classes: int, drawn: int, rest: list[str]) -> dict[str, float]:
-    """Run one variant in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.margin", *rest]
-    command += [f"--classes={classes}", f"--drawn={drawn}"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        seconds.append(clock(device) - started)
+    return {"seconds": statistics.median(seconds[2:]), "bytes": peak_memory(device)}
 
 
 def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
@@ -119,10 +110,12 @@ def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
 def compare(args: argparse.Namespace, rest: list[str]) -> dict[str, dict[str, dict[str, float]]]:
     """Measure every variant in turn, for some rounds: ms and MB by kind and classes."""
     variants = [(c, 0) for c in FULL] + [(c, DRAWN) for c in SAMPLED]
-    rounds = [
-        {variant: measure_apart(*variant, rest) for variant in variants} for _ in range(args.rounds)
-    ]
-    base = measure_apart(10, 0, rest)["bytes"]
+
+    def apart(classes: int, drawn: int) -> dict[str, float]:
+        return measure_apart("margin", *rest, f"--classes={classes}", f"--drawn={drawn}")
+
+    rounds = [{variant: apart(*variant) for variant in variants} for _ in range(args.rounds)]
+    base = apart(10, 0)["bytes"]
     found: dict[str, dict[str, dict[str, float]]] = {"full": {}, "sampled": {}}
     for classes, drawn in variants:
         runs = [once[classes, drawn] for once in rounds]
@@ -149,19 +142,19 @@ def main() -> None:
         sys.stdout.write(json.dumps(measure(args, device)))
         return
     found = compare(args, sys.argv[1:])
-    print("| classes | centres | ms a step | MB |\n|---|---|---|---|")
-    for name, points in found.items():
-        for classes, values in points.items():
-            centres = "all" if name == "full" else f"{DRAWN:,} sampled"
-            print(f"| {int(classes):,} | {centres} | {values['ms']:.1f} | {values['MB']:.0f} |")
+    rows = [
+        {"classes": int(classes), "centres": name, **values}
+        for name, points in found.items()
+        for classes, values in points.items()
+    ]
+    print(markdown(rows))
     ratio = found["sampled"][str(SAMPLED[-1])]["ms"] / found["full"][str(DRAWN)]["ms"]
     print(f"\n{SAMPLED[-1]:,} classes sampled / {DRAWN:,} classes full: {ratio:.2f}")
     report = found | {
         "ratio": ratio, "drawn": DRAWN, "encoder": "BERT" if args.model else "GRU",
-        "batch": args.batch, "device": device, "machine": platform.machine(),
-        "threads": torch.get_num_threads(), "torch": torch.__version__,
+        "batch": args.batch,
     }  # fmt: skip
-    save_report(args.output / "margin.json", report)
+    save_report(args.output / "margin.json", report | environment(device))
     plot(found, args.output / "margin.png")
 
 

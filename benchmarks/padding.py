@@ -18,14 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoTokenizer
 
-from benchmarks.headline import clock, environment
-from benchmarks.reports import report_file, save_report
-from benchmarks.train import DATA, ours
-from simbert_hf import SimBert
+from benchmarks.group_data import TATOEBA
+from benchmarks.reports import clock, environment, markdown, report_file, save_report
+from benchmarks.train import ours
+from simbert_hf import SimBertConfig
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import Pair, PairDataset, load_groups
 from simbert_hf.data.batching import LengthGroupedBatchSampler
+from simbert_hf.rows import RowBuilder
 from simbert_hf.utils.arrays import Ints
 
 
@@ -48,13 +50,13 @@ def main() -> None:
     """Measure, print a Markdown table, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--groups", type=Path, default=DATA)
+    parser.add_argument("--groups", type=Path, default=TATOEBA)
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/padding.json")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    collator = PairCollator(SimBert.from_pretrained(args.model).rows)
+    collator = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model)))
     data = PairDataset(load_groups(args.groups)[0])
     orders: dict[str, dict[str, Any]] = {
         "at random": {"lengths": characters, "window": 1},
@@ -71,7 +73,7 @@ def main() -> None:
         ]
         found[name] = tokens(batches, collator)
         timed[name] = batches[: args.steps]
-    step = ours(args.model, device, bf16=True)
+    step = ours(SimBertConfig.from_pretrained(args.model), collator, device, bf16=True)
     now = time.process_time if device == "cpu" else lambda: clock(device)
     spent = dict.fromkeys(orders, 0.0)
     step(timed["at random"][0])  # warm up
@@ -83,10 +85,7 @@ def main() -> None:
     for name, batches in timed.items():
         real = 2 * sum(int(collator.lengths(batch).sum()) for batch in batches)
         found[name]["ms_per_1000_tokens"] = 1e6 * spent[name] / real
-    print("| batches | padded / real | largest / mean | ms for 1,000 real tokens |")
-    print("|---|---|---|---|")
-    for name, row in found.items():
-        print(f"| {name} | " + " | ".join(f"{value:.3g}" for value in row.values()) + " |")
+    print(markdown([{"batches": name, **row} for name, row in found.items()]))
     report = {"orders": found, "pairs": args.pairs, "steps": args.steps} | environment(device)
     save_report(args.output, report)
 

@@ -32,9 +32,9 @@ import numpy as np
 import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
+from benchmarks.group_data import TATOEBA
 from benchmarks.headline import environment
 from benchmarks.reports import same_settings, save_report
-from benchmarks.train import DATA
 from benchmarks.transformers_peers import (
     CAUSAL,
     NEW_TOKENS,
@@ -220,14 +220,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--output", type=Path, default=Path("outputs/peers"))
     args = parser.parse_args(argv)
     same_settings(args.output, **{"--start": args.start})
-    groups: Any = load_groups(DATA)[0]
+    groups: Any = load_groups(TATOEBA)[0]
     rows = [
         json.dumps({"text": text, "synonyms": others})
         for text, *others in split_groups(groups, HELD_OUT, SEED)[0]["texts"]
     ]
     (args.output / TRAIN).write_text("\n".join(rows), encoding="utf-8")
-    data = load_held_out([str(DATA)], HELD_OUT, SEED, args.limit)
-    whole = load_held_out([str(DATA)], HELD_OUT, SEED, None)
+    data = load_held_out([str(TATOEBA)], HELD_OUT, SEED, args.limit)
+    whole = load_held_out([str(TATOEBA)], HELD_OUT, SEED, None)
     both = zip(whole.sources, whole.references, strict=True)
     dev = [(source, others[0]) for source, others in both][args.limit :]  # that are not judged
     if len(args.sweep) > 1 and not dev:

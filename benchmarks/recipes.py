@@ -31,7 +31,7 @@ import torch
 from matplotlib.figure import Figure
 
 from benchmarks.group_data import find, find_all
-from benchmarks.reports import same_settings, save_report
+from benchmarks.reports import same_settings, save_report, spread
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.data.scored import load_scored_pairs
@@ -194,9 +194,7 @@ def pair_keys(files: Sequence[Path]) -> list[frozenset[str]]:
 
 def cell(name: str, values: list[float]) -> str:
     """Show the mean over seeds, and their standard deviation; correlations times 100."""
-    scale, digits = (1, 3) if name in ("alignment", "uniformity") else (100, 2)
-    mean = f"{scale * statistics.fmean(values):.{digits}f}"
-    return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+    return spread(values, 3) if name in ("alignment", "uniformity") else spread(values, scale=100)
 
 
 def plot(found: Mapping[tuple[str, str], Sequence[dict[str, float]]], path: Path) -> None:

@@ -1,13 +1,107 @@
-"""A benchmark's figures, on the disk."""
+"""A benchmark's figures: where they are measured, how they are shown, and on the disk."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+import transformers
+
+from simbert_hf.evaluation.bootstrap import Figure, compare
+from simbert_hf.evaluation.report import layout
 from simbert_hf.utils.atomic import write_text
+
+# For measure_apart: glibc frees blocks at once, so that a peak is what was held at a time.
+FREED = {"MALLOC_MMAP_THRESHOLD_": "262144"}
+
+# Measuring --------------------------------------------------------------------------------------
+
+
+def clock(device: str) -> float:
+    """The time in seconds, when the device has done what it was told."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def peak_memory(device: str) -> float:
+    """The most bytes of this process: allocated on a GPU, or else resident, with libraries."""
+    if device == "cuda":
+        return float(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def measure_apart(program: str, *flags: str, **environment: str) -> Any:
+    """Run a benchmark in a process of its own; return the JSON that it prints.
+
+    On Linux it begins with the peak memory of the process that starts it, which is to be small.
+    """
+    command = [sys.executable, "-m", f"benchmarks.{program}", *flags]
+    found = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, env=os.environ | environment
+    )
+    return json.loads(found.stdout)
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Say where figures come from."""
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+# Showing ----------------------------------------------------------------------------------------
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Lay rows out as a table, their keys its columns; what is missing or None stays empty."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return layout(names, [[_cell(row.get(name)) for name in names] for row in rows], left=[0])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value or "")
+
+
+def spread(values: Sequence[float], digits: int = 2, scale: float = 1) -> str:
+    """Show the mean over seeds, and where there are several their standard deviation."""
+    mean = f"{scale * statistics.fmean(values):.{digits}f}"
+    return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+
+
+def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Give each row's figures with interval and p-value, that it differs from the first row's."""
+    first = next(iter(found.values()))
+    return {
+        row: {
+            name: {
+                "value": figure.value,
+                "interval": figure.interval,
+                "p_value": compare(figure, first[name]).p_value,
+            }
+            for name, figure in figures.items()
+        }
+        for row, figures in found.items()
+    }
+
+
+# Keeping ----------------------------------------------------------------------------------------
 
 
 def same_settings(folder: Path, **settings: Any) -> None:

@@ -26,7 +26,7 @@ import faiss
 import numpy as np
 
 from benchmarks.group_data import OUT, banking77, clinc150, intents, write_groups
-from benchmarks.reports import load_report, save_report
+from benchmarks.reports import load_report, save_report, spread
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
@@ -195,9 +195,7 @@ def print_paraphrases(found: dict[str, dict]) -> None:
         for count, pairs in runs.items():
             gains = [100 * (after - before) for before, after in pairs]
             means = [f"{100 * statistics.mean(side):.2f}" for side in zip(*pairs, strict=True)]
-            gain = f"{statistics.mean(gains):+.2f}"
-            gain += f" ± {statistics.stdev(gains):.2f}" if len(gains) > 1 else ""
-            rows.append([name, count, *means, gain])
+            rows.append([name, count, *means, spread(gains)])
     print(layout(["data", "questions", "real alone", "with paraphrases", "gain"], rows))
 
 

@@ -26,7 +26,7 @@ from torch import distributed, nn
 from torch.multiprocessing import spawn
 
 from benchmarks import headline, margin
-from benchmarks.reports import save_report
+from benchmarks.reports import clock, environment, markdown, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
 
@@ -87,9 +87,9 @@ def seconds_of(setting: dict[str, int], args: argparse.Namespace) -> float:
     step()
     found = []
     for _ in range(args.steps):
-        began = headline.clock(args.device)
+        began = clock(args.device)
         step()
-        found.append(headline.clock(args.device) - began)
+        found.append(clock(args.device) - began)
     return min(found)
 
 
@@ -162,12 +162,13 @@ def main() -> None:
     for axis, values in sizes.items():
         points = {value: 1e3 * min(once[axis, value] for once in rounds) for value in values}
         found[axis] = {"ms": {v: round(ms, 2) for v, ms in points.items()}, **growth(points)}
-    print("| what grows | ms a step | exponent | of the last two |\n|---|---|---|---|")
-    for axis, curve in found.items():
-        shown = ", ".join(f"{value:,}: {ms:,.1f}" for value, ms in curve["ms"].items())
-        print(f"| {axis} | {shown} | {curve['exponent']} | {curve['exponent_at_the_end']} |")
+    shown = {
+        axis: ", ".join(f"{value:,}: {ms:,.1f}" for value, ms in curve["ms"].items())
+        for axis, curve in found.items()
+    }
+    print(markdown([{"what grows": axis, **found[axis], "ms": shown[axis]} for axis in found]))
     report = {"axes": found, "usual": USUAL, "toy": args.toy, "steps": args.steps}
-    report |= {"rounds": args.rounds} | headline.environment(args.device)
+    report |= {"rounds": args.rounds} | environment(args.device)
     save_report(args.output / "scaling.json", report)
     plot(found, args.output / "scaling.png")
 

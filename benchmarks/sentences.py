@@ -18,9 +18,9 @@ import numpy as np
 from sacrebleu.metrics import CHRF
 
 from benchmarks.group_data import banking77
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import report_file, save_report, tested
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
-from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.sentences import split_sentences
 from simbert_hf.judging.evaluation import exchange_word
@@ -75,23 +75,11 @@ def main() -> None:
         [exchange_word(text, other)] for text, other in zip(sources, others, strict=True)
     ]
     found = {name: measure(judge, sources, texts) for name, texts in written.items()}
-    first = found["sentence by sentence"]
-    figures = {
-        row: {
-            name: {
-                "value": figure.value,
-                "interval": figure.interval,
-                "p_value": compare(figure, first[name]).p_value,  # that it differs from the first
-            }
-            for name, figure in each.items()
-        }
-        for row, each in found.items()
-    }
     rows = [[row, *(cell(each[name]) for name in NAMES)] for row, each in found.items()]
     print(f"{len(sources)} of {len(several)} questions of several sentences")
     print(layout(["", *NAMES], rows, left=[0]))
     asked = {"model": Path(args.model).name, "n": args.n, "of": len(several)}
-    save_report(args.output, {**asked, "sources": len(sources), "figures": figures})
+    save_report(args.output, {**asked, "sources": len(sources), "figures": tested(found)})
 
 
 if __name__ == "__main__":

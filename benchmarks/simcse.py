@@ -14,7 +14,6 @@ python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import tempfile
 import time
@@ -24,7 +23,6 @@ from typing import Any
 
 import sentence_transformers
 import torch
-import transformers
 from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
@@ -37,8 +35,8 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import TrainerCallback
 
-from benchmarks.reports import report_file, save_report
-from benchmarks.train import DATA
+from benchmarks.group_data import TATOEBA
+from benchmarks.reports import environment, markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
@@ -170,7 +168,7 @@ def train_in_turns(
 
 def tatoeba() -> list[str]:
     """Take a sentence of each group of the Tatoeba pairs."""
-    return [texts[0] for texts in load_groups(DATA)[0]["texts"]]
+    return [texts[0] for texts in load_groups(TATOEBA)[0]["texts"]]
 
 
 def median_ratios(
@@ -229,24 +227,29 @@ def report(
 ) -> None:
     """Print a Markdown table, and write everything as JSON."""
     ratios = {name: median_ratios(values, rates[PEER]) for name, values in rates.items()}
-    print("| | steps/s | ratio | ratio in CPU time | STS Spearman by seed, before -> after |")
-    print("|---|---|---|---|---|")
-    for name, values in rates.items():
-        rate = statistics.median(wall for wall, _ in values)
-        shown = ", ".join(f"{100 * a:.2f} -> {100 * b:.2f}" for a, b in figures.get(name, []))
-        print(f"| {name} | {rate:.2f} | {ratios[name][0]:.2f} | {ratios[name][1]:.2f} | {shown} |")
+    rows = [
+        {
+            "program": name,
+            "steps/s": statistics.median(wall for wall, _ in values),
+            "ratio": ratios[name][0],
+            "ratio in CPU time": ratios[name][1],
+            "STS Spearman by seed": ", ".join(
+                f"{100 * a:.2f} -> {100 * b:.2f}" for a, b in figures.get(name, [])
+            ),
+        }
+        for name, values in rates.items()
+    ]
+    print(markdown(rows))
     settings = {key: value for key, value in vars(args).items() if key != "output"}
     settings["model"] = Path(args.model).name
     settings |= {key: settings[key] and Path(settings[key]).name for key in ("sentences", "sts")}
     content = {
         "steps_per_second_by_wall_and_cpu": rates, "ratio_by_wall_and_cpu": ratios,
         "sts_spearman": figures, "settings": settings,
-        "device": "cuda" if torch.cuda.is_available() else "cpu", "machine": platform.machine(),
-        "threads": torch.get_num_threads(), "torch": torch.__version__,
-        "transformers": transformers.__version__,
         "sentence_transformers": sentence_transformers.__version__,
     }  # fmt: skip
-    save_report(args.output, content)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    save_report(args.output, content | environment(device))
 
 
 if __name__ == "__main__":

@@ -1,41 +1,65 @@
-"""Training rows a second: this package beside the naive faithful port, same pairs, one run.
+"""Training speed and memory: this package beside the naive faithful port, same pairs, one run.
 
-python -m benchmarks.train --model DIR_OR_ID [--steps 8] [--output outputs/benchmarks/train.json]
+python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] \
+    [--output outputs/benchmarks/train.json]
 
+In the shape of --model and, with half the pairs and steps, in BERT-base's; weights are drawn anew.
 The port takes random batches, padded to 64 tokens or to the longest row; the package its own order,
-like lengths together, of the same pairs.
+like lengths together, of the same pairs. Tokens and operations are those that the pairs need, so
+padding and logits of other positions count for nothing. Peak memory is that of two steps on the
+longest batch, in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from benchmarks.headline import clock, environment
+from benchmarks.group_data import TATOEBA
+from benchmarks.headline import flops, utilisation
 from benchmarks.naive_port import build_optimizer, build_port, collate, train_step
-from benchmarks.reports import report_file, save_report
-from simbert_hf import SimBert
+from benchmarks.reports import (
+    FREED,
+    clock,
+    environment,
+    markdown,
+    measure_apart,
+    peak_memory,
+    report_file,
+    save_report,
+)
+from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import PairCollator
-from simbert_hf.data import LengthGroupedBatchSampler, PairDataset, load_groups
+from simbert_hf.data import LengthGroupedBatchSampler, Pair, PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import RowBuilder
 
-DATA = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
-PORTS = ("naive port, padded to 64", "naive port, padded to the longest row")
+Step = Callable[[list[Pair]], None]
+PADDING = {
+    "naive port, padded to 64": "max_length",
+    "naive port, padded to the longest row": "longest",
+}
+OURS = "simbert_hf"
+PROGRAMS = (*PADDING, OURS)
+SHAPES = {"start": 1, "BERT-base": 2}  # what --pairs and --steps are divided by
+PRECISIONS = ("float32", "bfloat16")
 
 
-def ours(model_name: str, device: str, bf16: bool) -> Callable[[list[dict[str, Any]]], None]:
+def ours(config: SimBertConfig, collator: PairCollator, device: str, bf16: bool) -> Step:
     """Return this package's training step."""
-    model = SimBert.from_pretrained(model_name).to(device).train()
-    collator, objective = PairCollator(model.rows), SimBertObjective()
+    model, objective = SimBert(config).to(device).train(), SimBertObjective()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, weight_decay=0.01)
 
-    def step(pairs: list[dict[str, Any]]) -> None:
+    def step(pairs: list[Pair]) -> None:
         batch = {k: v.to(device) for k, v in collator(pairs).items()}
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = objective(model, batch).total
@@ -47,14 +71,17 @@ def ours(model_name: str, device: str, bf16: bool) -> Callable[[list[dict[str, A
 
 
 def naive(
-    model_name: str, device: str, bf16: bool, padding: str
-) -> Callable[[list[dict[str, Any]]], None]:
+    config: SimBertConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    device: str,
+    bf16: bool,
+    padding: str,
+) -> Step:
     """Return the port's training step: logits of every position of padded rows."""
-    tokenizer = AutoTokenizer.from_pretrained(model_name)
-    model = build_port(AutoConfig.from_pretrained(model_name)).to(device).train()
+    model = build_port(config).to(device).train()
     optimizer = build_optimizer(model)
 
-    def step(pairs: list[dict[str, Any]]) -> None:
+    def step(pairs: list[Pair]) -> None:
         texts = [(pair["source"], pair["target"]) for pair in pairs]
         batch = {k: v.to(device) for k, v in collate(tokenizer, texts, padding=padding).items()}
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
@@ -63,72 +90,126 @@ def naive(
     return step
 
 
-def variants(model: str, device: str, bf16: bool) -> dict[str, Callable[..., None]]:
-    """Return the training steps that are compared, in one precision."""
-    return {
-        PORTS[0]: naive(model, device, bf16, "max_length"),
-        PORTS[1]: naive(model, device, bf16, "longest"),
-        "simbert_hf": ours(model, device, bf16),
+class Contest:
+    """The programs in one shape, and their batches of the same pairs."""
+
+    def __init__(self, shape: str, args: argparse.Namespace) -> None:
+        self.tokenizer = AutoTokenizer.from_pretrained(args.model)
+        self.collator = PairCollator(RowBuilder(self.tokenizer))
+        self.config = SimBertConfig.from_pretrained(args.model)
+        if shape != "start":
+            self.config = SimBertConfig(vocab_size=len(self.tokenizer))
+        self.device = args.device
+        pairs, steps = (max(1, n // SHAPES[shape]) for n in (args.pairs, args.steps))
+        data = PairDataset(load_groups(TATOEBA)[0].shuffle(seed=0).select(range(steps * pairs)))
+        random, grouped = (
+            [
+                data.__getitems__(rows)
+                for rows in LengthGroupedBatchSampler(
+                    data, pairs, self.collator.lengths, window=window
+                )
+            ]
+            for window in (1, 50)
+        )
+        self.batches = dict.fromkeys(PADDING, random) | {OURS: grouped}
+
+    def step(self, program: str, bf16: bool) -> Step:
+        """Return a program's training step."""
+        if program == OURS:
+            return ours(self.config, self.collator, self.device, bf16)
+        return naive(self.config, self.tokenizer, self.device, bf16, PADDING[program])
+
+    def peak(self, program: str, bf16: bool) -> float:
+        """Take two steps, the first of which makes AdamW's moments, on the longest batch."""
+        step = self.step(program, bf16)
+        longest = max(self.batches[program], key=lambda pairs: self.collator.lengths(pairs).max())
+        for _ in range(2):
+            step(longest)
+        return peak_memory(self.device)
+
+    def seconds(self, bf16: bool, rounds: int) -> dict[str, float]:
+        """Run the programs in turn over all their batches; sum each batch's least seconds."""
+        steps = {program: self.step(program, bf16) for program in PROGRAMS}
+        least: dict[tuple[str, int], float] = {}
+        for _ in range(rounds):
+            for i in range(len(self.batches[OURS])):
+                for program, step in steps.items():
+                    started = clock(self.device)
+                    step(self.batches[program][i])
+                    took = clock(self.device) - started
+                    least[program, i] = min(took, least.get((program, i), took))
+        return {name: sum(v for (n, _), v in least.items() if n == name) for name in PROGRAMS}
+
+    def rates(self, seconds: float) -> dict[str, float | None]:
+        """Say what was done a second, where all batches took so long."""
+        batches = [self.collator(pairs) for pairs in self.batches[OURS]]
+        speed = sum(flops(self.config, batch) for batch in batches) / seconds
+        return {
+            "rows/s": sum(len(batch["attention_mask"]) for batch in batches) / seconds,
+            "tokens/s": sum(int(batch["attention_mask"].sum()) for batch in batches) / seconds,
+            "GFLOP/s": speed / 1e9,
+            "MFU": utilisation(speed, self.device),
+        }
+
+
+def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measure all programs: a row a shape, precision and program."""
+    given = [f"--model={args.model}", f"--pairs={args.pairs}", f"--steps={args.steps}"]
+    peaks = {  # first, while this process, with whose peak the others begin, is small
+        variant: measure_apart("train", *given, "--variant", *variant, **FREED)
+        for variant in product(args.shapes, PRECISIONS, PROGRAMS)
     }
+    rows = []
+    for shape, precision in product(args.shapes, PRECISIONS):
+        contest = Contest(shape, args)
+        spent = contest.seconds(precision == "bfloat16", args.rounds)
+        for program, seconds in spent.items():
+            variant = shape, precision, program
+            row = dict(zip(("shape", "precision", "program"), variant, strict=True))
+            times = {"x as long as ours": seconds / spent[OURS]}
+            rows.append(row | times | contest.rates(seconds) | {"peak, MB": peaks[variant] / 1e6})
+    return rows
 
 
-def seconds(
-    steps: dict[str, Callable[..., None]],
-    batches: dict[str, list[list[Any]]],
-    rounds: int,
-    device: str,
-) -> dict[str, float]:
-    """Run the variants in turn over all their batches; sum each batch's least seconds."""
-    least: dict[tuple[str, int], float] = {}
-    for _ in range(rounds):
-        for i in range(len(batches["random"])):
-            for name, step in steps.items():
-                started = clock(device)
-                step(batches["grouped" if name == "simbert_hf" else "random"][i])
-                took = clock(device) - started
-                least[name, i] = min(took, least.get((name, i), took))
-    return {name: sum(v for (n, _), v in least.items() if n == name) for name in steps}
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw speed and memory: a group of bars a shape and precision, a bar a program."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    groups = list(dict.fromkeys(f"{row['shape']}\n{row['precision']}" for row in rows))
+    keys = {"rows/s": "log", "peak, MB": "linear"}
+    for axis, (key, scale) in zip(figure.subplots(1, 2), keys.items(), strict=True):
+        for i, program in enumerate(PROGRAMS):
+            values = [row[key] for row in rows if row["program"] == program]
+            axis.bar(np.arange(len(groups)) + 0.27 * (i - 1), values, 0.25, label=program)
+        axis.set_xticks(range(len(groups)), groups, fontsize=8)
+        axis.set(yscale=scale, ylabel=key)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
-    """Measure, print a Markdown table, write JSON."""
+    """Measure, print a Markdown table, write JSON and a plot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", type=int, default=64, help="Pairs a batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
+    parser.add_argument("--variant", nargs=3, help="Measure the peak memory of this one only.")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    groups = load_groups(DATA)[0].shuffle(seed=0).select(range(args.steps * args.pairs))
-    data = PairDataset(groups)
-    lengths = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model))).lengths
-    batches = {
-        order: [
-            data.__getitems__(rows)
-            for rows in LengthGroupedBatchSampler(data, args.pairs, lengths, window=window)
-        ]
-        for order, window in (("random", 1), ("grouped", 50))
-    }
-    rows: dict[str, dict[str, float]] = {}
-    for dtype in ("float32", "bfloat16"):
-        steps = variants(args.model, device, dtype == "bfloat16")
-        found = seconds(steps, batches, args.rounds, device)
-        rows[dtype] = {name: 2 * len(data) / spent for name, spent in found.items()}
-    ratios = {
-        dtype: {port: speeds["simbert_hf"] / speeds[port] for port in PORTS}
-        for dtype, speeds in rows.items()
-    }
-    print(f"| precision | simbert_hf, rows/s | {' | '.join(f'x {port}' for port in PORTS)} |")
-    print("|---|---|---|---|")
-    for dtype, ratio in ratios.items():
-        shown = " | ".join(f"{ratio[port]:.2f}" for port in PORTS)
-        print(f"| {dtype} | {rows[dtype]['simbert_hf']:.0f} | {shown} |")
-    report = {
-        "rows_per_second": rows, "ratio": ratios,
-        "rows_per_step": 2 * args.pairs, "steps": args.steps,
-    }  # fmt: skip
-    save_report(args.output, report | environment(device))
+    args.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if args.variant:
+        shape, precision, program = args.variant
+        peak = Contest(shape, args).peak(program, precision == "bfloat16")
+        sys.stdout.write(json.dumps(peak))
+        return
+    rows = compare(args)
+    print(markdown(rows))
+    report = {"figures": rows, "pairs": args.pairs, "steps": args.steps, "divided_by": SHAPES}
+    save_report(args.output, report | environment(args.device))
+    plot(rows, args.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

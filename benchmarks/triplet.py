@@ -11,7 +11,6 @@ effective rank, top-1.
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,10 +19,11 @@ import datasets
 import torch
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.reports import save_report
+from benchmarks.reports import environment, save_report, spread
 from scripts.train_triplet import main as train
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.evaluation import RetrievalEvaluator
+from simbert_hf.evaluation.report import layout
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.modeling.checkpoint import quiet_transformers
 from simbert_hf.training.run import load_encoder
@@ -38,7 +38,6 @@ VARIANTS = {
     "softmax": ["--loss=softmax"],
 }
 FIGURES = ("mean_cosine", "effective_rank", "top1")
-COLUMNS = ("mean cosine", "effective rank", "top-1")
 
 
 def write_groups(path: Path, groups: datasets.Dataset) -> None:
@@ -102,14 +101,15 @@ def main() -> None:
         | {f"{name}_spread": statistics.pstdev(run[name] for run in them) for name in FIGURES}
         for variant, them in runs.items()
     }
-    print(f"| | {' | '.join(COLUMNS)} |\n|---|---|---|---|")
-    for variant, values in found.items():
-        cells = [f"{values[name]:.3f} ± {values[f'{name}_spread']:.3f}" for name in FIGURES]
-        print(f"| {variant} | {' | '.join(cells)} |")
+    rows = [
+        [variant, *(spread([run[name] for run in them], 3) for name in FIGURES)]
+        for variant, them in runs.items()
+    ]
+    print(layout(["variant", *FIGURES], rows, left=[0]))
     options = {k: v for k, v in vars(args).items() if k not in ("model", "data", "output")}
     options |= {"model": Path(args.model).name, "data": Path(args.data).name}
-    machine = {"machine": platform.machine(), "torch": torch.__version__}
-    report = {"figures": found, "options": options} | machine
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    report = {"figures": found, "options": options} | environment(device)
     save_report(args.output / "triplet.json", report)
 
 

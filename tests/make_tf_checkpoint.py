@@ -1,4 +1,4 @@
-"""Write ``tests/data/tiny_simbert``, as TensorFlow's own ``Saver`` does; needs TensorFlow.
+"""Write the checkpoints in ``tests/data``, as TensorFlow's own ``Saver`` does; needs TensorFlow.
 
 python -m tests.make_tf_checkpoint
 """
@@ -10,9 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.original import CONFIG, VOCABULARY, Weights, random_weights
+from tests.original import CONFIG, FACTORISED, ROTARY, VOCABULARY, Weights, random_weights
 
-FIXTURE = Path(__file__).parent / "data" / "tiny_simbert"
+DATA = Path(__file__).parent / "data"
+FIXTURE = DATA / "tiny_simbert"
+FIXTURES = {  # settings, whether positions are rotary, and a seed by which the texts differ
+    FIXTURE: (CONFIG, False, 0),
+    DATA / "tiny_simbert_factorised": (FACTORISED, False, 2),
+    DATA / "tiny_roformer_sim": (ROTARY, True, 2),
+}
 
 
 def save_checkpoint(prefix: Path, weights: Weights, shards: int = 1) -> None:
@@ -35,11 +41,12 @@ def save_checkpoint(prefix: Path, weights: Weights, shards: int = 1) -> None:
 
 
 def main() -> None:
-    """Write the folder."""
-    FIXTURE.mkdir(parents=True, exist_ok=True)
-    save_checkpoint(FIXTURE / "bert_model.ckpt", random_weights(CONFIG))
-    (FIXTURE / "bert_config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
-    (FIXTURE / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    """Write the folders."""
+    for folder, (config, rotary, seed) in FIXTURES.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        save_checkpoint(folder / "bert_model.ckpt", random_weights(config, rotary, seed))
+        (folder / "bert_config.json").write_text(json.dumps(config, indent=2) + "\n")
+        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.training.run import load_encoder
-from tests.make_tf_checkpoint import FIXTURE, save_checkpoint
+from tests.make_tf_checkpoint import FIXTURE, FIXTURES, save_checkpoint
 from tests.original import (
     CONFIG,
     FACTORISED,
@@ -161,12 +161,15 @@ def released(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FIXTURE, tmp_path / "released"))
 
 
+@pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.name)
 def test_a_checkpoint_of_tensorflow_becomes_the_same_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    main([str(FIXTURE), "--output_dir", str(tmp_path / "new" / "model")])
+    main([str(folder), "--output_dir", str(tmp_path / "new" / "model")])
     assert "2 layers of 16, 59 tokens, embeds and paraphrases" in capsys.readouterr().out
-    assert_same_as(Graph(random_weights(CONFIG), CONFIG), tmp_path / "new" / "model")
+    config, rotary, seed = FIXTURES[folder]
+    graph = Graph(random_weights(config, rotary, seed), config, rotary)
+    assert_same_as(graph, tmp_path / "new" / "model")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
 
 

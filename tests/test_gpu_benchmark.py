@@ -55,7 +55,7 @@ def test_operations_are_those_that_torch_counts() -> None:
         headline.SimBertObjective()(model, batch)
     rows, size = len(batch["groups"]), 32
     left_out = 2 * rows**2 * size + 2 * rows * size**2  # cosines; the pooler, which goes unused
-    assert headline.flops(model, batch) == 3 * (counter.get_total_flops() - left_out)
+    assert headline.flops(model.config, batch) == 3 * (counter.get_total_flops() - left_out)
 
 
 def test_stages_are_run_once_and_failures_again(tmp_path: Path, monkeypatch, capsys) -> None:
