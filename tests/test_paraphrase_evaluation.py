@@ -1,6 +1,8 @@
 import json
 import math
+from itertools import islice, product
 from pathlib import Path
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
@@ -170,8 +172,8 @@ def test_json_holds_finite_numbers_only() -> None:
 
 def write_groups(path: Path, count: int = 12) -> Path:
     lines = [
-        {"text": f"where is cat {i}", "synonyms": [f"cat {i} is where", f"tell me where {i} is"]}
-        for i in range(count)
+        {"text": f"where is cat {x}", "synonyms": [f"cat {x} is where", f"tell me where {x} is"]}
+        for x in islice(map("".join, product(ascii_lowercase, repeat=2)), count)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
