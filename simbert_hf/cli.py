@@ -146,7 +146,11 @@ def _add_synonyms(commands: Any) -> None:
     add("--top_p", type=float, help="Of these, from those that hold this probability.")
     add("--temperature", type=float, help="Above 1 the draws vary more.")
     add("--max_new_tokens", type=int, help="Longest paraphrase (32).")
-    add("--copying", type=float, help="Ease of copying names and numbers (1).")
+    add(
+        "--copying",
+        type=float,
+        help="Ease of copying names and numbers (1); 0 lets others come.",
+    )
     add("--repeats", action="store_true", help="Let long words come again.")
     add("--whole", dest="by_sentence", action="store_false", help="Not sentence by sentence.")
     add("--fluency_weight", type=float, help="What a nat is worth in cosine (0.1).")

@@ -145,9 +145,11 @@ def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
         ("Pay $1,234.56 (10%) at 7:30pm.", {"1,234.56", "10", "7:30pm"}),
         ("Ask bob@a.org or see https://a.org/b?c=1!", {"bob@a.org", "https://a.org/b?c=1"}),
         ("Node.js, C++ and C#?", {"node.js", "c++", "c#"}),
-        ("The U.S. office", {"u.s"}),
+        ("The U.S. office, e.g. at 9 a.m.: go.Then to x.com", {"9", "x.com"}),
+        ("Question:how is it?", set()),
         ("iPhone13多少钱？5元", {"iphone13", "5"}),
         ("it wasnt me", {"not"}),
+        ("I hadnt seen it", {"not"}),
         ("Two tables for 10, one at ten.", {"2", "10"}),
         ("Nothing, knot, noon, wont to", {"not"}),
         ("a knot at noon", set()),
@@ -159,7 +161,7 @@ def test_facts(text, facts):
 
 def test_a_source_longer_than_what_is_written(english):
     text = "what does it cost to send a parcel from lisbon to helsinki in december?"
-    with pytest.warns(UserWarning, match="leave much out of a sentence of 17"):
+    with pytest.warns(UserWarning, match="leave much out"):
         both = english.gen_synonyms([text, "go"], n=5, seed=0, max_new_tokens=4)
     for found in both:
         assert all(len(paraphrase.split()) <= 4 for paraphrase in found)

@@ -30,7 +30,8 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
     """
     name_or_path = resolve_name(name_or_path)
     path = Path(name_or_path)
-    if path.is_dir() and not any((path / name).exists() for name in ("config.json", MODULES)):
+    names = "config.json", MODULES, "adapter_config.json"
+    if path.is_dir() and not any((path / name).exists() for name in names):
         raise OSError(
             f"Cannot load {name_or_path!r}: the directory holds neither a config.json nor a "
             f"{MODULES}. Check the path."

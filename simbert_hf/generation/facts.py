@@ -9,10 +9,12 @@ RUN = re.compile(r"[!-~]+")
 NUMBERS = "two three four five six seven eight nine ten eleven twelve".split()
 FIGURES = {word: str(value) for value, word in enumerate(NUMBERS, start=2)}  # "one" is a pronoun
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
-INSIDE = re.compile(r"\d|[^\W_](?:[@.+#_:]|//)[^\W_]|[^\W_](?:#|\+\+)$")
+# A capital behind a dot begins a sentence; the blank between them was forgotten.
+INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
+ABBREVIATIONS = frozenset(("e.g", "i.e", "a.m", "p.m"))
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
-    r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|has|have|could|would|should)nt\b",
+    r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
     re.IGNORECASE,
 )
 
@@ -26,6 +28,7 @@ def facts_of(text: str) -> frozenset[str]:
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
     """
-    words = (run.strip(AROUND).lower() for run in RUN.findall(text))
-    found = {FIGURES.get(word, word) for word in words if word in FIGURES or INSIDE.search(word)}
+    words = [run.strip(AROUND) for run in RUN.findall(text)]
+    found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
+    found |= {FIGURES[word.lower()] for word in words if word.lower() in FIGURES}
     return frozenset(found | {"not"} if DENIAL.search(text) else found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from sentencex import segment  # type: ignore[import-untyped]
@@ -78,6 +78,19 @@ def cut_short_lines(sentence: str) -> Iterator[str]:
 def says_enough(sentence: str) -> bool:
     """Whether a sentence can be paraphrased by itself; "Thanks." says too little."""
     return len(WORD.findall(sentence)) >= LEAST
+
+
+def worth_writing(sentences: Sequence[str]) -> list[str]:
+    r"""Choose the sentences of a text to paraphrase; of a list of short items, those of two words.
+
+    Example:
+        >>> worth_writing(["Hi,\n", "my card is lost"]), worth_writing(["1. ", "Reset password"])
+        (['my card is lost'], ['Reset password'])
+    """
+    if len(sentences) == 1:
+        return list(sentences)
+    enough = [sentence for sentence in sentences if says_enough(sentence)]
+    return enough or [sentence for sentence in sentences if len(WORD.findall(sentence)) > 1]
 
 
 def end_as(sentence: str, source: str) -> str:

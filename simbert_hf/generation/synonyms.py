@@ -23,7 +23,7 @@ from simbert_hf.generation.diversity import choose_diverse
 from simbert_hf.generation.facts import facts_of
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
-from simbert_hf.generation.sentences import end_as, says_enough, split_sentences
+from simbert_hf.generation.sentences import end_as, split_sentences, worth_writing
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import evaluating
@@ -111,9 +111,9 @@ def gen_synonyms(
     """Write n sentences that mean the same and return the k best, best first.
 
     Of a text of several sentences each is paraphrased, and the best of each are put together, with
-    the line breaks and blanks between them. The input itself and repetitions are dropped, so fewer
-    than k may be left. In float32 a text gets the same paraphrases alone and among others; in 16
-    bits rounding may change some.
+    the line breaks and blanks between them. The input itself and repetitions are dropped, and what
+    changes its facts (see ``copying``), so fewer than k may be left. In float32 a text gets the
+    same paraphrases alone and among others; in 16 bits rounding may change some.
 
     Args:
         text: One text, or several.
@@ -205,8 +205,8 @@ def paraphrase(
 ) -> list[list[Paraphrase]]:
     """Write and rank paraphrases of each text, best first; see :func:`gen_synonyms`."""
     parts = {text: split_sentences(text) if by_sentence else [text] for text in texts}
-    wanted = (filter(says_enough, part) if len(part) > 1 else part for part in parts.values())
-    sentences = list(dict.fromkeys(map(str.strip, chain.from_iterable(wanted))))
+    wanted = chain.from_iterable(map(worth_writing, parts.values()))
+    sentences = list(dict.fromkeys(map(str.strip, wanted)))
     drafts = write(model, sentences, settings)
     with cuts_known():  # of a long sentence, writing has warned
         ranked = rank(model, sentences, drafts, fluency_weight)
@@ -227,8 +227,9 @@ def join(
     """
     best: list[tuple[Paraphrase, ...]] = [()]
     bare = [sentence.strip() for sentence in sentences]
+    wanted = set(map(str.strip, worth_writing(sentences)))
     for sentence in bare:
-        written = found[sentence] if says_enough(sentence) else []
+        written = found[sentence] if sentence in wanted else []
         choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
         # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
         longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
@@ -392,12 +393,11 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
     """Tell of sentences too long to be paraphrased, as the shorter ones they get leave much out."""
-    longest = max(map(len, rows), default=0)
-    if longest > 2 * max_new_tokens:
+    if max(map(len, rows), default=0) > 2 * max_new_tokens:
         warnings.warn(
             f"Paraphrases of at most max_new_tokens={max_new_tokens} tokens leave much out of a "
-            f"sentence of {longest}. Cut it into shorter ones; or raise max_new_tokens, if the "
-            "model was trained on such long ones.",
+            "sentence more than twice as long. Cut it into shorter ones; or raise max_new_tokens, "
+            "if the model was trained on such long ones.",
             stacklevel=2,
         )
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.modeling.checkpoint import loading, quiet_transformers
-from simbert_hf.utils.atomic import put_in_place, write_text
+from simbert_hf.utils.atomic import put_in_place, sync, write_text
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -84,7 +84,8 @@ class Judge:
         """Write weights, tokenizer and record into a directory, where a former judge may stand.
 
         Raises:
-            OSError: If they cannot be written; then the former judge is as it was.
+            OSError: If they cannot be written; then the former judge is as it was,
+                unless the disk failed while files were moved.
         """
         out = Path(directory)
         record = {"threshold": self.threshold, **self.record}
@@ -95,6 +96,7 @@ class Judge:
                 parts = list(Path(made).iterdir())
                 text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
                 write_text(Path(made, RECORD), text)
+                sync(Path(made))
                 (out / RECORD).unlink(missing_ok=True)  # of other weights than will stand there
                 for part in (*parts, Path(made, RECORD)):
                     put_in_place(part, out / part.name)

@@ -51,7 +51,7 @@ def check_read(
     if sample and 2 * len(unknown) >= len(sample):
         raise DataError(
             f"{', '.join(files)}: {len(unknown) / len(sample):.0%} of the sentences are unread, as "
-            f"the start does not know half of their tokens ({unknown[0]!r:.40}): take one of their "
+            f"the start knows hardly a word of theirs ({unknown[0]!r:.40}): take one of their "
             "language, or for a new GRU a lower --min_count."
         )
 

@@ -40,7 +40,6 @@ def parse_arguments(
     Raises:
         ValueError: If the preset, a flag or a key of the YAML file is unknown, or no training could
             go by the flags.
-        PermissionError: If the run's folder may not be written to.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
     parser = make_parser(types)

@@ -57,6 +57,7 @@ def _check_numbers(args: TrainingArguments) -> None:
 
 
 def _check_backend(name: str | None) -> None:
+    name = name.lower() if name else None
     if name and name != "inductor":  # to list them takes seconds
         accelerates = {each.value for each in DynamoBackend}
         known = [each for each in list_backends(exclude_tags=()) if each.upper() in accelerates]
@@ -68,13 +69,14 @@ def _check_loggers(names: Iterable[str]) -> None:
     from transformers import integrations  # slow to import
 
     known = integrations.integration_utils.INTEGRATION_TO_CALLBACK
-    ready = {*integrations.get_available_reporting_integrations(), "flyte"}  # which it leaves out
+    left_out = {"azure_ml", "flyte"}  # sometimes, though installed
+    ready = left_out.union(integrations.get_available_reporting_integrations())
     for name in names:
         if name not in known:
             raise ValueError(f"--report_to {name}: choose none, or of {', '.join(known)}.")
         if name not in ready:
             package = PACKAGES.get(name, name)
             raise ValueError(
-                f"--report_to {name}: {package} is not installed (pip install {package}); install "
-                "it, or give --report_to none."
+                f"--report_to {name}: {package} is not installed (pip install {package}), or "
+                "switched off by its environment variable; give --report_to none."
             )
