@@ -40,6 +40,7 @@ from simbert_hf.modeling.checkpoint import loading
 from simbert_hf.rows import count_tokens
 from simbert_hf.training.first_look import check_read
 from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
@@ -74,16 +75,12 @@ class JudgeArguments:
     train_file: list[str] = field(metadata={"help": "Labelled pairs (csv, tsv) to train on."})
     dev_file: list[str] = field(metadata={"help": "Labelled pairs that set the threshold."})
     test_file: list[str] = field(metadata={"help": "Labelled pairs it is only measured on."})
-    mismatched: float = field(
-        default=0.25,
-        metadata={"help": "Pairs of random sentences added to each training file, as a share."},
+    mismatched: float = flag(
+        0.25, "Pairs of random sentences added to each training file, as a share."
     )
-    max_length: int = field(
-        default=128, metadata={"help": "Longest pair in tokens, as far as the start reads."}
-    )
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Columns of both sentences and the label, in files that have them."},
+    max_length: int = flag(128, "Longest pair in tokens, as far as the start reads.")
+    columns: list[str] = flag(
+        [], "Columns of both sentences and the label, in files that have them."
     )
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -22,7 +22,7 @@ from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.training.run import check_measured, hold_out, load_sts, measure_nothing, read_groups
 from simbert_hf.training.starts import GRU_PRESET
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -52,25 +52,19 @@ MARGIN_PRESETS: Presets = {
 class MarginArguments:
     """Margin softmax: the loss and its classes."""
 
-    loss: str = field(default="am", metadata={"help": "The softmax.", "choices": KINDS})
-    scale: float = field(default=30.0, metadata={"help": "Inverse temperature of the cosines."})
-    margin: float | None = field(
-        default=None,
-        metadata={"help": "0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a) if not given."},
+    loss: str = flag("am", "The softmax.", KINDS)
+    scale: float = flag(30.0, "Inverse temperature of the cosines.")
+    margin: float | None = flag(
+        None, "0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a) if not given."
     )
-    sub_centres: int = field(
-        default=1, metadata={"help": "Centres a class; the nearest one counts."}
+    sub_centres: int = flag(1, "Centres a class; the nearest one counts.")
+    sampled_classes: int | None = flag(
+        None,
+        "Score this many random classes a step beside the batch's own, and keep the "
+        "centres out of the optimiser; for 100,000 classes or more.",
     )
-    sampled_classes: int | None = field(
-        default=None,
-        metadata={
-            "help": "Score this many random classes a step beside the batch's own, and keep the "
-            "centres out of the optimiser; for 100,000 classes or more."
-        },
-    )
-    center_weight: float = field(
-        default=0.0,
-        metadata={"help": "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."},
+    center_weight: float = flag(
+        0.0, "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."
     )
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
 from typing import Any, Literal
@@ -30,7 +30,7 @@ from simbert_hf.training.run import (
     read_groups,
 )
 from simbert_hf.utils.checks import check_scale, check_weights
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -84,46 +84,30 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 class SimCseArguments:
     """SimCSE's data and loss."""
 
-    examples: str = field(
-        default="sentences",
-        metadata={"help": "What the rows of --train_file are.", "choices": tuple(EXAMPLES)},
+    examples: str = flag("sentences", "What the rows of --train_file are.", tuple(EXAMPLES))
+    loss: str | None = flag(
+        None,
+        "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
+        "or angle for scored pairs. The first that fits the examples if not given.",
+        tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
     )
-    loss: str | None = field(
-        default=None,
-        metadata={
-            "help": "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
-            "or angle for scored pairs. The first that fits the examples if not given.",
-            "choices": tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
-        },
+    scale: float = flag(20.0, "Inverse temperature.")
+    hard_negative_weight: float = flag(
+        0.0, "Added to the scaled cosine with one's own hard negative."
     )
-    scale: float = field(default=20.0, metadata={"help": "Inverse temperature."})
-    hard_negative_weight: float = field(
-        default=0.0, metadata={"help": "Added to the scaled cosine with one's own hard negative."}
+    mask_false_negatives: bool = flag(True, "Equal sentences are no negatives (symmetric loss).")
+    similarity_weight: float = flag(
+        1.0, "Weight of the similarity loss; 0 trains by --mlm_weight alone."
     )
-    mask_false_negatives: bool = field(
-        default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
+    mlm_weight: float = flag(0.0, "Weight of an MLM loss on masked copies; 0 makes none.")
+    training_head: bool = flag(False, "Put an MLP head on the vector while training only.")
+    augmentation: str | None = flag(
+        None,
+        "Change the second view beside dropout: crop it, delete words, or replace them "
+        "by near ones of the start's word embeddings.",
+        ("crop", "delete", "replace"),
     )
-    similarity_weight: float = field(
-        default=1.0,
-        metadata={"help": "Weight of the similarity loss; 0 trains by --mlm_weight alone."},
-    )
-    mlm_weight: float = field(
-        default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
-    )
-    training_head: bool = field(
-        default=False, metadata={"help": "Put an MLP head on the vector while training only."}
-    )
-    augmentation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Change the second view beside dropout: crop it, delete words, or replace them "
-            "by near ones of the start's word embeddings.",
-            "choices": ("crop", "delete", "replace"),
-        },
-    )
-    augmentation_rate: float = field(
-        default=0.1, metadata={"help": "Share of the words that the augmentation changes."}
-    )
+    augmentation_rate: float = flag(0.1, "Share of the words that the augmentation changes.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_args
 
@@ -37,7 +37,7 @@ from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 from simbert_hf.utils.checks import check_scale
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -64,59 +64,41 @@ READ = {  # what shapes each loss
 class TripletArguments:
     """Triplets: where they come from, and the loss."""
 
-    examples: str = field(
-        default="groups",
-        metadata={
-            "help": "What --train_file holds: groups, whose batches are mined, or triplets "
-            "(columns sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
-            "choices": ("groups", "triplets"),
-        },
+    examples: str = flag(
+        "groups",
+        "What --train_file holds: groups, whose batches are mined, or triplets "
+        "(columns sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
+        ("groups", "triplets"),
     )
-    loss: str = field(
-        default="triplet",
-        metadata={
-            "help": "triplet; unanchored (against any hard negative pair of the batch); sdml; "
-            "softmax over the batch; or siamese (pairs classified by [u, v, |u - v|]).",
-            "choices": get_args(Kind),
-        },
+    loss: str = flag(
+        "triplet",
+        "triplet; unanchored (against any hard negative pair of the batch); sdml; "
+        "softmax over the batch; or siamese (pairs classified by [u, v, |u - v|]).",
+        get_args(Kind),
     )
-    mining: str | None = field(
-        default=None,
-        metadata={
-            "help": "How --loss triplet mines its batches of groups; hard if not given.",
-            "choices": get_args(Mining),
-        },
+    mining: str | None = flag(
+        None, "How --loss triplet mines its batches of groups; hard if not given.", get_args(Mining)
     )
-    distance: str | None = field(
-        default=None,
-        metadata={
-            "help": "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
-            "choices": get_args(Distance),
-        },
+    distance: str | None = flag(
+        None,
+        "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
+        get_args(Distance),
     )
-    margin: float | None = field(
-        default=None, metadata={"help": "0.2 (cosine) or 1 (squared) if not given."}
+    margin: float | None = flag(None, "0.2 (cosine) or 1 (squared) if not given.")
+    scale: float = flag(20.0, "Inverse temperature of softmax.")
+    smoothing: float = flag(0.3, "Of the labels of sdml.")
+    sentences_per_group: int = flag(
+        2,
+        "K sentences of each of the --per_device_train_batch_size groups in a batch; "
+        "with classes, 4 or more mine better.",
     )
-    scale: float = field(default=20.0, metadata={"help": "Inverse temperature of softmax."})
-    smoothing: float = field(default=0.3, metadata={"help": "Of the labels of sdml."})
-    sentences_per_group: int = field(
-        default=2,
-        metadata={
-            "help": "K sentences of each of the --per_device_train_batch_size groups in a batch; "
-            "with classes, 4 or more mine better."
-        },
+    remine_steps: int | None = flag(
+        None,
+        "In place of the batch's negatives take hard ones, mined by the model among "
+        "all training groups at the beginning and again every so many steps. One process "
+        "mines, and the others wait for it up to --ddp_timeout seconds.",
     )
-    remine_steps: int | None = field(
-        default=None,
-        metadata={
-            "help": "In place of the batch's negatives take hard ones, mined by the model among "
-            "all training groups at the beginning and again every so many steps. One process "
-            "mines, and the others wait for it up to --ddp_timeout seconds."
-        },
-    )
-    range_min: int = field(
-        default=0, metadata={"help": "With --remine_steps: nearest strangers skipped."}
-    )
+    range_min: int = flag(0, "With --remine_steps: nearest strangers skipped.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
