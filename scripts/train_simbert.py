@@ -7,12 +7,14 @@ accelerate launch scripts/train_simbert.py --model_name_or_path DIR_OR_ID --trai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from transformers import set_seed
 
 from simbert_hf.arguments import (
     PRESETS,
     DataArguments,
+    LossArguments,
     ModelArguments,
     ObjectiveArguments,
     SimilarityTrainingArguments,
@@ -59,22 +61,9 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:
         check_dropout(model)
-    objective = SimBertObjective(
-        scale=objective_args.scale,
-        seq2seq_weight=objective_args.seq2seq_weight,
-        similarity_weight=objective_args.similarity_weight,
-        mlm_weight=objective_args.mlm_weight,
-        mask_false_negatives=objective_args.mask_false_negatives,
-        teacher=load_teacher(objective_args.teacher_name_or_path, unpaired, data, args),
-        distillation_weight=objective_args.distillation_weight,
-        strangers_weight=objective_args.strangers_weight,
-        strangers_cosine=objective_args.strangers_cosine,
-        simcse_weight=objective_args.simcse_weight,
-        simcse_scale=objective_args.simcse_scale,
-        preference_weight=objective_args.preference_weight,
-        preference_scale=objective_args.preference_scale,
-        preference_margin=objective_args.preference_margin,
-    )
+    teacher = load_teacher(objective_args.teacher_name_or_path, unpaired, data, args)
+    weights = {each.name: getattr(objective_args, each.name) for each in fields(LossArguments)}
+    objective = SimBertObjective(**weights, teacher=teacher)
     collator = PairCollator(
         model.rows,
         max_length=data_args.max_length,

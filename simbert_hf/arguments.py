@@ -137,21 +137,14 @@ class DataArguments:
         return self.text_columns[0], self.text_columns[1]
 
 
-@dataclass
-class ObjectiveArguments:
-    """SimBERT's loss."""
+@dataclass(frozen=True)
+class LossArguments:
+    """Weights and scales of SimBERT's loss, for its flags and for the objective."""
 
     scale: float = flag(30.0, "Inverse temperature of the similarity.")
     seq2seq_weight: float = flag(1.0, "Weight of the seq2seq loss.")
     similarity_weight: float = flag(1.0, "Weight of the similarity loss.")
-    mlm_weight: float = flag(0.0, "Weight of an MLM loss on the source; 0 masks nothing.")
-    denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
-    teacher_name_or_path: list[str] = flag(
-        [],
-        "Sentence-transformers models whose mean cosines between the batch's sentences "
-        "are copied, one named twice counting twice; the start itself keeps an encoder's "
-        "general quality on narrow data.",
-    )
+    mlm_weight: float = flag(1.0, "Weight of the MLM loss on masked sources.")
     distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
     strangers_weight: float = flag(
         1.0,
@@ -164,25 +157,39 @@ class ObjectiveArguments:
         "leaves room to copy several teachers closely.",
     )
     mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
-    sentences_file: list[str] = flag(
-        [],
-        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of "
-        "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
-    )
     simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
     simcse_weight: float = flag(
         1.0,
         "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the "
         "teacher: each pair brings two, in place of one twice.",
     )
+    preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
+    preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
+    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
+
+
+@dataclass(frozen=True)
+class ObjectiveArguments(LossArguments):
+    """SimBERT's loss, and what it is made of beside pairs."""
+
+    mlm_weight: float = flag(0.0, "Weight of an MLM loss on the source; 0 masks nothing.")
+    denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
+    teacher_name_or_path: list[str] = flag(
+        [],
+        "Sentence-transformers models whose mean cosines between the batch's sentences "
+        "are copied, one named twice counting twice; the start itself keeps an encoder's "
+        "general quality on narrow data.",
+    )
+    sentences_file: list[str] = flag(
+        [],
+        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of "
+        "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
+    )
     preferences_file: list[str] = flag(
         [],
         "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase "
         "and a bad one, which is made less likely (SimPO); each pair brings one.",
     )
-    preference_weight: float = flag(1.0, "Weight of that loss, with --preferences_file.")
-    preference_scale: float = flag(2.0, "What a nat a token of difference counts in it (beta).")
-    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
