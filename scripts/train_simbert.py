@@ -23,15 +23,8 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.run import (
-    load_model,
-    load_preferences,
-    load_teacher,
-    load_training_data,
-    load_unpaired,
-    run,
-    set_up_logging,
-)
+from simbert_hf.training.data import load_training_data, load_training_triplets, load_unpaired
+from simbert_hf.training.run import load_model, load_teacher, run, set_up_logging
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import check_output, run_script
@@ -56,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     held_out = None if data.validation is None else data.validation.groups
     twice = objective_args.simcse_weight > 0
     unpaired = load_unpaired(objective_args.sentences_file, held_out, twice=twice)
-    preferences = load_preferences(objective_args.preferences_file, held_out)
+    preferences = load_training_triplets(objective_args.preferences_file, held_out, "preference")
     if preferences and args.gradcache_batch_size:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:

@@ -20,7 +20,13 @@ from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memo
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.training.run import check_measured, hold_out, load_sts, measure_nothing, read_groups
+from simbert_hf.training.data import (
+    check_measured,
+    hold_out,
+    load_sts,
+    measure_nothing,
+    read_groups,
+)
 from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.utils.parsing import Presets, flag
 
@@ -102,7 +108,7 @@ def load_class_data(
             "Margin softmax must know its classes and writes nothing: drop --streaming and "
             "--sample_sentences."
         )
-    groups, held_out = hold_out(read_groups(data_args.train_file, data_args, args), data_args, args)
+    groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
     check_measured(held_out, data_args)
     train = labelled_sentences(groups, args.order_seed)
     classes = n_classes(train)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
@@ -15,18 +16,25 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
     refuse_idle,
 )
-from simbert_hf.data import FixedPairs, PairDataset
+from simbert_hf.data import (
+    FixedPairs,
+    PairDataset,
+    load_scored_pairs,
+    load_sentences,
+    load_triplets,
+)
 from simbert_hf.data.near_words import nearest_words
 from simbert_hf.data.noising import Augmentation
+from simbert_hf.data.scored import check_scores
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.training.run import (
+from simbert_hf.training.data import (
     TrainingData,
+    check_files,
     load_sts,
     measure_nothing,
-    read_columns,
     read_groups,
 )
 from simbert_hf.utils.checks import check_scale, check_weights
@@ -208,7 +216,7 @@ def load_simcse_data(
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":
-        train = PairDataset(read_groups(files, data_args, args), seed)
+        train = PairDataset(read_groups(data_args, args), seed)
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
@@ -216,6 +224,21 @@ def load_simcse_data(
     if not sts:
         measure_nothing(args)
     return TrainingData(train, None, sts, [])
+
+
+def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Read sentences, triplets or scored pairs as columns of :class:`FixedPairs`."""
+    check_files(files)
+    if examples == "sentences":
+        sentences = [text for file in files for text in load_sentences(file)]
+        return {"source": sentences, "target": sentences}
+    load, third = (
+        (load_triplets, "negative") if examples == "triplets" else (load_scored_pairs, "score")
+    )
+    rows: list[tuple[Any, ...]] = [row for file in files for row in load(file)]
+    if examples == "scored":
+        check_scores(", ".join(files), rows)  # type: ignore[arg-type]
+    return dict(zip(("source", "target", third), zip(*rows, strict=True), strict=True))
 
 
 def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:

@@ -23,13 +23,13 @@ from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
-from simbert_hf.training.run import (
+from simbert_hf.training.data import (
+    check_files,
     hold_out,
     load_sts,
+    load_training_triplets,
     measure_nothing,
-    read_columns,
     read_groups,
-    strangers_to,
 )
 from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.triplet.losses import Distance, Mining
@@ -179,8 +179,7 @@ def load_triplet_data(
     if triplet_args.examples == "triplets":
         train, held_out = load_given_triplets(data_args, args)
     else:
-        groups = read_groups(data_args.train_file, data_args, args)
-        groups, held_out = hold_out(groups, data_args, args)
+        groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
         together = args.per_device_train_batch_size * args.world_size
         if triplet_args.remine_steps is None and together < 2:
             raise ValueError(
@@ -236,19 +235,15 @@ def load_given_triplets(
     if data_args.validation_groups:
         raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
     refuse_idle(data_args, ["dataset_config", "dataset_split"], "triplets are read from files")
-    columns = read_columns("triplets", data_args.train_file)
-    if not data_args.validation_file:
+    check_files(data_args.train_file)
+    held_out = None
+    if data_args.validation_file:
+        held_out = read_groups(data_args, args, held_out=True)
+    else:
         refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
-        return FixedPairs(columns, args.order_seed), None
-    held_out = read_groups([data_args.validation_file], data_args, args, to_train=False)
-    rows = list(zip(*columns.values(), strict=True))
-    kept = list(filter(strangers_to(held_out), rows))
-    if not kept:
-        raise DataError("Every triplet holds a sentence of the validation file.")
-    if len(kept) < len(rows):
-        logger.info("left out %d triplets with held-out sentences", len(rows) - len(kept))
-    left = dict(zip(columns, zip(*kept, strict=True), strict=True))
-    return FixedPairs(left, args.order_seed), held_out
+    rows = load_training_triplets(data_args.train_file, held_out, "triplet")
+    columns = dict(zip(("source", "target", "negative"), zip(*rows, strict=True), strict=True))
+    return FixedPairs(columns, args.order_seed), held_out
 
 
 def make_collator(
