@@ -20,9 +20,10 @@ from simbert_hf.cards import CardArguments, record_run, write_card
 from simbert_hf.data import PairDataset, PairStream
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.checkpoint import resolve_name
-from simbert_hf.modeling.embedding import Embedder, hub_options
+from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
-from simbert_hf.modeling.simbert import SimBert, read_config
+from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.data import TrainingData
 from simbert_hf.training.first_look import check_read, some_sentences, spread
