@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from transformers import set_seed
-
 from simbert_hf.arguments import (
     PRESETS,
     DataArguments,
@@ -24,10 +22,10 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_training_data, load_training_triplets, load_unpaired
-from simbert_hf.training.run import load_model, load_teacher, run, set_up_logging
+from simbert_hf.training.run import begin, load_model, load_teacher, run
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -35,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     model_args, data_args, objective_args, args = parse_arguments(types, argv, PRESETS)
     starts = [model_args.model_name_or_path, *objective_args.teacher_name_or_path]
-    check_output(args.output_dir, starts)
-    set_up_logging(args)
-    set_seed(args.seed)
+    begin(args, starts)
     model = load_model(model_args, data_args.max_length)
     data = load_training_data(data_args, args)
     has_fresh_head = objective_args.writes and not model.has_lm_head

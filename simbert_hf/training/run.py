@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
+from transformers import set_seed
 
 from simbert_hf.arguments import (
     PRESETS,
@@ -30,15 +31,23 @@ from simbert_hf.training.first_look import check_read, some_sentences, spread
 from simbert_hf.training.resuming import SameRun, checkpoint_of
 from simbert_hf.training.teachers import Teacher
 from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
 
 
-def set_up_logging(args: SimilarityTrainingArguments) -> None:
-    """Log to the terminal, from the main process of each machine only."""
+def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
+    """Check where to save, log from the main process of each machine only, and set the seed.
+
+    Args:
+        args: Names the place, the process and the seed.
+        starts: Folders or Hub ids of what the model is made of, for :func:`check_output`.
+    """
+    check_output(args.output_dir or "", starts)
     level = logging.INFO if args.should_log else logging.WARNING
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("simbert_hf").setLevel(level)
+    set_seed(args.seed)
 
 
 def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
