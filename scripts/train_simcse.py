@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer

@@ -148,20 +148,20 @@ class LossArguments:
     distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
     strangers_weight: float = flag(
         1.0,
-        "Weight, in the distillation loss, of sentences that the teacher finds "
-        "strangers, against 1 of equal ones.",
+        "Weight, in the distillation loss, of sentences that the teacher finds strangers, against "
+        "1 of equal ones.",
     )
     strangers_cosine: float = flag(
         0.0,
-        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 "
-        "leaves room to copy several teachers closely.",
+        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 leaves room "
+        "to copy several teachers closely.",
     )
     mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
     simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
     simcse_weight: float = flag(
         1.0,
-        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the "
-        "teacher: each pair brings two, in place of one twice.",
+        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the teacher: each "
+        "pair brings two, in place of one twice.",
     )
     preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
     preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
@@ -176,19 +176,19 @@ class ObjectiveArguments(LossArguments):
     denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
     teacher_name_or_path: list[str] = flag(
         [],
-        "Sentence-transformers models whose mean cosines between the batch's sentences "
-        "are copied, one named twice counting twice; the start itself keeps an encoder's "
-        "general quality on narrow data.",
+        "Sentence-transformers models whose mean cosines between the batch's sentences are copied, "
+        "one named twice counting twice; the start itself keeps an encoder's general quality on "
+        "narrow data.",
     )
     sentences_file: list[str] = flag(
         [],
-        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of "
-        "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
+        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of related "
+        "ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
     )
     preferences_file: list[str] = flag(
         [],
-        "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase "
-        "and a bad one, which is made less likely (SimPO); each pair brings one.",
+        "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase and a bad "
+        "one, which is made less likely (SimPO); each pair brings one.",
     )
 
     def __post_init__(self) -> None:
@@ -274,24 +274,23 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
     length_window: int = flag(
         50,
-        "Batches of a process among which like lengths are grouped (of a stream: its "
-        "whole buffer); 1: none.",
+        "Batches of a process among which like lengths are grouped (of a stream: its whole "
+        "buffer); 1: none.",
     )
     even_tokens: bool = flag(
         False,
-        "Batches of equal numbers of tokens in place of pairs, for an even use of time "
-        "and memory: --per_device_train_batch_size is then an average.",
+        "Batches of equal numbers of tokens in place of pairs, for an even use of time and memory: "
+        "--per_device_train_batch_size is then an average.",
     )
     gradcache_batch_size: int = flag(
         0,
-        "Rows of a forward pass, so that the batch may be far larger than the memory "
-        "for it (GradCache; each row is computed twice); 0: all rows at once.",
+        "Rows of a forward pass, so that the batch may be far larger than the memory for it "
+        "(GradCache; each row is computed twice); 0: all rows at once.",
     )
     packing: str | None = flag(
         None,
-        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among "
-        "padding, by FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, "
-        "in 16 bits).",
+        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among padding, by "
+        "FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, in 16 bits).",
         ("padded", "flex", "varlen"),
     )
     logging_steps: float = flag(50, "Steps between log lines.")

@@ -35,22 +35,21 @@ class EvaluationArguments:
 
     models: list[str] = flag(
         [],
-        "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the "
-        "others are compared with the first.",
+        "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the others are "
+        "compared with the first.",
     )
     prompts: list[str] | None = flag(
         None, "Text put before each sentence, one a model; its own if not given."
     )
     sts: list[str] = flag(
         [],
-        "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of "
-        "SemEval's years, are measured as one. STS-B and SICK-R are the names that join the "
-        "average.",
+        "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of SemEval's years, "
+        "are measured as one. STS-B and SICK-R are the names that join the average.",
     )
     pairs: list[str] = flag(
         [],
-        "[NAME=]DEV,TEST: files of labelled pairs, thresholds chosen on the first; or "
-        "TEST alone, without accuracy and F1.",
+        "[NAME=]DEV,TEST: files of labelled pairs, thresholds chosen on the first; or TEST alone, "
+        "without accuracy and F1.",
     )
     retrieval: list[str] = flag([], "[NAME=]files of groups, or of sentences and their classes.")
     columns: list[str] | None = flag(

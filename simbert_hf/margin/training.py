@@ -9,11 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import FixedPairs, labelled_sentences
 from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
@@ -66,8 +62,8 @@ class MarginArguments:
     sub_centres: int = flag(1, "Centres a class; the nearest one counts.")
     sampled_classes: int | None = flag(
         None,
-        "Score this many random classes a step beside the batch's own, and keep the "
-        "centres out of the optimiser; for 100,000 classes or more.",
+        "Score this many random classes a step beside the batch's own, and keep the centres out of "
+        "the optimiser; for 100,000 classes or more.",
     )
     center_weight: float = flag(
         0.0, "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."

@@ -12,11 +12,7 @@ import torch
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 from transformers import set_seed
 
-from simbert_hf.arguments import (
-    PRESETS,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import PRESETS, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.cards import CardArguments, record_run, write_card
 from simbert_hf.data import PairDataset, PairStream
 from simbert_hf.modeling.architectures import ARCHITECTURES

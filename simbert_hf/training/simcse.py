@@ -11,11 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import (
     FixedPairs,
     PairDataset,
@@ -95,8 +91,8 @@ class SimCseArguments:
     examples: str = flag("sentences", "What the rows of --train_file are.", tuple(EXAMPLES))
     loss: str | None = flag(
         None,
-        "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
-        "or angle for scored pairs. The first that fits the examples if not given.",
+        "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent or angle for "
+        "scored pairs. The first that fits the examples if not given.",
         tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
     )
     scale: float = flag(20.0, "Inverse temperature.")
@@ -111,8 +107,8 @@ class SimCseArguments:
     training_head: bool = flag(False, "Put an MLP head on the vector while training only.")
     augmentation: str | None = flag(
         None,
-        "Change the second view beside dropout: crop it, delete words, or replace them "
-        "by near ones of the start's word embeddings.",
+        "Change the second view beside dropout: crop it, delete words, or replace them by near "
+        "ones of the start's word embeddings.",
         ("crop", "delete", "replace"),
     )
     augmentation_rate: float = flag(0.1, "Share of the words that the augmentation changes.")

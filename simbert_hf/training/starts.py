@@ -29,8 +29,8 @@ class EncoderArguments:
 
     encoder: str = flag(
         "bert",
-        "bert (or its like), from --model_name_or_path; or gru over characters, a new "
-        "one unless --model_name_or_path names one.",
+        "bert (or its like), from --model_name_or_path; or gru over characters, a new one unless "
+        "--model_name_or_path names one.",
         ENCODERS,
     )
     min_count: int = flag(5, "GRU: rarer characters are unknown.")

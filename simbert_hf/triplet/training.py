@@ -12,11 +12,7 @@ from typing import Any, get_args
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
@@ -66,14 +62,14 @@ class TripletArguments:
 
     examples: str = flag(
         "groups",
-        "What --train_file holds: groups, whose batches are mined, or triplets "
-        "(columns sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
+        "What --train_file holds: groups, whose batches are mined, or triplets (columns sent0, "
+        "sent1, hard_neg), such as scripts/mine_negatives.py writes.",
         ("groups", "triplets"),
     )
     loss: str = flag(
         "triplet",
-        "triplet; unanchored (against any hard negative pair of the batch); sdml; "
-        "softmax over the batch; or siamese (pairs classified by [u, v, |u - v|]).",
+        "triplet; unanchored (against any hard negative pair of the batch); sdml; softmax over the "
+        "batch; or siamese (pairs classified by [u, v, |u - v|]).",
         get_args(Kind),
     )
     mining: str | None = flag(
@@ -89,14 +85,14 @@ class TripletArguments:
     smoothing: float = flag(0.3, "Of the labels of sdml.")
     sentences_per_group: int = flag(
         2,
-        "K sentences of each of the --per_device_train_batch_size groups in a batch; "
-        "with classes, 4 or more mine better.",
+        "K sentences of each of the --per_device_train_batch_size groups in a batch; with classes, "
+        "4 or more mine better.",
     )
     remine_steps: int | None = flag(
         None,
-        "In place of the batch's negatives take hard ones, mined by the model among "
-        "all training groups at the beginning and again every so many steps. One process "
-        "mines, and the others wait for it up to --ddp_timeout seconds.",
+        "In place of the batch's negatives take hard ones, mined by the model among all training "
+        "groups at the beginning and again every so many steps. One process mines, and the others "
+        "wait for it up to --ddp_timeout seconds.",
     )
     range_min: int = flag(0, "With --remine_steps: nearest strangers skipped.")
 
