@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.run import begin, load_start, run
 from simbert_hf.training.simcse import (
@@ -31,14 +30,14 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
     begin(args, [model_args.model_name_or_path])
     model = load_start(model_args, data_args.max_length)
-    data = load_simcse_data(simcse_args.examples, data_args, args)
+    train, evaluator = load_simcse_data(simcse_args.examples, data_args, args)
     trainer = SimilarityTrainer(
         model=model,
         args=args,
         objective=make_simcse_objective(simcse_args),
-        evaluator=StsEvaluator(data.sts) if data.sts else None,
+        evaluator=evaluator,
         fresh_head=prepare_simcse(model, simcse_args),
-        train_dataset=data.train,
+        train_dataset=train,
         data_collator=SimCseCollator(
             model.rows,
             max_length=data_args.max_length,

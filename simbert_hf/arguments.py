@@ -124,18 +124,6 @@ class DataArguments:
         if self.max_chars is not None and self.max_chars < 1:
             raise ValueError(f"--max_chars {self.max_chars}: give at least 1.")
 
-    def pair_columns(self) -> tuple[str, str] | None:
-        """Return ``text_columns`` checked.
-
-        Raises:
-            ValueError: If they are not two.
-        """
-        if not self.text_columns:
-            return None
-        if len(self.text_columns) != 2:
-            raise ValueError(f"--text_columns needs two column names; got {self.text_columns}.")
-        return self.text_columns[0], self.text_columns[1]
-
 
 @dataclass(frozen=True)
 class LossArguments:

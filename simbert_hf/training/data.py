@@ -243,6 +243,7 @@ def read_groups(
     files = [str(data_args.validation_file)] if held_out else data_args.train_file
     check_files(files)
     hub_options: dict[str, Any] = {}
+    columns = data_args.text_columns
     if not held_out:
         hub_options = {"name": data_args.dataset_config, "split": data_args.dataset_split}
         if all(map(is_local, files)):
@@ -252,7 +253,7 @@ def read_groups(
         groups, report = load_groups(
             files,
             form=data_args.form,  # type: ignore[arg-type]
-            text_columns=data_args.pair_columns(),
+            text_columns=tuple(columns) if columns else None,  # type: ignore[arg-type]
             max_chars=data_args.max_chars or 4 * data_args.max_length,
             streaming=data_args.streaming and not held_out,
             **hub_options,
