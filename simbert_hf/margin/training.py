@@ -1,4 +1,4 @@
-"""What ``train_margin_softmax.py`` needs beside ``training/run.py``: arguments, data, objective."""
+"""What ``train_margin_softmax.py`` needs beside ``training/``: arguments, data, objective."""
 
 from __future__ import annotations
 
@@ -11,18 +11,12 @@ from transformers import TrainerCallback
 
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import FixedPairs, labelled_sentences
-from simbert_hf.evaluation import RetrievalEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.training.data import (
-    check_measured,
-    hold_out,
-    load_sts,
-    measure_nothing,
-    read_groups,
-)
+from simbert_hf.training.data import check_measured, hold_out, make_evaluator, read_groups
 from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.utils.parsing import Presets, flag
 
@@ -92,7 +86,7 @@ class MarginArguments:
 
 def load_class_data(
     data_args: DataArguments, args: SimilarityTrainingArguments
-) -> tuple[FixedPairs, RetrievalEvaluator | None]:
+) -> tuple[FixedPairs, Evaluator | None]:
     """Read groups as classes, and hold some out whole, to be found by retrieval.
 
     Raises:
@@ -113,11 +107,7 @@ def load_class_data(
         logger.info("%d groups share sentences with others: one class", len(groups) - classes)
     if classes < 2:
         raise ValueError("There is one class only; give groups that share no sentence.")
-    sts = load_sts(data_args)
-    if held_out is None:
-        measure_nothing(args)
-        return train, None
-    return train, RetrievalEvaluator(held_out, sts)
+    return train, make_evaluator(held_out, data_args, args)
 
 
 def n_classes(train: FixedPairs) -> int:

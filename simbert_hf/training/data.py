@@ -27,6 +27,8 @@ from simbert_hf.data import (
 from simbert_hf.data.groups import is_local
 from simbert_hf.data.readers import fold
 from simbert_hf.data.scored import ScoredPair, check_scores
+from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.rows import check_texts
 
 logger = logging.getLogger(__name__)
@@ -110,6 +112,23 @@ def never_evaluate(args: SimilarityTrainingArguments) -> None:
     args.eval_strategy, args.load_best_model_at_end = "no", False
     if args.save_strategy == "best":  # there is none, and a killed run is to go on
         args.save_strategy = "steps"
+
+
+def make_evaluator(
+    held_out: Dataset | None, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> Evaluator | None:
+    """Make what measures vectors, by held-out groups and ``--sts_file``, as far as there are any.
+
+    Raises:
+        DataError: If the file cannot be read, or nothing can correlate with it.
+    """
+    sts = load_sts(data_args)
+    if held_out is not None:
+        return RetrievalEvaluator(held_out, sts)
+    if sts:
+        return StsEvaluator(sts)
+    measure_nothing(args)
+    return None
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:

@@ -22,17 +22,12 @@ from simbert_hf.data import (
 from simbert_hf.data.near_words import nearest_words
 from simbert_hf.data.noising import Augmentation
 from simbert_hf.data.scored import check_scores
-from simbert_hf.evaluation import StsEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.training.data import (
-    check_files,
-    load_sts,
-    measure_nothing,
-    read_groups,
-)
+from simbert_hf.training.data import check_files, make_evaluator, read_groups
 from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets, flag
 
@@ -192,7 +187,7 @@ def check_dropout(model: Embedder) -> None:
 
 def load_simcse_data(
     examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
-) -> tuple[PairDataset | FixedPairs, StsEvaluator | None]:
+) -> tuple[PairDataset | FixedPairs, Evaluator | None]:
     """Read what SimCSE trains on; without ``--sts_file`` nothing is evaluated.
 
     Args:
@@ -216,10 +211,7 @@ def load_simcse_data(
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    if sts := load_sts(data_args):
-        return train, StsEvaluator(sts)
-    measure_nothing(args)
-    return train, None
+    return train, make_evaluator(None, data_args, args)
 
 
 def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]]:

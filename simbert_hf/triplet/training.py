@@ -1,4 +1,4 @@
-"""What ``train_triplet.py`` needs beside ``training/run.py``: arguments, data, objective."""
+"""What ``train_triplet.py`` needs beside ``training/``: arguments, data, objective."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from transformers import TrainerCallback
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
-from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
+from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
 from simbert_hf.training.data import (
     check_files,
     hold_out,
-    load_sts,
     load_training_triplets,
-    measure_nothing,
+    make_evaluator,
     read_groups,
 )
 from simbert_hf.training.starts import GRU_PRESET
@@ -185,15 +184,10 @@ def load_triplet_data(
         if len(set(groups["group"])) < 2:
             raise DataError("All sentences are of one group: there are no negatives among them.")
         train = examples_of(groups, triplet_args, args)
-    sts = load_sts(data_args)
-    if held_out is not None:
-        return train, RetrievalEvaluator(held_out, sts)
-    if sts:
-        if args.metric_for_best_model == "eval_top1":  # the presets', which takes groups
-            args.metric_for_best_model = "eval_sts_spearman"
-        return train, StsEvaluator(sts)
-    measure_nothing(args)
-    return train, None
+    evaluator = make_evaluator(held_out, data_args, args)
+    if isinstance(evaluator, StsEvaluator) and args.metric_for_best_model == "eval_top1":
+        args.metric_for_best_model = "eval_sts_spearman"  # the other is the presets', of groups
+    return train, evaluator
 
 
 def examples_of(
