@@ -50,9 +50,9 @@ def open_index(
         name if model is None else model, batch_size=batch_size, prompt=made.get("prompt")
     )
     if why := _difference(encoder, made, table, store):
-        other = f"{name or 'unnamed'}) than {encoder.name or 'this'}"
-        remedy = "Pass the model it was built by, or build the index anew"
-        raise fault(place, None, f"was built by another model ({other}: {why}", remedy)
+        ours = encoder.name or "this"
+        problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"
+        raise fault(place, None, problem, "Pass the model it was built by, or build the index anew")
     return encoder, table, store, facts
 
 
