@@ -13,7 +13,6 @@ from datasets import Dataset
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import (
     DataError,
-    FixedPairs,
     PairDataset,
     PairStream,
     Triplet,
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 class TrainingData:
     """What one run trains and is measured on."""
 
-    train: PairDataset | FixedPairs | PairStream
+    train: PairDataset | PairStream
     validation: PairDataset | None
     sts: Sequence[tuple[str, str, float]]
     sentences: Sequence[str]
