@@ -12,14 +12,8 @@ from collections.abc import Sequence
 
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
-from simbert_hf.judging.judge import Judge
-from simbert_hf.judging.training import (
-    JUDGE_PRESETS,
-    JudgeArguments,
-    figures_table,
-    left_out,
-    train_judge,
-)
+from simbert_hf.judging.judge import Judge, figures_table
+from simbert_hf.judging.training import JUDGE_PRESETS, JudgeArguments, train_judge
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import check_output, run_script
 
@@ -32,7 +26,11 @@ def main(argv: Sequence[str] | None = None) -> Judge:
     judge = train_judge(given, args)
     judge.save(args.output_dir)
     print(figures_table(judge.record["figures"]))
-    print(left_out(judge.record["data"]))
+    data = judge.record["data"]
+    train, dev = (sum(file["left_out"] for file in data[split]) for split in ("train", "dev"))
+    print(
+        f"Left out, as they share a sentence with held-out pairs: {train} of train, {dev} of dev."
+    )
     print(f"Threshold {judge.threshold}; the judge is in {args.output_dir}.")
     return judge
 

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transformers import set_seed
-
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.margin.classes import ClassCollator
 from simbert_hf.margin.training import (
     MARGIN_PRESETS,
@@ -26,10 +20,10 @@ from simbert_hf.margin.training import (
     n_classes,
 )
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.run import run, set_up_logging
+from simbert_hf.training.run import begin, run
 from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -38,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     model_args, encoder_args, data_args, margin_args, args = parse_arguments(
         (*types, SimilarityTrainingArguments), argv, MARGIN_PRESETS
     )
-    check_output(args.output_dir, [model_args.model_name_or_path])
-    set_up_logging(args)
-    set_seed(args.seed)
+    begin(args, [model_args.model_name_or_path])
     train, evaluator = load_class_data(data_args, args)
     texts = train.columns["source"]
     model = load_vector_encoder(model_args, encoder_args, data_args.max_length, texts)

@@ -7,12 +7,12 @@ accelerate launch scripts/train_simbert.py --model_name_or_path DIR_OR_ID --trai
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from transformers import set_seed
+from dataclasses import fields
 
 from simbert_hf.arguments import (
     PRESETS,
     DataArguments,
+    LossArguments,
     ModelArguments,
     ObjectiveArguments,
     SimilarityTrainingArguments,
@@ -21,18 +21,11 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.run import (
-    load_model,
-    load_preferences,
-    load_teacher,
-    load_training_data,
-    load_unpaired,
-    run,
-    set_up_logging,
-)
+from simbert_hf.training.data import load_training_data, load_training_triplets, load_unpaired
+from simbert_hf.training.run import begin, load_model, load_teacher, run
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
@@ -40,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     model_args, data_args, objective_args, args = parse_arguments(types, argv, PRESETS)
     starts = [model_args.model_name_or_path, *objective_args.teacher_name_or_path]
-    check_output(args.output_dir, starts)
-    set_up_logging(args)
-    set_seed(args.seed)
+    begin(args, starts)
     model = load_model(model_args, data_args.max_length)
     data = load_training_data(data_args, args)
     has_fresh_head = objective_args.writes and not model.has_lm_head
@@ -54,27 +45,14 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     held_out = None if data.validation is None else data.validation.groups
     twice = objective_args.simcse_weight > 0
     unpaired = load_unpaired(objective_args.sentences_file, held_out, twice=twice)
-    preferences = load_preferences(objective_args.preferences_file, held_out)
+    preferences = load_training_triplets(objective_args.preferences_file, held_out, "preference")
     if preferences and args.gradcache_batch_size:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:
         check_dropout(model)
-    objective = SimBertObjective(
-        scale=objective_args.scale,
-        seq2seq_weight=objective_args.seq2seq_weight,
-        similarity_weight=objective_args.similarity_weight,
-        mlm_weight=objective_args.mlm_weight,
-        mask_false_negatives=objective_args.mask_false_negatives,
-        teacher=load_teacher(objective_args.teacher_name_or_path, unpaired, data, args),
-        distillation_weight=objective_args.distillation_weight,
-        strangers_weight=objective_args.strangers_weight,
-        strangers_cosine=objective_args.strangers_cosine,
-        simcse_weight=objective_args.simcse_weight,
-        simcse_scale=objective_args.simcse_scale,
-        preference_weight=objective_args.preference_weight,
-        preference_scale=objective_args.preference_scale,
-        preference_margin=objective_args.preference_margin,
-    )
+    teacher = load_teacher(objective_args.teacher_name_or_path, unpaired, data, args)
+    weights = {each.name: getattr(objective_args, each.name) for each in fields(LossArguments)}
+    objective = SimBertObjective(**weights, teacher=teacher)
     collator = PairCollator(
         model.rows,
         max_length=data_args.max_length,

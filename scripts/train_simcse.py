@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transformers import set_seed
-
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.run import load_start, run, set_up_logging
+from simbert_hf.training.run import begin, load_start, run
 from simbert_hf.training.simcse import (
     SIMCSE_PRESETS,
     SimCseArguments,
@@ -28,25 +21,23 @@ from simbert_hf.training.simcse import (
     prepare_simcse,
 )
 from simbert_hf.utils.parsing import parse_arguments
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     """Train and save a model; return the trainer, whose state holds the log."""
     types = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
-    check_output(args.output_dir, [model_args.model_name_or_path])
-    set_up_logging(args)
-    set_seed(args.seed)
+    begin(args, [model_args.model_name_or_path])
     model = load_start(model_args, data_args.max_length)
-    data = load_simcse_data(simcse_args.examples, data_args, args)
+    train, evaluator = load_simcse_data(simcse_args.examples, data_args, args)
     trainer = SimilarityTrainer(
         model=model,
         args=args,
         objective=make_simcse_objective(simcse_args),
-        evaluator=StsEvaluator(data.sts) if data.sts else None,
+        evaluator=evaluator,
         fresh_head=prepare_simcse(model, simcse_args),
-        train_dataset=data.train,
+        train_dataset=train,
         data_collator=SimCseCollator(
             model.rows,
             max_length=data_args.max_length,

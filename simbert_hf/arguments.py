@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.utils.checks import check_scale, check_weights
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
 PRESETS: Presets = {
@@ -59,27 +59,20 @@ IDLE = (
 class ModelArguments:
     """Where training starts."""
 
-    model_name_or_path: str = field(
-        default="",
-        metadata={"help": "Directory or Hub id: of a BERT for SimBERT, else of any encoder."},
+    model_name_or_path: str = flag(
+        "", "Directory or Hub id: of a BERT for SimBERT, else of any encoder."
     )
-    revision: str = field(default="main", metadata={"help": "Branch, tag or commit on the Hub."})
-    token: str | None = field(
-        default=None,
-        metadata={"help": "Hub token for a private start; HF_TOKEN serves data and teachers too."},
+    revision: str = flag("main", "Branch, tag or commit on the Hub.")
+    token: str | None = flag(
+        None, "Hub token for a private start; HF_TOKEN serves data and teachers too."
     )
-    cache_dir: str | None = field(
-        default=None, metadata={"help": "Where the start is kept; HF_HOME keeps all downloads."}
+    cache_dir: str | None = flag(None, "Where the start is kept; HF_HOME keeps all downloads.")
+    pooling: str | None = flag(None, "Sentence vector; the checkpoint's own, else mean.", POOLINGS)
+    hidden_dropout: float | None = flag(
+        None, "Dropout of hidden states; the checkpoint's if not given."
     )
-    pooling: str | None = field(
-        default=None,
-        metadata={"help": "Sentence vector; the checkpoint's own, else mean.", "choices": POOLINGS},
-    )
-    hidden_dropout: float | None = field(
-        default=None, metadata={"help": "Dropout of hidden states; the checkpoint's if not given."}
-    )
-    attention_dropout: float | None = field(
-        default=None, metadata={"help": "Dropout of attention; the checkpoint's if not given."}
+    attention_dropout: float | None = flag(
+        None, "Dropout of attention; the checkpoint's if not given."
     )
 
     def __post_init__(self) -> None:
@@ -104,44 +97,26 @@ class ModelArguments:
 class DataArguments:
     """What is trained and evaluated on."""
 
-    train_file: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."},
+    train_file: list[str] = flag(
+        [], "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."
     )
-    dataset_config: str | None = field(default=None, metadata={"help": "Subset of Hub data."})
-    dataset_split: str = field(default="train", metadata={"help": "Split of Hub data."})
-    form: str = field(
-        default="auto",
-        metadata={
-            "help": "What the rows hold, where that is not plain from the file.",
-            "choices": ("auto", "synonyms", "pairs", "groups"),
-        },
+    dataset_config: str | None = flag(None, "Subset of Hub data.")
+    dataset_split: str = flag("train", "Split of Hub data.")
+    form: str = flag(
+        "auto",
+        "What the rows hold, where that is not plain from the file.",
+        ("auto", "synonyms", "pairs", "groups"),
     )
-    text_columns: list[str] | None = field(
-        default=None, metadata={"help": "The columns that hold the sentences of a pair."}
+    text_columns: list[str] | None = flag(None, "The columns that hold the sentences of a pair.")
+    streaming: bool = flag(False, "Read rows as they come; needs --max_steps.")
+    validation_file: str | None = flag(None, "Groups to evaluate on, in place of held-out ones.")
+    validation_groups: int | None = flag(
+        None, "Groups held out of training; a tenth, at most 500, if not given."
     )
-    streaming: bool = field(
-        default=False, metadata={"help": "Read rows as they come; needs --max_steps."}
-    )
-    validation_file: str | None = field(
-        default=None, metadata={"help": "Groups to evaluate on, in place of held-out ones."}
-    )
-    validation_groups: int | None = field(
-        default=None,
-        metadata={"help": "Groups held out of training; a tenth, at most 500, if not given."},
-    )
-    sts_file: str | None = field(
-        default=None, metadata={"help": "Scored sentence pairs for a Spearman correlation."}
-    )
-    sample_sentences: list[str] | None = field(
-        default=None, metadata={"help": "Sentences paraphrased at each evaluation."}
-    )
-    max_length: int = field(
-        default=64, metadata={"help": "Longest sentence in tokens, special ones included."}
-    )
-    max_chars: int | None = field(
-        default=None, metadata={"help": "Cut sentences at punctuation to this many characters."}
-    )
+    sts_file: str | None = flag(None, "Scored sentence pairs for a Spearman correlation.")
+    sample_sentences: list[str] | None = flag(None, "Sentences paraphrased at each evaluation.")
+    max_length: int = flag(64, "Longest sentence in tokens, special ones included.")
+    max_chars: int | None = flag(None, "Cut sentences at punctuation to this many characters.")
 
     def __post_init__(self) -> None:
         if self.validation_file and self.validation_groups:
@@ -149,92 +124,59 @@ class DataArguments:
         if self.max_chars is not None and self.max_chars < 1:
             raise ValueError(f"--max_chars {self.max_chars}: give at least 1.")
 
-    def pair_columns(self) -> tuple[str, str] | None:
-        """Return ``text_columns`` checked.
 
-        Raises:
-            ValueError: If they are not two.
-        """
-        if not self.text_columns:
-            return None
-        if len(self.text_columns) != 2:
-            raise ValueError(f"--text_columns needs two column names; got {self.text_columns}.")
-        return self.text_columns[0], self.text_columns[1]
+@dataclass(frozen=True)
+class LossArguments:
+    """Weights and scales of SimBERT's loss, for its flags and for the objective."""
+
+    scale: float = flag(30.0, "Inverse temperature of the similarity.")
+    seq2seq_weight: float = flag(1.0, "Weight of the seq2seq loss.")
+    similarity_weight: float = flag(1.0, "Weight of the similarity loss.")
+    mlm_weight: float = flag(1.0, "Weight of the MLM loss on masked sources.")
+    distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
+    strangers_weight: float = flag(
+        1.0,
+        "Weight, in the distillation loss, of sentences that the teacher finds strangers, against "
+        "1 of equal ones.",
+    )
+    strangers_cosine: float = flag(
+        0.0,
+        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 leaves room "
+        "to copy several teachers closely.",
+    )
+    mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
+    simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
+    simcse_weight: float = flag(
+        1.0,
+        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the teacher: each "
+        "pair brings two, in place of one twice.",
+    )
+    preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
+    preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
+    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
 
 
-@dataclass
-class ObjectiveArguments:
-    """SimBERT's loss."""
+@dataclass(frozen=True)
+class ObjectiveArguments(LossArguments):
+    """SimBERT's loss, and what it is made of beside pairs."""
 
-    scale: float = field(default=30.0, metadata={"help": "Inverse temperature of the similarity."})
-    seq2seq_weight: float = field(default=1.0, metadata={"help": "Weight of the seq2seq loss."})
-    similarity_weight: float = field(
-        default=1.0, metadata={"help": "Weight of the similarity loss."}
+    mlm_weight: float = flag(0.0, "Weight of an MLM loss on the source; 0 masks nothing.")
+    denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
+    teacher_name_or_path: list[str] = flag(
+        [],
+        "Sentence-transformers models whose mean cosines between the batch's sentences are copied, "
+        "one named twice counting twice; the start itself keeps an encoder's general quality on "
+        "narrow data.",
     )
-    mlm_weight: float = field(
-        default=0.0, metadata={"help": "Weight of an MLM loss on the source; 0 masks nothing."}
+    sentences_file: list[str] = flag(
+        [],
+        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of related "
+        "ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
     )
-    denoising: bool = field(
-        default=False, metadata={"help": "Corrupt half of the sources (RoFormer-Sim)."}
-    )
-    teacher_name_or_path: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Sentence-transformers models whose mean cosines between the batch's sentences "
-            "are copied, one named twice counting twice; the start itself keeps an encoder's "
-            "general quality on narrow data."
-        },
-    )
-    distillation_weight: float = field(
-        default=100.0, metadata={"help": "Weight of the distillation loss, with a teacher."}
-    )
-    strangers_weight: float = field(
-        default=1.0,
-        metadata={
-            "help": "Weight, in the distillation loss, of sentences that the teacher finds "
-            "strangers, against 1 of equal ones."
-        },
-    )
-    strangers_cosine: float = field(
-        default=0.0,
-        metadata={
-            "help": "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 "
-            "leaves room to copy several teachers closely."
-        },
-    )
-    mask_false_negatives: bool = field(
-        default=True, metadata={"help": "Rows of the same group are no negatives."}
-    )
-    sentences_file: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of "
-            "related ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt)."
-        },
-    )
-    simcse_scale: float = field(default=20.0, metadata={"help": "SimCSE's inverse temperature."})
-    simcse_weight: float = field(
-        default=1.0,
-        metadata={
-            "help": "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the "
-            "teacher: each pair brings two, in place of one twice."
-        },
-    )
-    preferences_file: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase "
-            "and a bad one, which is made less likely (SimPO); each pair brings one."
-        },
-    )
-    preference_weight: float = field(
-        default=1.0, metadata={"help": "Weight of that loss, with --preferences_file."}
-    )
-    preference_scale: float = field(
-        default=2.0, metadata={"help": "What a nat a token of difference counts in it (beta)."}
-    )
-    preference_margin: float = field(
-        default=0.5, metadata={"help": "Nats a token that the good one is to be ahead."}
+    preferences_file: list[str] = flag(
+        [],
+        "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase and a bad "
+        "one, which is made less likely (SimPO); each pair brings one.",
     )
 
     def __post_init__(self) -> None:
@@ -308,80 +250,55 @@ class SimilarityTrainingArguments(TrainingArguments):
     ``per_device_train_batch_size`` counts pairs; each pair makes two rows.
     """
 
-    per_device_train_batch_size: int = field(
-        default=64, metadata={"help": "Pairs a device and step; each makes two rows."}
+    per_device_train_batch_size: int = flag(64, "Pairs a device and step; each makes two rows.")
+    learning_rate: float = flag(1e-4, "Peak learning rate.")
+    head_learning_rate: float = flag(1e-3, "The same for an untrained LM head or class centres.")
+    warmup_steps: float = flag(0.06, "Steps of warm-up, or a share of all steps below 1.")
+    lr_scheduler_type: str = flag("cosine", "Learning-rate schedule.")
+    weight_decay: float = flag(0.01, "AdamW's weight decay.")
+    decay_all_parameters: bool = flag(False, "Decay biases and norms too.")
+    logging_nan_inf_filter: bool = flag(
+        False, "Show the last losses' mean for NaN; reads the loss at every step."
     )
-    learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
-    head_learning_rate: float = field(
-        default=1e-3, metadata={"help": "The same for an untrained LM head or class centres."}
+    length_window: int = flag(
+        50,
+        "Batches of a process among which like lengths are grouped (of a stream: its whole "
+        "buffer); 1: none.",
     )
-    warmup_steps: float = field(
-        default=0.06, metadata={"help": "Steps of warm-up, or a share of all steps below 1."}
+    even_tokens: bool = flag(
+        False,
+        "Batches of equal numbers of tokens in place of pairs, for an even use of time and memory: "
+        "--per_device_train_batch_size is then an average.",
     )
-    lr_scheduler_type: str = field(default="cosine", metadata={"help": "Learning-rate schedule."})
-    weight_decay: float = field(default=0.01, metadata={"help": "AdamW's weight decay."})
-    decay_all_parameters: bool = field(
-        default=False, metadata={"help": "Decay biases and norms too."}
+    gradcache_batch_size: int = flag(
+        0,
+        "Rows of a forward pass, so that the batch may be far larger than the memory for it "
+        "(GradCache; each row is computed twice); 0: all rows at once.",
     )
-    logging_nan_inf_filter: bool = field(
-        default=False,
-        metadata={"help": "Show the last losses' mean for NaN; reads the loss at every step."},
+    packing: str | None = flag(
+        None,
+        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among padding, by "
+        "FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, in 16 bits).",
+        ("padded", "flex", "varlen"),
     )
-    length_window: int = field(
-        default=50,
-        metadata={
-            "help": "Batches of a process among which like lengths are grouped (of a stream: its "
-            "whole buffer); 1: none."
-        },
+    logging_steps: float = flag(50, "Steps between log lines.")
+    eval_strategy: str = flag("epoch", "no, steps or epoch.")
+    save_strategy: str = flag("epoch", "no, steps, epoch or best.")
+    save_total_limit: int | None = flag(2, "Checkpoints kept.")
+    load_best_model_at_end: bool | None = flag(  # type: ignore[assignment]
+        None, "Restore the best checkpoint at the end; by default if all are evaluated."
     )
-    even_tokens: bool = field(
-        default=False,
-        metadata={
-            "help": "Batches of equal numbers of tokens in place of pairs, for an even use of time "
-            "and memory: --per_device_train_batch_size is then an average."
-        },
+    metric_for_best_model: str | None = flag(
+        "eval_loss", "eval_loss, eval_top1, eval_sts_spearman, ..."
     )
-    gradcache_batch_size: int = field(
-        default=0,
-        metadata={
-            "help": "Rows of a forward pass, so that the batch may be far larger than the memory "
-            "for it (GradCache; each row is computed twice); 0: all rows at once."
-        },
+    ddp_find_unused_parameters: bool | None = flag(False, "Must stay false.")
+    dataloader_drop_last: bool = flag(True, "Drop a short last batch.")
+    dataloader_num_workers: int = flag(
+        -1, "Processes that prepare batches ahead; -1: 2 with a GPU, else none."
     )
-    packing: str | None = field(
-        default=None,
-        metadata={
-            "help": "Train BERT's and ELECTRA's layers on real tokens alone, with attention among "
-            "padding, by FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, "
-            "in 16 bits).",
-            "choices": ("padded", "flex", "varlen"),
-        },
-    )
-    logging_steps: float = field(default=50, metadata={"help": "Steps between log lines."})
-    eval_strategy: str = field(default="epoch", metadata={"help": "no, steps or epoch."})
-    save_strategy: str = field(default="epoch", metadata={"help": "no, steps, epoch or best."})
-    save_total_limit: int | None = field(default=2, metadata={"help": "Checkpoints kept."})
-    load_best_model_at_end: bool | None = field(  # type: ignore[assignment]
-        default=None,
-        metadata={
-            "help": "Restore the best checkpoint at the end; by default if all are evaluated."
-        },
-    )
-    metric_for_best_model: str | None = field(
-        default="eval_loss", metadata={"help": "eval_loss, eval_top1, eval_sts_spearman, ..."}
-    )
-    ddp_find_unused_parameters: bool | None = field(
-        default=False, metadata={"help": "Must stay false."}
-    )
-    dataloader_drop_last: bool = field(default=True, metadata={"help": "Drop a short last batch."})
-    dataloader_num_workers: int = field(
-        default=-1,
-        metadata={"help": "Processes that prepare batches ahead; -1: 2 with a GPU, else none."},
-    )
-    remove_unused_columns: bool = field(default=False, metadata={"help": "Must stay false."})
-    hub_strategy: str = field(
-        default="end",
-        metadata={"help": "Push to the Hub at the end, or at every_save too, with --push_to_hub."},
+    remove_unused_columns: bool = flag(False, "Must stay false.")
+    hub_strategy: str = flag(
+        "end", "Push to the Hub at the end, or at every_save too, with --push_to_hub."
     )
     report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from simbert_hf.card_tables import (
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.modeling.checkpoint import model_name, resolve_name
-from simbert_hf.utils.parsing import load_yaml
+from simbert_hf.utils.parsing import flag, load_yaml
 from simbert_hf.utils.textfiles import fault, read_json
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
@@ -56,30 +56,24 @@ SIMBERT = """\
 class CardArguments:
     """What a card says. What the run itself knows need not be given."""
 
-    model: str = field(default="", metadata={"help": "Directory of the model."})
-    output: str = field(default="", metadata={"help": "Card to write; the model's README.md."})
-    repo_id: str = field(default="", metadata={"help": "Id to load by; the directory's name."})
-    language: list[str] = field(default_factory=list, metadata={"help": "ISO codes: en zh."})
-    license: str = field(default="", metadata={"help": "The Hub's name of it: apache-2.0."})
-    base_model: str = field(default="", metadata={"help": "Hub id of the start (the run's)."})
-    datasets: list[str] = field(default_factory=list, metadata={"help": "Hub ids of the data."})
-    data: str = field(default="", metadata={"help": "On the data: what, whose, which licences."})
-    recipes: list[str] = field(
-        default_factory=list,
-        metadata={"help": "YAML files that it was trained by, in turn, if no run.json tells."},
+    model: str = flag("", "Directory of the model.")
+    output: str = flag("", "Card to write; the model's README.md.")
+    repo_id: str = flag("", "Id to load by; the directory's name.")
+    language: list[str] = flag([], "ISO codes: en zh.")
+    license: str = flag("", "The Hub's name of it: apache-2.0.")
+    base_model: str = flag("", "Hub id of the start (the run's).")
+    datasets: list[str] = flag([], "Hub ids of the data.")
+    data: str = flag("", "On the data: what, whose, which licences.")
+    recipes: list[str] = flag(
+        [], "YAML files that it was trained by, in turn, if no run.json tells."
     )
-    limits: str = field(default="", metadata={"help": "What it cannot do, in Markdown."})
-    citation: str = field(default=SIMBERT, metadata={"help": "BibTeX."})
-    evaluation: str = field(default="", metadata={"help": "results.json of scripts/evaluate.py."})
-    paraphrases: str = field(
-        default="", metadata={"help": "paraphrases.json of scripts/evaluate_paraphrases.py."}
-    )
-    peers: str = field(
-        default="",
-        metadata={"help": "paraphrase_peers.json of benchmarks: ways to train, compared."},
-    )
-    row: str = field(default="", metadata={"help": "Name of the model there; the directory's."})
-    template: str = field(default=str(TEMPLATE), metadata={"help": "A Jinja template."})
+    limits: str = flag("", "What it cannot do, in Markdown.")
+    citation: str = flag(SIMBERT, "BibTeX.")
+    evaluation: str = flag("", "results.json of scripts/evaluate.py.")
+    paraphrases: str = flag("", "paraphrases.json of scripts/evaluate_paraphrases.py.")
+    peers: str = flag("", "paraphrase_peers.json of benchmarks: ways to train, compared.")
+    row: str = flag("", "Name of the model there; the directory's.")
+    template: str = flag(str(TEMPLATE), "A Jinja template.")
 
 
 # What of a JSON file the card reads, at its top and in its settings, by the flag that names it.

@@ -11,7 +11,7 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -22,7 +22,6 @@ from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
-Command = Callable[[argparse.Namespace], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,8 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             evaluate(argv[1:])
             return 0
         args = read_arguments(argv)
-        run: Command = args.run
-        run(args)
+        args.run(args)
     except BrokenPipeError:  # `simbert ... | head`
         sys.stderr.close()
     except (ValueError, OSError, ImportError) as error:
@@ -94,11 +92,6 @@ def as_json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def texts_of(args: argparse.Namespace) -> list[str]:
-    """Return the texts named as arguments, or those of :func:`lines_of` stdin."""
-    return list(args.texts) or lines_of("-")
-
-
 def lines_of(path: str) -> list[str]:
     """Return the lines of a text file, or of stdin for ``-``; line i is text i.
 
@@ -146,11 +139,7 @@ def _add_synonyms(commands: Any) -> None:
     add("--top_p", type=float, help="Of these, from those that hold this probability.")
     add("--temperature", type=float, help="Above 1 the draws vary more.")
     add("--max_new_tokens", type=int, help="Longest paraphrase (32).")
-    add(
-        "--copying",
-        type=float,
-        help="Ease of copying names and numbers (1); 0 lets others come.",
-    )
+    add("--copying", type=float, help="Ease of copying names and numbers (1); 0 lets others come.")
     add("--repeats", action="store_true", help="Let long words come again.")
     add("--whole", dest="by_sentence", action="store_false", help="Not sentence by sentence.")
     add("--fluency_weight", type=float, help="What a nat is worth in cosine (0.1).")
@@ -163,7 +152,7 @@ def synonyms(args: argparse.Namespace) -> None:
     from simbert_hf.generation.synonyms import gen_synonyms, load
     from simbert_hf.modeling.checkpoint import quiet_transformers
 
-    texts = texts_of(args)
+    texts = args.texts or lines_of("-")
     with quiet_transformers():
         model = load(args.model)
     ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
@@ -216,31 +205,33 @@ def _add_index(commands: Any) -> None:
         parser.set_defaults(run=run)
         parser.add_argument("index", help="Directory of the index.")
         parser.add_argument("--json", action="store_true", help="JSON, one object a line.")
+        if name != "build":
+            parser.add_argument("--model", help="The model it was built by, if it has moved.")
         add_flags(parser)
-
-
-def _model_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="The model it was built by, if it has moved.")
 
 
 def _column_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
     for name in names:
-        parser.add_argument(f"--{name}_column", metavar="NAME", help=f"Column of the {name}.")
+        add = partial(parser.add_argument, default=argparse.SUPPRESS, metavar="NAME")
+        add(f"--{name}_column", help=f"Column of the {name}.")
 
 
 def _columns(args: argparse.Namespace) -> dict[str, str]:
-    given = {k.removesuffix("_column"): v for k, v in vars(args).items() if k.endswith("_column")}
-    return {ours: theirs for ours, theirs in given.items() if theirs is not None}
+    return {k.removesuffix("_column"): v for k, v in vars(args).items() if k.endswith("_column")}
+
+
+def _rows_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
+    _column_flags(parser, ("question", "answer", "group", "id"))
 
 
 def _build_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
     parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
     parser.add_argument("--prompt", help='Put before every text, such as "query: " for E5.')
     parser.add_argument("--augment", type=int, default=0, help="Paraphrases added to a question.")
-    _column_flags(parser, ("question", "answer", "group", "id"))
+    _rows_flags(parser)
 
 
 def build(args: argparse.Namespace) -> None:
@@ -270,15 +261,8 @@ def build(args: argparse.Namespace) -> None:
     say("It has no threshold: choose one with simbert index calibrate.")
 
 
-def _rows_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("faqs", help="A .csv, .tsv, .jsonl or .parquet file.")
-    _column_flags(parser, ("question", "answer", "group", "id"))
-    _model_flag(parser)
-
-
 def _remove_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", nargs="+", metavar="ID", help="As search --json shows them.")
-    _model_flag(parser)
 
 
 @contextmanager
@@ -312,7 +296,6 @@ def change(args: argparse.Namespace) -> None:
 
 def _search_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", nargs="*", metavar="QUERY", help="One a line on stdin if none.")
-    _model_flag(parser)
     parser.add_argument("-k", type=int, default=5, help="Answers shown (%(default)s).")
     parser.add_argument("--threshold", type=float, help="The calibrated one if not given.")
 
@@ -321,7 +304,7 @@ def search(args: argparse.Namespace) -> None:
     """Answer each query, or show the near misses."""
     from simbert_hf.index import FaqIndex
 
-    texts = texts_of(args)
+    texts = args.texts or lines_of("-")
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
     if not known:
@@ -342,7 +325,6 @@ def search(args: argparse.Namespace) -> None:
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queries", help="A file of queries and their ids, groups or answers.")
-    _model_flag(parser)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--false_accept_rate", type=float, help="Of queries out of scope, at most.")
     target.add_argument("--precision", type=float, help="Of the answers, at least.")

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 from simbert_hf.modeling.bridge import as_sentence_transformer
-from simbert_hf.modeling.embedding import Embedder, hub_options
-from simbert_hf.modeling.simbert import SimBertOutput, read_config
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.rows import RowBuilder
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from simbert_hf.arguments import LossArguments
 from simbert_hf.distributed import gather_uneven_with_grad, gather_with_grad
 from simbert_hf.losses import (
     InBatchLoss,
@@ -54,45 +55,22 @@ class SimBertLoss:
 
 
 @dataclass(frozen=True)
-class SimBertObjective:
+class SimBertObjective(LossArguments):
     """Seq2seq loss + similarity loss from one forward pass (Su 2020, SimBERT).
 
+    Weights and scales are those of :class:`LossArguments`. The MLM loss, SimCSE's and SimPO's count
+    where the collator masks sources, adds unpaired sentences and adds preferences. With a
+    ``seq2seq_weight`` of 0 the LM head is idle, and under DDP wants the model's ``freeze_idle()``.
+
     Attributes:
-        scale: Inverse temperature of the similarity loss.
-        seq2seq_weight: Weight of the seq2seq loss; with 0 the LM head is idle, and under DDP wants
-            the model's ``freeze_idle()``.
-        similarity_weight: Weight of the similarity loss.
-        mlm_weight: Weight of the MLM loss on the source, where the collator masks it.
-        mask_false_negatives: Leave other rows of a row's group out of its softmax.
         gather: Contrast against the rows of every process, not of this one alone.
         teacher: Gives the similarities (N, N) of the sentences of every process's batch, one after
             the other, from this process's; the model's cosines are drawn to them (RoFormer-Sim's
             second stage). None for no teacher.
-        distillation_weight: Weight of the distillation loss.
-        strangers_weight: In it, of sentences that the teacher finds strangers, against 1 of equal.
-        strangers_cosine: What cosine of the model stands for the teacher's similarity 0.
-        simcse_weight: Weight of the SimCSE loss, where the collator adds unpaired sentences.
-        simcse_scale: Its inverse temperature.
-        preference_weight: Weight of SimPO's loss, where the collator adds preferences.
-        preference_scale: What a nat of difference counts in it.
-        preference_margin: By how many nats a token a preferred paraphrase is to be likelier.
     """
 
-    scale: float = 30.0
-    seq2seq_weight: float = 1.0
-    similarity_weight: float = 1.0
-    mlm_weight: float = 1.0
-    mask_false_negatives: bool = True
     gather: bool = True
     teacher: Callable[[Sequence[str]], Tensor] | None = None
-    distillation_weight: float = 100.0
-    strangers_weight: float = 1.0
-    strangers_cosine: float = 0.0
-    simcse_weight: float = 1.0
-    simcse_scale: float = 20.0
-    preference_weight: float = 1.0
-    preference_scale: float = 2.0
-    preference_margin: float = 0.5
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
         """Run the model once and compute every part.

@@ -27,8 +27,9 @@ from transformers import AutoTokenizer, DynamicCache
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.synonyms import Draft, write_by
 from simbert_hf.modeling.checkpoint import check_graphs, record_graphs
-from simbert_hf.modeling.embedding import encode_by, evaluating, sentence_limit
-from simbert_hf.modeling.simbert import SimBert, SimBertConfig, read_config
+from simbert_hf.modeling.embedding import encode_by, evaluating
+from simbert_hf.modeling.reading import read_config, sentence_limit
+from simbert_hf.modeling.simbert import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
 from simbert_hf.utils.atomic import put_in_place

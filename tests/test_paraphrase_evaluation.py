@@ -27,7 +27,7 @@ from simbert_hf.judging.evaluation import (
 from simbert_hf.judging.judge import Judge
 from simbert_hf.judging.metrics import bleu, self_bleu
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
-from simbert_hf.training.run import hold_out
+from simbert_hf.training.data import hold_out
 from tests.tiny import tiny_judge, tiny_simbert
 
 DATA = HeldOut(

@@ -17,7 +17,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.suite import EvaluationArguments
-from simbert_hf.training.run import hold_out
+from simbert_hf.training.data import hold_out
 from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import tiny_judge, tiny_simbert
 

@@ -13,7 +13,8 @@ from simbert_hf.losses import distillation_loss
 from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import normalize
-from simbert_hf.training.run import TrainingData, load_teacher
+from simbert_hf.training.data import TrainingData
+from simbert_hf.training.run import load_teacher
 from simbert_hf.training.teachers import Teacher, encoder
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert

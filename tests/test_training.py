@@ -27,13 +27,13 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data.batching import LengthGroupedBatchSampler
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.loss_meter import LossMeter
-from simbert_hf.training.resuming import checkpoint_of
-from simbert_hf.training.run import (
-    load_preferences,
+from simbert_hf.training.data import (
+    load_training_triplets,
     load_unpaired,
     without_sentences_of,
 )
+from simbert_hf.training.loss_meter import LossMeter
+from simbert_hf.training.resuming import checkpoint_of
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 from simbert_hf.utils.textfiles import DataError
@@ -763,9 +763,11 @@ def test_preferences_are_not_held_out(tmp_path: Path) -> None:
     path = tmp_path / "preferences.csv"
     path.write_text("prompt,chosen,rejected\na,b,c\nd,held out,e\n")
     held_out = Dataset.from_dict({"texts": [["Held out", "z"]], "group": [0]})
-    assert load_preferences([str(path)], held_out) == [("a", "b", "c")]
+    assert load_training_triplets([str(path)], held_out, "preference") == [("a", "b", "c")]
     with pytest.raises(DataError, match="every preference holds a held-out sentence"):
-        load_preferences([str(path)], Dataset.from_dict({"texts": [["a", "d"]]}))
+        load_training_triplets(
+            [str(path)], Dataset.from_dict({"texts": [["a", "d"]]}), "preference"
+        )
 
 
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs.tsv", "groups.txt", "pairs.parquet"])

@@ -9,7 +9,7 @@ from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.checkpoint import loading, resolve_name
-from simbert_hf.modeling.embedding import check_tokenizer
+from simbert_hf.modeling.reading import check_tokenizer
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 

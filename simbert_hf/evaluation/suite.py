@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
 from simbert_hf.modeling.checkpoint import model_name, resolve_name
 from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -32,52 +33,33 @@ logger = logging.getLogger(__name__)
 class EvaluationArguments:
     """Which models are measured on what. A file or model is a path, or NAME=path."""
 
-    models: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the "
-            "others are compared with the first."
-        },
+    models: list[str] = flag(
+        [],
+        "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the others are "
+        "compared with the first.",
     )
-    prompts: list[str] | None = field(
-        default=None,
-        metadata={"help": "Text put before each sentence, one a model; its own if not given."},
+    prompts: list[str] | None = flag(
+        None, "Text put before each sentence, one a model; its own if not given."
     )
-    sts: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of "
-            "SemEval's years, are measured as one. STS-B and SICK-R are the names that join the "
-            "average."
-        },
+    sts: list[str] = flag(
+        [],
+        "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of SemEval's years, "
+        "are measured as one. STS-B and SICK-R are the names that join the average.",
     )
-    pairs: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "[NAME=]DEV,TEST: files of labelled pairs, thresholds chosen on the first; or "
-            "TEST alone, without accuracy and F1."
-        },
+    pairs: list[str] = flag(
+        [],
+        "[NAME=]DEV,TEST: files of labelled pairs, thresholds chosen on the first; or TEST alone, "
+        "without accuracy and F1.",
     )
-    retrieval: list[str] = field(
-        default_factory=list,
-        metadata={"help": "[NAME=]files of groups, or of sentences and their classes."},
+    retrieval: list[str] = flag([], "[NAME=]files of groups, or of sentences and their classes.")
+    columns: list[str] | None = flag(
+        None, "Names of the two sentences and the score or label, where unknown."
     )
-    columns: list[str] | None = field(
-        default=None,
-        metadata={"help": "Names of the two sentences and the score or label, where unknown."},
-    )
-    output_dir: str = field(
-        default="outputs/evaluation", metadata={"help": "Where table, JSON and plots go."}
-    )
-    bootstrap: int = field(
-        default=1000, metadata={"help": "Resamples for intervals and p-values; 0 for none."}
-    )
-    seed: int = field(default=0, metadata={"help": "Of the resamples."})
-    batch_size: int = field(default=64, metadata={"help": "Sentences a forward pass."})
-    write_card: bool = field(
-        default=False,
-        metadata={"help": "Add the figures to the README.md of the first model, a folder."},
-    )
+    output_dir: str = flag("outputs/evaluation", "Where table, JSON and plots go.")
+    bootstrap: int = flag(1000, "Resamples for intervals and p-values; 0 for none.")
+    seed: int = flag(0, "Of the resamples.")
+    batch_size: int = flag(64, "Sentences a forward pass.")
+    write_card: bool = flag(False, "Add the figures to the README.md of the first model, a folder.")
 
     def __post_init__(self) -> None:
         if not self.models:

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self, overload
@@ -28,26 +27,23 @@ from simbert_hf.index.faqs import (
 from simbert_hf.index.grouping import Found, nearest_groups, scored
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions, leave_unread
 from simbert_hf.index.locks import ReadWriteLock
+from simbert_hf.index.opening import open_index
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
-from simbert_hf.index.saving import ANEW, read_index, write_index
+from simbert_hf.index.saving import write_index
 from simbert_hf.index.stores import (
     FaissVectors,
     VectorStore,
     check_kind,
     measure_recall,
     numbers_of,
-    store_from,
 )
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.rows import holds_texts
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count
-from simbert_hf.utils.textfiles import DataError, fault, shorten
+from simbert_hf.utils.textfiles import DataError, shorten
 
 logger = logging.getLogger(__name__)
-
-PROBES = 8  # questions encoded again when an index is loaded
-TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
 
 
 class FaqIndex:
@@ -195,46 +191,10 @@ class FaqIndex:
             DataError: If there is no whole index, or it was built by another model.
             OSError: If the model is not there.
         """
-        place = Path(path)
-        facts, table, store = read_index(place, partial(_open, mmap=mmap))
-        made = facts["model"]
-        name = made["name"]
-        if model is None and not name:
-            raise fault(place, None, "was built by a model never saved", "Pass it as model")
-        encoder = TextEncoder(
-            name if model is None else model, batch_size=batch_size, prompt=made.get("prompt")
-        )
-        same = encoder.fingerprint == made["fingerprint"]
-        if not same and encoder.dtype == made.get("dtype", "float32"):
-            raise _other_model(place, name, encoder, "its weights are others")
-        if not len(table) == len(store) == facts["rows"]:
-            problem = f"has {len(table):,} rows for {len(store):,} vectors"
-            raise fault(place, None, problem, ANEW)
+        encoder, table, store, facts = open_index(Path(path), model, mmap, batch_size)
         calibration = facts["calibration"] and Calibration.from_json(facts["calibration"])
-        index = cls(
-            encoder,
-            table,
-            store,
-            votes=facts["votes"],
-            calibration=calibration,
-            recall=facts["recall"],
-        )
-        why = "its pooling or length is another" if same else "its vectors are others"
-        index._check_vectors(place, name, why)
-        return index
-
-    def _check_vectors(self, place: Path, name: str, why: str) -> None:
-        """Encode a few questions again: another pooling or prompt changes no weight.
-
-        And weights that were rounded to another type can be told by nothing else.
-        """
-        numbers = self._table.living[:PROBES]
-        if not len(numbers):
-            return
-        again = self.encoder([faq.question for faq in self._table.faqs(numbers)])
-        stored = self.store.vectors(numbers)
-        if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
-            raise _other_model(place, name, self.encoder, why)
+        votes, recall = facts["votes"], facts["recall"]
+        return cls(encoder, table, store, votes=votes, calibration=calibration, recall=recall)
 
     # ------------------------------------------------------------------ asking
 
@@ -429,17 +389,3 @@ class FaqIndex:
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return [known[one] for one in named]
-
-
-def _open(
-    facts: dict[str, Any], folder: Path, *, mmap: bool
-) -> tuple[dict[str, Any], FaqTable, VectorStore]:
-    table = FaqTable.read(folder / FILE)
-    return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
-
-
-def _other_model(place: Path, name: str, encoder: TextEncoder, why: str) -> DataError:
-    problem = (
-        f"was built by another model ({name or 'unnamed'}) than {encoder.name or 'this'}: {why}"
-    )
-    return fault(place, None, problem, "Pass the model it was built by, or build the index anew")

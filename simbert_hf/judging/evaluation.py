@@ -120,7 +120,7 @@ def load_held_out(
         if not wanted:
             problem = f"of {len(groups)} groups training holds out none by itself"
             raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
-        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.run.hold_out
+        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.data.hold_out
         origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}

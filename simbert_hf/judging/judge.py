@@ -30,6 +30,7 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
+from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.checkpoint import loading, quiet_transformers
 from simbert_hf.utils.atomic import put_in_place, sync, write_text
 from simbert_hf.utils.text import place_spaces
@@ -183,6 +184,31 @@ def judge_figures(scores: np.ndarray, labels: np.ndarray, threshold: float) -> d
         "accepted": float(passed[labels == 1].mean()),
         "false_accepts": float(passed[labels == 0].mean()),
     }
+
+
+def figures_table(figures: dict[str, dict[str, float]]) -> str:
+    """Lay a judge's figures out as a Markdown table.
+
+    Example:
+        >>> figures = {"pairs": 4, "auc": 0.75, "accuracy": 0.5, "f1": 0.5}
+        >>> print(figures_table({"dev": figures | {"accepted": 0.9, "false_accepts": 0.2}}))
+        | set | pairs |   AUC | accuracy at .5 | F1 at .5 | paraphrases accepted | false accepts |
+        | :-- | ----: | ----: | -------------: | -------: | -------------------: | ------------: |
+        | dev |     4 | 0.750 |          0.500 |    0.500 |                0.900 |         0.200 |
+    """
+    heads = {
+        "pairs": "pairs",
+        "auc": "AUC",
+        "accuracy": "accuracy at .5",
+        "f1": "F1 at .5",
+        "accepted": "paraphrases accepted",
+        "false_accepts": "false accepts",
+    }
+    lines = []
+    for name, found in figures.items():
+        cells = [found[key] for key in heads]
+        lines.append([name, *(f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells)])
+    return layout(["set", *heads.values()], lines, left=(0,))
 
 
 # Kinship ----------------------------------------------------------------------------------------

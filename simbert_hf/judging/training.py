@@ -26,7 +26,6 @@ from simbert_hf.data.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.data.grouping import find_components, hash_sentences
 from simbert_hf.data.sampling import FixedPairs, Pair
 from simbert_hf.data.scored import LabelledPair, check_labels, has_columns, load_labelled_pairs
-from simbert_hf.evaluation.report import layout
 from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
@@ -40,6 +39,7 @@ from simbert_hf.modeling.checkpoint import loading
 from simbert_hf.rows import count_tokens
 from simbert_hf.training.first_look import check_read
 from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
@@ -74,16 +74,12 @@ class JudgeArguments:
     train_file: list[str] = field(metadata={"help": "Labelled pairs (csv, tsv) to train on."})
     dev_file: list[str] = field(metadata={"help": "Labelled pairs that set the threshold."})
     test_file: list[str] = field(metadata={"help": "Labelled pairs it is only measured on."})
-    mismatched: float = field(
-        default=0.25,
-        metadata={"help": "Pairs of random sentences added to each training file, as a share."},
+    mismatched: float = flag(
+        0.25, "Pairs of random sentences added to each training file, as a share."
     )
-    max_length: int = field(
-        default=128, metadata={"help": "Longest pair in tokens, as far as the start reads."}
-    )
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={"help": "Columns of both sentences and the label, in files that have them."},
+    max_length: int = flag(128, "Longest pair in tokens, as far as the start reads.")
+    columns: list[str] = flag(
+        [], "Columns of both sentences and the label, in files that have them."
     )
 
     def __post_init__(self) -> None:
@@ -357,33 +353,20 @@ def measure(
     scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for split, files in {"dev": dev, "test": test}.items():
         parts = [score_labelled(model, file.pairs) for file in files]
-        whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
-        scored[split] = whole[0], whole[1]
+        scores, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        scored[split] = scores, labels
         if len(parts) > 1:
             scored |= {f"{split}: {f.name}": part for f, part in zip(files, parts, strict=True)}
-        if pairs := mismatched_pairs(files):
-            scored[f"{split}: mismatched"] = against(model, pairs, *scored[split])
+        counts = [sum(pair.same for pair in file.pairs) for file in files]
+        others = [mismatch(f.pairs, count) for f, count in zip(files, counts, strict=True)]
+        if any(others):
+            found, zeros = score_labelled(model, list(chain(*others)))
+            same = labels == 1
+            both = np.concatenate([scores[same], found]), np.concatenate([labels[same], zeros])
+            scored[f"{split}: mismatched"] = both
     scores, labels = scored["dev"]
     threshold = acceptance_threshold(scores[labels == 1], ACCEPTED)
     return threshold, {name: judge_figures(*each, threshold) for name, each in scored.items()}
-
-
-def mismatched_pairs(files: Sequence[LabelledFile]) -> list[LabelledPair]:
-    """Mismatch as many pairs of each file as it has paraphrases."""
-    counts = [sum(pair.same for pair in file.pairs) for file in files]
-    return list(chain(*(mismatch(f.pairs, n) for f, n in zip(files, counts, strict=True))))
-
-
-def against(
-    model: CrossEncoder, pairs: Sequence[LabelledPair], scores: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scores and labels of the paraphrases among these, then of mismatched pairs."""
-    others, zeros = score_labelled(model, pairs)
-    paraphrases = labels == 1
-    return (
-        np.concatenate([scores[paraphrases], others]),
-        np.concatenate([labels[paraphrases], zeros]),
-    )
 
 
 def score_labelled(
@@ -405,41 +388,3 @@ def recipe(model: CrossEncoder, args: CrossEncoderTrainingArguments) -> dict[str
         "bf16": args.bf16,
         "max_length": model.max_seq_length,
     }
-
-
-def figures_table(figures: dict[str, dict[str, float]]) -> str:
-    """Lay a judge's figures out as a Markdown table.
-
-    Example:
-        >>> figures = {"pairs": 4, "auc": 0.75, "accuracy": 0.5, "f1": 0.5}
-        >>> print(figures_table({"dev": figures | {"accepted": 0.9, "false_accepts": 0.2}}))
-        | set | pairs |   AUC | accuracy at .5 | F1 at .5 | paraphrases accepted | false accepts |
-        | :-- | ----: | ----: | -------------: | -------: | -------------------: | ------------: |
-        | dev |     4 | 0.750 |          0.500 |    0.500 |                0.900 |         0.200 |
-    """
-    heads = {
-        "pairs": "pairs",
-        "auc": "AUC",
-        "accuracy": "accuracy at .5",
-        "f1": "F1 at .5",
-        "accepted": "paraphrases accepted",
-        "false_accepts": "false accepts",
-    }
-    lines = []
-    for name, found in figures.items():
-        cells = [found[key] for key in heads]
-        lines.append([name, *(f"{c:.3f}" if isinstance(c, float) else str(c) for c in cells)])
-    return layout(["set", *heads.values()], lines, left=(0,))
-
-
-def left_out(data: dict[str, list[dict[str, Any]]]) -> str:
-    """Say how many pairs of train and dev were left out.
-
-    Example:
-        >>> left_out({"train": [{"left_out": 3}], "dev": [{"left_out": 1}, {"left_out": 1}]})
-        'Left out, as they share a sentence with held-out pairs: 3 of train, 2 of dev.'
-    """
-    train, dev = (sum(file["left_out"] for file in data[split]) for split in ("train", "dev"))
-    return (
-        f"Left out, as they share a sentence with held-out pairs: {train} of train, {dev} of dev."
-    )

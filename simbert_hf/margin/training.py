@@ -1,28 +1,24 @@
-"""What ``train_margin_softmax.py`` needs beside ``training/run.py``: arguments, data, objective."""
+"""What ``train_margin_softmax.py`` needs beside ``training/``: arguments, data, objective."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import FixedPairs, labelled_sentences
-from simbert_hf.evaluation import RetrievalEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.training.run import check_measured, hold_out, load_sts, measure_nothing, read_groups
+from simbert_hf.training.data import check_measured, hold_out, make_evaluator, read_groups
 from simbert_hf.training.starts import GRU_PRESET
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -52,25 +48,19 @@ MARGIN_PRESETS: Presets = {
 class MarginArguments:
     """Margin softmax: the loss and its classes."""
 
-    loss: str = field(default="am", metadata={"help": "The softmax.", "choices": KINDS})
-    scale: float = field(default=30.0, metadata={"help": "Inverse temperature of the cosines."})
-    margin: float | None = field(
-        default=None,
-        metadata={"help": "0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a) if not given."},
+    loss: str = flag("am", "The softmax.", KINDS)
+    scale: float = flag(30.0, "Inverse temperature of the cosines.")
+    margin: float | None = flag(
+        None, "0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a) if not given."
     )
-    sub_centres: int = field(
-        default=1, metadata={"help": "Centres a class; the nearest one counts."}
+    sub_centres: int = flag(1, "Centres a class; the nearest one counts.")
+    sampled_classes: int | None = flag(
+        None,
+        "Score this many random classes a step beside the batch's own, and keep the centres out of "
+        "the optimiser; for 100,000 classes or more.",
     )
-    sampled_classes: int | None = field(
-        default=None,
-        metadata={
-            "help": "Score this many random classes a step beside the batch's own, and keep the "
-            "centres out of the optimiser; for 100,000 classes or more."
-        },
-    )
-    center_weight: float = field(
-        default=0.0,
-        metadata={"help": "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."},
+    center_weight: float = flag(
+        0.0, "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."
     )
 
     def __post_init__(self) -> None:
@@ -96,7 +86,7 @@ class MarginArguments:
 
 def load_class_data(
     data_args: DataArguments, args: SimilarityTrainingArguments
-) -> tuple[FixedPairs, RetrievalEvaluator | None]:
+) -> tuple[FixedPairs, Evaluator | None]:
     """Read groups as classes, and hold some out whole, to be found by retrieval.
 
     Raises:
@@ -108,7 +98,7 @@ def load_class_data(
             "Margin softmax must know its classes and writes nothing: drop --streaming and "
             "--sample_sentences."
         )
-    groups, held_out = hold_out(read_groups(data_args.train_file, data_args, args), data_args, args)
+    groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
     check_measured(held_out, data_args)
     train = labelled_sentences(groups, args.order_seed)
     classes = n_classes(train)
@@ -117,11 +107,7 @@ def load_class_data(
         logger.info("%d groups share sentences with others: one class", len(groups) - classes)
     if classes < 2:
         raise ValueError("There is one class only; give groups that share no sentence.")
-    sts = load_sts(data_args)
-    if held_out is None:
-        measure_nothing(args)
-        return train, None
-    return train, RetrievalEvaluator(held_out, sts)
+    return train, make_evaluator(held_out, data_args, args)
 
 
 def n_classes(train: FixedPairs) -> int:

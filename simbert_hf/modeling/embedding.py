@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -19,9 +18,9 @@ from huggingface_hub import CommitInfo
 from torch import Tensor, nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
+from simbert_hf.modeling.reading import check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.checks import check_count
@@ -30,34 +29,6 @@ if TYPE_CHECKING:
     from simbert_hf.hub import Plan
 
 logger = logging.getLogger(__name__)
-
-HUB_ARGUMENTS = (
-    "revision",
-    "token",
-    "cache_dir",
-    "local_files_only",
-    "subfolder",
-    "force_download",
-)
-
-
-def hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Take what says where a checkpoint lies out of arguments of a ``from_pretrained``.
-
-    The arguments get a ``dtype``, float32, where they have none.
-
-    Raises:
-        ValueError: If there is a whole ``config`` among them, or ``output_loading_info``.
-    """
-    if "config" in options:
-        raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
-    if options.pop("output_loading_info", False):
-        raise ValueError(
-            "output_loading_info= is not taken: missing weights are an error, but for those of an "
-            "LM head, of which model.has_lm_head tells."
-        )
-    options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
-    return {name: options[name] for name in HUB_ARGUMENTS if name in options}
 
 
 class Embedder(PreTrainedModel):
@@ -344,91 +315,6 @@ def encode_by(
         chosen = order[start : start + batch_size]
         vectors[chosen] = embed(builder.pad([rows[i] for i in chosen]))
     return vectors[0] if isinstance(texts, str) else vectors
-
-
-def check_tokenizer(
-    name_or_path: str | os.PathLike[str], tokenizer: Any, vocab_size: int = sys.maxsize
-) -> None:
-    """Refuse a tokenizer of special tokens alone, which transformers makes up where none lies.
-
-    Args:
-        name_or_path: Where it was loaded from.
-        tokenizer: One of another library is not looked at.
-        vocab_size: Number of tokens that the model knows.
-
-    Raises:
-        ValueError: If it is such a one, or knows more tokens than the model.
-    """
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        return
-    if len(tokenizer.all_special_ids) < len(tokenizer) <= vocab_size:
-        return
-    embeddings = "" if vocab_size == sys.maxsize else f" for {vocab_size} embeddings"
-    raise ValueError(
-        f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens"
-        f"{embeddings}); copy the tokenizer files of the model it was made from."
-    )
-
-
-def check_whitening(
-    name_or_path: str | os.PathLike[str], config: dict[str, Any], pooling: str
-) -> None:
-    """Refuse to whiten the vectors of one pooling by the map of another.
-
-    Raises:
-        ValueError: If the checkpoint is whitened, and of another pooling.
-    """
-    own = config.get("sentence_pooling", "mean")
-    if config.get("whitening_dim") is not None and pooling != own:
-        raise ValueError(
-            f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
-            "whiten the model it was made from anew."
-        )
-
-
-def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
-    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
-
-    A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
-    an architecture, and not always the right one.
-    """
-    if optional_json(name_or_path, "modules.json", hub) is None:
-        return {}
-    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
-        found = optional_json(name_or_path, f"sentence_{kind}_config.json", hub)
-        if found is not None:
-            limit = found.get("max_seq_length")
-            return {} if limit is None else {"model_max_length": limit}
-    return {}
-
-
-def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Log a warning if sentence-transformers does more than take the mean of the last states."""
-    modules = optional_json(name_or_path, "modules.json", hub) or []
-    kinds = {module["type"].rsplit(".", 1)[-1] for module in modules}
-    if others := sorted(kinds - {"Transformer", "Pooling", "Normalize"}):
-        logger.warning(
-            "%s: sentence-transformers' vectors pass %s too, which is not read here; they differ.",
-            name_or_path,
-            ", ".join(others),
-        )
-    found = optional_json(name_or_path, "1_Pooling/config.json", hub) or {}
-    mode = found.get("pooling_mode", "mean")
-    if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
-        logger.warning(
-            "%s: the vectors are means here and made otherwise by sentence-transformers (see "
-            "1_Pooling/config.json); where that names cls, pass pooling='cls' (--pooling cls).",
-            name_or_path,
-        )
-
-
-def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
-    """Read a JSON file of a checkpoint; None where there is none."""
-    try:
-        path = cached_file(name_or_path, file, **hub)
-    except OSError:
-        return None
-    return json.loads(Path(str(path)).read_text(encoding="utf-8"))
 
 
 @contextmanager

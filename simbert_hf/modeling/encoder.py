@@ -10,13 +10,9 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
-from simbert_hf.modeling.embedding import (
-    Embedder,
-    check_whitening,
-    hub_options,
-    warn_of_other_pooling,
-)
-from simbert_hf.modeling.simbert import SimBertOutput, read_config
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
+from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
 
@@ -95,10 +91,7 @@ class SentenceEncoder(Embedder):
             name_or_path, return_unused_kwargs=True, **kwargs
         )
         own: str = getattr(config, "sentence_pooling", "mean")
-        if pooling is not None:
-            check_whitening(name_or_path, found, pooling)
-        elif "sentence_pooling" not in found:
-            warn_of_other_pooling(name_or_path, hub)
+        check_wanted_pooling(name_or_path, found, pooling, hub)
         config.sentence_pooling = check_pooling(pooling or own)
         for option, value in dropouts.items():
             set_dropout(config, option, value)

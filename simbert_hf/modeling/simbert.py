@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -20,12 +19,8 @@ from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.checkpoint import resolve_name
-from simbert_hf.modeling.embedding import (
-    Embedder,
-    check_whitening,
-    hub_options,
-    warn_of_other_pooling,
-)
+from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
@@ -138,11 +133,9 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
                 'architecture ("model_type": "bert" in its config.json), ELECTRA or RoFormer.'
             )
-        if pooling is None and "sentence_pooling" not in found:
-            warn_of_other_pooling(name_or_path, hub)
+        check_wanted_pooling(name_or_path, found, pooling, hub)
         if pooling is not None:
-            kwargs["sentence_pooling"] = check_pooling(pooling)
-            check_whitening(name_or_path, found, pooling)
+            kwargs["sentence_pooling"] = pooling
         own: bool = model_type == cls.config_class.model_type
         kind: Any = cls if own else ARCHITECTURES[model_type]
         model, missing = kind.load_weights(name_or_path, (kind.head_prefix, "pooler."), **kwargs)
@@ -365,24 +358,3 @@ def start_at_identity(linear: torch.nn.Linear) -> None:
     """Let a fresh layer pass its input on; an LM head's transform then learns far faster."""
     linear.weight.copy_(torch.eye(*linear.weight.shape))
     linear.bias.zero_()
-
-
-def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, Any]:
-    """Read a checkpoint's ``config.json``.
-
-    Raises:
-        OSError: If there is no such checkpoint.
-    """
-    why: OSError | None = None
-    try:
-        config, _ = BertConfig.get_config_dict(name_or_path, **hub)
-    except OSError as error:
-        if Path(name_or_path, "config.json").exists():
-            raise
-        config, why = {}, error
-    if not config:  # of a folder without one, transformers says nothing
-        raise OSError(
-            f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
-            "Hub does not give it. Check the path or id, the revision, the token and the network."
-        ) from why
-    return dict(config)

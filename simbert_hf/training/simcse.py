@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
 from typing import Any, Literal
 
 import torch
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.data import (
+    FixedPairs,
+    PairDataset,
+    load_scored_pairs,
+    load_sentences,
+    load_triplets,
 )
-from simbert_hf.data import FixedPairs, PairDataset
 from simbert_hf.data.near_words import nearest_words
 from simbert_hf.data.noising import Augmentation
+from simbert_hf.data.scored import check_scores
+from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
-from simbert_hf.training.run import (
-    TrainingData,
-    load_sts,
-    measure_nothing,
-    read_columns,
-    read_groups,
-)
+from simbert_hf.training.data import check_files, make_evaluator, read_groups
 from simbert_hf.utils.checks import check_scale, check_weights
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -84,46 +83,30 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 class SimCseArguments:
     """SimCSE's data and loss."""
 
-    examples: str = field(
-        default="sentences",
-        metadata={"help": "What the rows of --train_file are.", "choices": tuple(EXAMPLES)},
+    examples: str = flag("sentences", "What the rows of --train_file are.", tuple(EXAMPLES))
+    loss: str | None = flag(
+        None,
+        "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent or angle for "
+        "scored pairs. The first that fits the examples if not given.",
+        tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
     )
-    loss: str | None = field(
-        default=None,
-        metadata={
-            "help": "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent "
-            "or angle for scored pairs. The first that fits the examples if not given.",
-            "choices": tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
-        },
+    scale: float = flag(20.0, "Inverse temperature.")
+    hard_negative_weight: float = flag(
+        0.0, "Added to the scaled cosine with one's own hard negative."
     )
-    scale: float = field(default=20.0, metadata={"help": "Inverse temperature."})
-    hard_negative_weight: float = field(
-        default=0.0, metadata={"help": "Added to the scaled cosine with one's own hard negative."}
+    mask_false_negatives: bool = flag(True, "Equal sentences are no negatives (symmetric loss).")
+    similarity_weight: float = flag(
+        1.0, "Weight of the similarity loss; 0 trains by --mlm_weight alone."
     )
-    mask_false_negatives: bool = field(
-        default=True, metadata={"help": "Equal sentences are no negatives (symmetric loss)."}
+    mlm_weight: float = flag(0.0, "Weight of an MLM loss on masked copies; 0 makes none.")
+    training_head: bool = flag(False, "Put an MLP head on the vector while training only.")
+    augmentation: str | None = flag(
+        None,
+        "Change the second view beside dropout: crop it, delete words, or replace them by near "
+        "ones of the start's word embeddings.",
+        ("crop", "delete", "replace"),
     )
-    similarity_weight: float = field(
-        default=1.0,
-        metadata={"help": "Weight of the similarity loss; 0 trains by --mlm_weight alone."},
-    )
-    mlm_weight: float = field(
-        default=0.0, metadata={"help": "Weight of an MLM loss on masked copies; 0 makes none."}
-    )
-    training_head: bool = field(
-        default=False, metadata={"help": "Put an MLP head on the vector while training only."}
-    )
-    augmentation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Change the second view beside dropout: crop it, delete words, or replace them "
-            "by near ones of the start's word embeddings.",
-            "choices": ("crop", "delete", "replace"),
-        },
-    )
-    augmentation_rate: float = field(
-        default=0.1, metadata={"help": "Share of the words that the augmentation changes."}
-    )
+    augmentation_rate: float = flag(0.1, "Share of the words that the augmentation changes.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -204,7 +187,7 @@ def check_dropout(model: Embedder) -> None:
 
 def load_simcse_data(
     examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
-) -> TrainingData:
+) -> tuple[PairDataset | FixedPairs, Evaluator | None]:
     """Read what SimCSE trains on; without ``--sts_file`` nothing is evaluated.
 
     Args:
@@ -224,14 +207,26 @@ def load_simcse_data(
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":
-        train = PairDataset(read_groups(files, data_args, args), seed)
+        train = PairDataset(read_groups(data_args, args), seed)
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    sts = load_sts(data_args)
-    if not sts:
-        measure_nothing(args)
-    return TrainingData(train, None, sts, [])
+    return train, make_evaluator(None, data_args, args)
+
+
+def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Read sentences, triplets or scored pairs as columns of :class:`FixedPairs`."""
+    check_files(files)
+    if examples == "sentences":
+        sentences = [text for file in files for text in load_sentences(file)]
+        return {"source": sentences, "target": sentences}
+    load, third = (
+        (load_triplets, "negative") if examples == "triplets" else (load_scored_pairs, "score")
+    )
+    rows: list[tuple[Any, ...]] = [row for file in files for row in load(file)]
+    if examples == "scored":
+        check_scores(", ".join(files), rows)  # type: ignore[arg-type]
+    return dict(zip(("source", "target", third), zip(*rows, strict=True), strict=True))
 
 
 def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from simbert_hf.arguments import ModelArguments, refuse_idle
 from simbert_hf.gru import CharGru
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.training.run import check_start, load_start
+from simbert_hf.utils.parsing import flag
 
 logger = logging.getLogger(__name__)
 
@@ -26,19 +27,15 @@ GRU_PRESET: dict[str, Any] = {
 class EncoderArguments:
     """The encoder that is trained."""
 
-    encoder: str = field(
-        default="bert",
-        metadata={
-            "help": "bert (or its like), from --model_name_or_path; or gru over characters, a new "
-            "one unless --model_name_or_path names one.",
-            "choices": ENCODERS,
-        },
+    encoder: str = flag(
+        "bert",
+        "bert (or its like), from --model_name_or_path; or gru over characters, a new one unless "
+        "--model_name_or_path names one.",
+        ENCODERS,
     )
-    min_count: int = field(default=5, metadata={"help": "GRU: rarer characters are unknown."})
-    gru_size: int = field(default=128, metadata={"help": "GRU: dimension of embedding and state."})
-    mask_padding: bool = field(
-        default=True, metadata={"help": "GRU: stop at a sentence's end, not at --max_length."}
-    )
+    min_count: int = flag(5, "GRU: rarer characters are unknown.")
+    gru_size: int = flag(128, "GRU: dimension of embedding and state.")
+    mask_padding: bool = flag(True, "GRU: stop at a sentence's end, not at --max_length.")
 
     def __post_init__(self) -> None:
         if self.min_count < 1 or self.gru_size < 1:

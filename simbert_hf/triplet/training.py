@@ -1,35 +1,30 @@
-"""What ``train_triplet.py`` needs beside ``training/run.py``: arguments, data, objective."""
+"""What ``train_triplet.py`` needs beside ``training/``: arguments, data, objective."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, get_args
 
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from simbert_hf.arguments import (
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs
-from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
+from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
-from simbert_hf.training.run import (
+from simbert_hf.training.data import (
+    check_files,
     hold_out,
-    load_sts,
-    measure_nothing,
-    read_columns,
+    load_training_triplets,
+    make_evaluator,
     read_groups,
-    strangers_to,
 )
 from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.triplet.losses import Distance, Mining
@@ -37,7 +32,7 @@ from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 from simbert_hf.utils.checks import check_scale
-from simbert_hf.utils.parsing import Presets
+from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
@@ -64,59 +59,41 @@ READ = {  # what shapes each loss
 class TripletArguments:
     """Triplets: where they come from, and the loss."""
 
-    examples: str = field(
-        default="groups",
-        metadata={
-            "help": "What --train_file holds: groups, whose batches are mined, or triplets "
-            "(columns sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
-            "choices": ("groups", "triplets"),
-        },
+    examples: str = flag(
+        "groups",
+        "What --train_file holds: groups, whose batches are mined, or triplets (columns sent0, "
+        "sent1, hard_neg), such as scripts/mine_negatives.py writes.",
+        ("groups", "triplets"),
     )
-    loss: str = field(
-        default="triplet",
-        metadata={
-            "help": "triplet; unanchored (against any hard negative pair of the batch); sdml; "
-            "softmax over the batch; or siamese (pairs classified by [u, v, |u - v|]).",
-            "choices": get_args(Kind),
-        },
+    loss: str = flag(
+        "triplet",
+        "triplet; unanchored (against any hard negative pair of the batch); sdml; softmax over the "
+        "batch; or siamese (pairs classified by [u, v, |u - v|]).",
+        get_args(Kind),
     )
-    mining: str | None = field(
-        default=None,
-        metadata={
-            "help": "How --loss triplet mines its batches of groups; hard if not given.",
-            "choices": get_args(Mining),
-        },
+    mining: str | None = flag(
+        None, "How --loss triplet mines its batches of groups; hard if not given.", get_args(Mining)
     )
-    distance: str | None = field(
-        default=None,
-        metadata={
-            "help": "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
-            "choices": get_args(Distance),
-        },
+    distance: str | None = flag(
+        None,
+        "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
+        get_args(Distance),
     )
-    margin: float | None = field(
-        default=None, metadata={"help": "0.2 (cosine) or 1 (squared) if not given."}
+    margin: float | None = flag(None, "0.2 (cosine) or 1 (squared) if not given.")
+    scale: float = flag(20.0, "Inverse temperature of softmax.")
+    smoothing: float = flag(0.3, "Of the labels of sdml.")
+    sentences_per_group: int = flag(
+        2,
+        "K sentences of each of the --per_device_train_batch_size groups in a batch; with classes, "
+        "4 or more mine better.",
     )
-    scale: float = field(default=20.0, metadata={"help": "Inverse temperature of softmax."})
-    smoothing: float = field(default=0.3, metadata={"help": "Of the labels of sdml."})
-    sentences_per_group: int = field(
-        default=2,
-        metadata={
-            "help": "K sentences of each of the --per_device_train_batch_size groups in a batch; "
-            "with classes, 4 or more mine better."
-        },
+    remine_steps: int | None = flag(
+        None,
+        "In place of the batch's negatives take hard ones, mined by the model among all training "
+        "groups at the beginning and again every so many steps. One process mines, and the others "
+        "wait for it up to --ddp_timeout seconds.",
     )
-    remine_steps: int | None = field(
-        default=None,
-        metadata={
-            "help": "In place of the batch's negatives take hard ones, mined by the model among "
-            "all training groups at the beginning and again every so many steps. One process "
-            "mines, and the others wait for it up to --ddp_timeout seconds."
-        },
-    )
-    range_min: int = field(
-        default=0, metadata={"help": "With --remine_steps: nearest strangers skipped."}
-    )
+    range_min: int = flag(0, "With --remine_steps: nearest strangers skipped.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -197,8 +174,7 @@ def load_triplet_data(
     if triplet_args.examples == "triplets":
         train, held_out = load_given_triplets(data_args, args)
     else:
-        groups = read_groups(data_args.train_file, data_args, args)
-        groups, held_out = hold_out(groups, data_args, args)
+        groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
         together = args.per_device_train_batch_size * args.world_size
         if triplet_args.remine_steps is None and together < 2:
             raise ValueError(
@@ -208,15 +184,10 @@ def load_triplet_data(
         if len(set(groups["group"])) < 2:
             raise DataError("All sentences are of one group: there are no negatives among them.")
         train = examples_of(groups, triplet_args, args)
-    sts = load_sts(data_args)
-    if held_out is not None:
-        return train, RetrievalEvaluator(held_out, sts)
-    if sts:
-        if args.metric_for_best_model == "eval_top1":  # the presets', which takes groups
-            args.metric_for_best_model = "eval_sts_spearman"
-        return train, StsEvaluator(sts)
-    measure_nothing(args)
-    return train, None
+    evaluator = make_evaluator(held_out, data_args, args)
+    if isinstance(evaluator, StsEvaluator) and args.metric_for_best_model == "eval_top1":
+        args.metric_for_best_model = "eval_sts_spearman"  # the other is the presets', of groups
+    return train, evaluator
 
 
 def examples_of(
@@ -254,19 +225,15 @@ def load_given_triplets(
     if data_args.validation_groups:
         raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
     refuse_idle(data_args, ["dataset_config", "dataset_split"], "triplets are read from files")
-    columns = read_columns("triplets", data_args.train_file)
-    if not data_args.validation_file:
+    check_files(data_args.train_file)
+    held_out = None
+    if data_args.validation_file:
+        held_out = read_groups(data_args, args, held_out=True)
+    else:
         refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
-        return FixedPairs(columns, args.order_seed), None
-    held_out = read_groups([data_args.validation_file], data_args, args, to_train=False)
-    rows = list(zip(*columns.values(), strict=True))
-    kept = list(filter(strangers_to(held_out), rows))
-    if not kept:
-        raise DataError("Every triplet holds a sentence of the validation file.")
-    if len(kept) < len(rows):
-        logger.info("left out %d triplets with held-out sentences", len(rows) - len(kept))
-    left = dict(zip(columns, zip(*kept, strict=True), strict=True))
-    return FixedPairs(left, args.order_seed), held_out
+    rows = load_training_triplets(data_args.train_file, held_out, "triplet")
+    columns = dict(zip(("source", "target", "negative"), zip(*rows, strict=True), strict=True))
+    return FixedPairs(columns, args.order_seed), held_out
 
 
 def make_collator(

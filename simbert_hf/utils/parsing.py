@@ -7,10 +7,10 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
@@ -19,6 +19,22 @@ from simbert_hf.utils.textfiles import DataError
 from simbert_hf.utils.training_flags import check_training
 
 Presets = Mapping[str, Mapping[str, Any]]
+T = TypeVar("T")
+
+
+def flag(default: T, about: str, choices: Sequence[str] | None = None) -> T:
+    """Make a dataclass's field that is a flag, as :class:`HfArgumentParser` wants it.
+
+    Args:
+        default: A list is copied.
+        about: Shown by ``--help``.
+        choices: All values that are taken; None for any.
+    """
+    metadata: dict[str, Any] = {"help": about} | ({"choices": choices} if choices else {})
+    given: Any = (
+        {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
+    )
+    return field(**given, metadata=metadata)  # type: ignore[no-any-return]
 
 
 def parse_arguments(

@@ -1,0 +1,76 @@
+"""An index from its directory, if the model at hand is the one that it was built by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.index.saving import ANEW, read_index
+from simbert_hf.index.stores import VectorStore, store_from
+from simbert_hf.index.table import FILE, FaqTable
+from simbert_hf.utils.textfiles import fault
+
+PROBES = 8  # questions encoded again
+TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
+
+
+def open_index(
+    place: Path, model: Any, mmap: bool, batch_size: int
+) -> tuple[TextEncoder, FaqTable, VectorStore, dict[str, Any]]:
+    """Read a saved index, and check that the model makes its vectors.
+
+    Args:
+        place: Its directory.
+        model: The model that it was built by; the one of that name if None.
+        mmap: Leave vectors on disk until they are needed.
+        batch_size: Texts a forward pass.
+
+    Returns:
+        The encoder, the rows, the vectors, and what the manifest says.
+
+    Raises:
+        DataError: If there is no whole index, or it was built by another model.
+        OSError: If the model is not there.
+    """
+
+    def read(facts: dict[str, Any], folder: Path) -> tuple[dict[str, Any], FaqTable, VectorStore]:
+        table = FaqTable.read(folder / FILE)
+        return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
+
+    facts, table, store = read_index(place, read)
+    if not len(table) == len(store) == facts["rows"]:
+        problem = f"has {len(table):,} rows for {len(store):,} vectors"
+        raise fault(place, None, problem, ANEW)
+    made = facts["model"]
+    name = made["name"]
+    if model is None and not name:
+        raise fault(place, None, "was built by a model never saved", "Pass it as model")
+    encoder = TextEncoder(
+        name if model is None else model, batch_size=batch_size, prompt=made.get("prompt")
+    )
+    if why := _difference(encoder, made, table, store):
+        ours = encoder.name or "this"
+        problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"
+        raise fault(place, None, problem, "Pass the model it was built by, or build the index anew")
+    return encoder, table, store, facts
+
+
+def _difference(
+    encoder: TextEncoder, made: dict[str, Any], table: FaqTable, store: VectorStore
+) -> str:
+    """Say how a model differs from the one that the manifest tells of; nothing if it does not.
+
+    A few questions are encoded again: another pooling or prompt changes no weight, and weights that
+    were rounded to another type can be told by nothing else.
+    """
+    same = encoder.fingerprint == made["fingerprint"]
+    if not same and encoder.dtype == made.get("dtype", "float32"):
+        return "its weights are others"
+    numbers = table.living[:PROBES]
+    if len(numbers):
+        again = encoder([faq.question for faq in table.faqs(numbers)])
+        stored = store.vectors(numbers)
+        if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
+            return "its pooling or length is another" if same else "its vectors are others"
+    return ""

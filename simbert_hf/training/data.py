@@ -1,0 +1,286 @@
+"""What is trained and measured on, as the training scripts' arguments name it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from datasets import Dataset
+
+from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.data import (
+    DataError,
+    PairDataset,
+    PairStream,
+    Triplet,
+    load_groups,
+    load_scored_pairs,
+    load_sentences,
+    load_triplets,
+    split_groups,
+    usual_share,
+)
+from simbert_hf.data.groups import is_local
+from simbert_hf.data.readers import fold
+from simbert_hf.data.scored import ScoredPair, check_scores
+from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
+from simbert_hf.evaluation.evaluators import Evaluator
+from simbert_hf.rows import check_texts
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What one run trains and is measured on."""
+
+    train: PairDataset | PairStream
+    validation: PairDataset | None
+    sts: Sequence[tuple[str, str, float]]
+    sentences: Sequence[str]
+
+
+def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
+    """Read, check and split the data; report what was dropped.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left to train on.
+        ValueError: If the arguments do not go together.
+    """
+    if data_args.streaming:
+        prepare_streaming(data_args, args)
+    if data_args.sample_sentences:
+        try:
+            check_texts(data_args.sample_sentences)
+        except ValueError as error:
+            raise ValueError(f"--sample_sentences: {error}") from None
+    groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
+    check_measured(held_out, data_args)
+    seed = args.order_seed
+    train: PairDataset | PairStream
+    if data_args.streaming:
+        processes = {"process": args.process_index, "processes": args.world_size}
+        train = PairStream(groups, seed, **processes)
+    else:
+        train = PairDataset(groups, seed)
+    if held_out is None:
+        measure_nothing(args)
+        return TrainingData(train, None, [], [])
+    validation = PairDataset(held_out, seed)
+    sts = load_sts(data_args)
+    sentences = data_args.sample_sentences
+    if sentences is None:
+        sentences = [validation[i]["source"] for i in range(min(4, len(validation)))]
+    return TrainingData(train, validation, sts, sentences)
+
+
+def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArguments) -> None:
+    """Replace the ends of epochs, which a stream has not: save by steps, evaluate at the end only.
+
+    Raises:
+        ValueError: If the run would not end, or is to hold out groups of its stream.
+    """
+    if args.max_steps <= 0:
+        raise ValueError("--streaming knows no length; give --max_steps.")
+    if data_args.validation_groups:
+        raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
+    if args.even_tokens:
+        raise ValueError("--streaming has batches of as many pairs each: drop --even_tokens.")
+    if args.eval_strategy == "epoch":
+        logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
+        never_evaluate(args)
+    if args.save_strategy == "epoch":
+        logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
+        args.save_strategy, args.load_best_model_at_end = "steps", False
+
+
+def measure_nothing(args: SimilarityTrainingArguments) -> None:
+    """Train without evaluation, as there is nothing to evaluate on."""
+    logger.info(
+        "Nothing is measured in training, whatever --eval_strategy says: no groups are held out, "
+        "and no --sts_file is given."
+    )
+    never_evaluate(args)
+
+
+def never_evaluate(args: SimilarityTrainingArguments) -> None:
+    """Turn evaluation off, and with it what needs one."""
+    args.eval_strategy, args.load_best_model_at_end = "no", False
+    if args.save_strategy == "best":  # there is none, and a killed run is to go on
+        args.save_strategy = "steps"
+
+
+def make_evaluator(
+    held_out: Dataset | None, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> Evaluator | None:
+    """Make what measures vectors, by held-out groups and ``--sts_file``, as far as there are any.
+
+    Raises:
+        DataError: If the file cannot be read, or nothing can correlate with it.
+    """
+    sts = load_sts(data_args)
+    if held_out is not None:
+        return RetrievalEvaluator(held_out, sts)
+    if sts:
+        return StsEvaluator(sts)
+    measure_nothing(args)
+    return None
+
+
+def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
+    """Refuse what would not be used: evaluations are those of held-out groups.
+
+    Raises:
+        ValueError: If ``--sts_file`` or ``--sample_sentences`` is given and no group is held out.
+    """
+    for name in ("sts_file", "sample_sentences"):
+        if held_out is None and getattr(data_args, name):
+            raise ValueError(
+                f"--{name} goes with the evaluation on held-out groups, and there are none: give "
+                f"--validation_file or --validation_groups, or drop --{name}."
+            )
+
+
+def hold_out(
+    groups: Any, data_args: DataArguments, args: SimilarityTrainingArguments
+) -> tuple[Any, Dataset | None]:
+    """Part the groups into those to train and those to measure on, no sentence on both sides."""
+    if data_args.validation_file:
+        held_out = read_groups(data_args, args, held_out=True)
+        return without_sentences_of(held_out, groups), held_out
+    if data_args.streaming:
+        return groups, None
+    wanted = data_args.validation_groups
+    wanted = usual_share(groups) if wanted is None else wanted
+    return split_groups(groups, wanted, seed=args.seed) if wanted else (groups, None)
+
+
+def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
+    """Drop held-out sentences, but for case and white space, and groups with less than two others.
+
+    Raises:
+        DataError: If none is left.
+    """
+    seen = folded(held_out)
+    touched = partial(_without, seen)
+    kept = groups.map(touched, input_columns="texts").filter(_are_several, input_columns="texts")
+    if isinstance(kept, Dataset):
+        if not len(kept):
+            raise DataError("Every training group is of sentences of the validation file.")
+        logger.info("left out held-out sentences, and so %d groups", len(groups) - len(kept))
+    return kept
+
+
+def folded(held_out: Dataset) -> set[str]:
+    """Collect held-out sentences without case and white space."""
+    return {fold(text) for texts in held_out["texts"] for text in texts}
+
+
+def strangers_to(held_out: Dataset | None) -> Callable[[Iterable[str]], bool]:
+    """Make a test whether none of some sentences is held out, but for case and white space."""
+    seen = set() if held_out is None else folded(held_out)
+    return lambda texts: seen.isdisjoint(map(fold, texts))
+
+
+def _without(seen: set[str], texts: list[str]) -> dict[str, list[str]]:
+    return {"texts": [text for text in texts if fold(text) not in seen]}
+
+
+def _are_several(texts: list[str]) -> bool:
+    return len(texts) > 1
+
+
+def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool) -> list[str]:
+    """Read sentences, less the held-out ones.
+
+    Args:
+        files: One a line.
+        held_out: Groups to be measured on, if there are any.
+        twice: Keep each sentence once, as equal ones were each other's negatives. Otherwise lines 1
+            and 2, 3 and 4, ... of each file go together, and stay so.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left.
+    """
+    lines = [load_sentences(file) for file in files]
+    size = 1 if twice else 2
+    units = [unit for each in lines for unit in zip(*[iter(each)] * size, strict=False)]
+    kept = list(filter(strangers_to(held_out), units))
+    if twice:
+        distinct: dict[str, tuple[str, ...]] = {}
+        for unit in kept:
+            distinct.setdefault(fold(unit[0]), unit)
+        kept = list(distinct.values())
+    if files and not kept:
+        raise DataError(f"{', '.join(files)}: too few sentences that are not held out are left.")
+    if left_out := sum(map(len, lines)) - size * len(kept):
+        why = "equal" if twice else "without a partner"
+        logger.info("left out %d unpaired sentences, held out or %s", left_out, why)
+    return [text for unit in kept for text in unit]
+
+
+def load_training_triplets(
+    files: Sequence[str], held_out: Dataset | None, what: str
+) -> list[Triplet]:
+    """Read triplets, or preferences, less those with held-out sentences.
+
+    Raises:
+        DataError: If a file cannot be read, or nothing is left.
+    """
+    rows = [row for file in files for row in load_triplets(file)]
+    kept = list(filter(strangers_to(held_out), rows))
+    if rows and not kept:
+        raise DataError(f"{', '.join(files)}: every {what} holds a held-out sentence.")
+    if len(kept) < len(rows):
+        logger.info("left out %d %ss with held-out sentences", len(rows) - len(kept), what)
+    return kept
+
+
+def load_sts(data_args: DataArguments) -> list[ScoredPair]:
+    """Read ``--sts_file``, if one is given; raise a DataError if nothing can correlate with it."""
+    if not data_args.sts_file:
+        return []
+    pairs = load_scored_pairs(data_args.sts_file)
+    check_scores(data_args.sts_file, pairs)
+    return pairs
+
+
+def read_groups(
+    data_args: DataArguments, args: SimilarityTrainingArguments, held_out: bool = False
+) -> Any:
+    """Read groups as the arguments say, the main process first; report what was dropped.
+
+    Args:
+        data_args: Names the files.
+        args: Knows the process.
+        held_out: Read those to measure on, not those to train on.
+    """
+    files = [str(data_args.validation_file)] if held_out else data_args.train_file
+    check_files(files)
+    hub_options: dict[str, Any] = {}
+    columns = data_args.text_columns
+    if not held_out:
+        hub_options = {"name": data_args.dataset_config, "split": data_args.dataset_split}
+        if all(map(is_local, files)):
+            idle = ["dataset_config", "dataset_split"]
+            refuse_idle(data_args, idle, "--train_file names no data set on the Hub")
+    with args.main_process_first(desc="reading the data"):
+        groups, report = load_groups(
+            files,
+            form=data_args.form,  # type: ignore[arg-type]
+            text_columns=tuple(columns) if columns else None,  # type: ignore[arg-type]
+            max_chars=data_args.max_chars or 4 * data_args.max_length,
+            streaming=data_args.streaming and not held_out,
+            **hub_options,
+        )
+    logger.info("%s: %s", ", ".join(files), report)
+    return groups
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Raise a DataError where there are none."""
+    if not files:
+        raise DataError("Nothing to train on; give --train_file with a file of examples.")
