@@ -41,7 +41,8 @@ def model():
         ("Hi,\n\nwhere did i lose\nit?\n", ["Hi,\n\n", "where did i lose\nit?\n"]),
         ("Hi,\nwhere did i lose it?", ["Hi,\n", "where did i lose it?"]),
         ("No. Yes!", None),
-        ("No.\nYes!\n", None),
+        ("No.\nYes!\n", ["No.\n", "Yes!\n"]),
+        ("Reset password\nLock card", ["Reset password\n", "Lock card"]),
         ("...", None),
         (" \n one two three\r\n \n", None),
         ("", None),
@@ -112,6 +113,18 @@ def test_lines_stay(model):
     for found in model.gen_synonyms(f"go,\n\n{FIRST} \ndog", n=6, k=6, seed=0, max_new_tokens=6):
         assert found.startswith("go,\n\n")
         assert found.endswith("? \ndog")
+
+
+def test_short_lines_stay(model):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6}
+    for text, lines in [("go.\n\ndog.", 3), ("the cat\nthe dog\n", 2), ("1. cat\n2. dog", 2)]:
+        found = model.gen_synonyms(text, **options)
+        assert found
+        assert {paraphrase.count("\n") + 1 for paraphrase in found} == {lines}
+    assert all(
+        paraphrase.startswith("go.\n")
+        for paraphrase in model.gen_synonyms("go.\nthe cat", **options)
+    )
 
 
 def test_a_text_is_paraphrased_at_once_if_asked(model):
