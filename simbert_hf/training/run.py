@@ -188,12 +188,16 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
         args.save_strategy, args.load_best_model_at_end = "steps", False
 
 
-def measure_nothing(args: SimilarityTrainingArguments) -> None:
-    """Train without evaluation, as there is nothing to evaluate on."""
-    logger.info(
-        "Nothing is measured in training, whatever --eval_strategy says: no groups are held out, "
-        "and no --sts_file is given."
-    )
+def measure_nothing(
+    args: SimilarityTrainingArguments, wanted: str = "--validation_file with groups"
+) -> None:
+    """Train without evaluation, as there is nothing to evaluate on: ``wanted``."""
+    if args.should_log:
+        logger.warning(
+            "Nothing is measured in training, and the last model is kept, not the best: give %s "
+            "to choose by.",
+            wanted,
+        )
     never_evaluate(args)
 
 

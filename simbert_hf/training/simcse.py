@@ -221,6 +221,9 @@ def load_simcse_data(
     of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
     given += [] if examples == "pairs" else of_groups
     refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
+    sts = load_sts(data_args)
+    if not sts:
+        measure_nothing(args, "--sts_file with scored pairs")
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":
@@ -228,9 +231,6 @@ def load_simcse_data(
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    sts = load_sts(data_args)
-    if not sts:
-        measure_nothing(args)
     return TrainingData(train, None, sts, [])
 
 
