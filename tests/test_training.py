@@ -635,6 +635,9 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
     with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are unread"):
         main(flags(start, path, tmp_path / "out", "--form=groups"))
+    more = ("--form=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
+    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are unread"):
+        main(flags(start, path, tmp_path / "stream", *more))
 
 
 def test_what_changes_little_is_said(

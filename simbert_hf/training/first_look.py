@@ -28,13 +28,14 @@ def spread(length: int) -> list[int]:
 
 
 def some_sentences(data: Any) -> list[str]:
-    """Take one sentence each of about a thousand rows; none of a stream, which is read once."""
+    """Take one sentence each of about a thousand rows, of a stream its first."""
     if isinstance(data, FixedPairs):
         return [data.columns["source"][row] for row in spread(len(data))]
-    if isinstance(data, PairStream):
-        return []
     groups = data.groups
-    found = groups[spread(len(groups))]["texts"]
+    if isinstance(data, PairStream):
+        found = [row["texts"] for row in groups.take(SAMPLE)]
+    else:
+        found = groups[spread(len(groups))]["texts"]
     return [texts[i % len(texts)] for i, texts in enumerate(found)]
 
 
