@@ -640,6 +640,20 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
         main(flags(start, path, tmp_path / "stream", *more))
 
 
+@pytest.mark.parametrize(("labels", "warned"), [(11, True), (13, False)])
+def test_labels_named_as_sentences_are_told(
+    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, labels: int, warned: bool
+) -> None:
+    rows = "".join(f"{i % labels} kind,cat {i}\n" for i in range(600))
+    (path := tmp_path / "intents.csv").write_text(f"kind,text\n{rows}")
+    more = ("--text_columns", "text", "kind")
+    with pytest.raises(ValueError, match="cannot be held out"):
+        main(flags(start, path, tmp_path / "out", *more))
+    told = "intents.csv has 11 different values of kind in 600 rows, such as '0 kind': if they are"
+    assert (told in caplog.text) == warned
+    assert ("give --form groups --text_columns kind text" in caplog.text) == warned
+
+
 def test_what_changes_little_is_said(
     start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

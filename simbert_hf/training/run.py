@@ -45,7 +45,7 @@ from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert, read_config
 from simbert_hf.rows import check_texts
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
-from simbert_hf.training.first_look import check_read, some_sentences, spread
+from simbert_hf.training.first_look import check_read, some_sentences, spread, warn_of_labels
 from simbert_hf.training.resuming import SameRun, checkpoint_of
 from simbert_hf.training.teachers import Teacher
 from simbert_hf.utils.parsing import Presets
@@ -349,6 +349,9 @@ def read_groups(
             **hub_options,
         )
     logger.info("%s: %s", ", ".join(files), report)
+    columns = data_args.pair_columns()
+    if columns and data_args.form in ("auto", "pairs") and not streaming and args.should_log:
+        warn_of_labels(groups, columns, files)
     return groups
 
 
