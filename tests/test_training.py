@@ -6,6 +6,7 @@ import math
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import datasets
 import pytest
@@ -13,7 +14,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import integrations
+from transformers import TrainerCallback, integrations
 
 from scripts import train_margin_softmax, train_simcse, train_triplet
 from scripts.train_simbert import main
@@ -194,6 +195,35 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         assert not (out / "model.safetensors").exists()
     resumed = run(out, *more, "--resume_from_checkpoint=true")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+class Rates(TrainerCallback):
+    """Notes the learning rate of each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_step_begin(self, *_: Any, optimizer: Any, **__: Any) -> None:
+        self.seen.append(optimizer.param_groups[0]["lr"])
+
+
+def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
+    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, build = Rates(), SimilarityTrainer.__init__
+    monkeypatch.setattr(
+        SimilarityTrainer, "__init__", lambda self, **kw: build(self, callbacks=[rates], **kw)
+    )
+    more = ("--lr_scheduler_type=linear", "--warmup_steps=0", "--learning_rate=0.008")
+    for steps in ("4", "8"):
+        given = (
+            *more,
+            f"--max_steps={steps}",
+            f"--save_steps={steps}",
+            "--load_best_model_at_end=false",
+        )
+        main(flags(start, groups, tmp_path / "out", *given, "--resume_from_checkpoint=true"))
+    assert rates.seen == pytest.approx([0.008, 0.006, 0.004, 0.002, 0.004, 0.003, 0.002, 0.001])
 
 
 def test_data_too_small_for_the_processes_is_named(
