@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,3 +37,19 @@ def _seed() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002  Hugging Face libraries draw from this global state
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let no file be made in a folder, whoever runs the tests: root may everywhere."""
+    made = tempfile.TemporaryFile
+
+    def refuse(folder: Path) -> None:
+        def make(*, dir: Path) -> Any:
+            if dir == folder:
+                raise PermissionError(13, "Permission denied")
+            return made(dir=dir)
+
+        monkeypatch.setattr("simbert_hf.utils.atomic.TemporaryFile", make)
+
+    return refuse

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -130,18 +129,18 @@ def test_an_index_saved_meanwhile_stays(run, model, tmp_path, monkeypatch):
     assert (len(again), again.calibration) == (4, None)
 
 
-def test_where_nothing_may_be_written_no_work_begins(run, model, tmp_path, monkeypatch):
+def test_where_nothing_may_be_written_no_work_begins(run, model, tmp_path, read_only):
     index = tmp_path / "index"
     (tmp_path / "faq.csv").write_text(FAQ)
     (tmp_path / "dev.csv").write_text(QUERIES)
     assert run("index", "build", index, tmp_path / "faq.csv", "--model", model)[0] == 0
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may everywhere
+    read_only(tmp_path)
     code, _, error = run("index", "build", tmp_path / "new", "none.csv", "--model", model)
     assert (code, f"{tmp_path} may not be written to, so {tmp_path / 'new'}" in error) == (1, True)
     code, _, error = run(*argv, "--plot", tmp_path / "scores.svg")
     assert (code, "may not be written to" in error) == (1, True)
-    monkeypatch.setattr(os, "access", lambda path, mode: path != index)
+    read_only(index)
     code, _, error = run(*argv)
     assert (code, f"{index} may not be written to" in error) == (1, True)
 

@@ -845,7 +845,11 @@ def test_questions_that_are_there_already_are_told(model, caplog):
     assert not caplog.messages
     index.add([{"question": "a cat", "answer": "new"}, {"question": "go", "answer": "b"}])
     [message] = caplog.messages
-    assert "holds 1 of these questions already, such as 'a cat'" in message
+    assert "holds 1 of these questions already, 0 with the same answer, such as 'a cat'" in message
+    caplog.clear()
+    index.add([{"question": "a cat", "answer": "b"}, {"question": "c", "answer": "e"}])
+    assert "holds 2 of these questions already, 1 with the same answer" in caplog.text
+    index.remove(["5", "6"])
     index.remove(["0", "3"])
     caplog.clear()
     index.add([{"question": "a cat", "answer": "b"}])

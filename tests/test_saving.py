@@ -107,12 +107,16 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     assert {path.name[-1] for path in tmp_path.glob("checkpoint-*")} == {"3", "4", "6"}
 
 
-def test_a_run_that_cannot_be_saved_does_not_begin(
-    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may everywhere
+def test_a_run_that_cannot_be_saved_does_not_begin(setting, tmp_path: Path, read_only) -> None:
+    read_only(tmp_path)
     with pytest.raises(PermissionError, match="may not be written to"):
         main(setting(tmp_path / "run", "--train_file=none.tsv"))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that even root cannot fill")
+def test_where_even_root_makes_no_file_no_run_begins(setting) -> None:
+    with pytest.raises(PermissionError, match="/proc may not be written to, so /proc/run cannot"):
+        main(setting(Path("/proc/run"), "--train_file=none.tsv"))
 
 
 @contextmanager

@@ -41,7 +41,8 @@ def model():
         ("Hi,\n\nwhere did i lose\nit?\n", ["Hi,\n\n", "where did i lose\nit?\n"]),
         ("Hi,\nwhere did i lose it?", ["Hi,\n", "where did i lose it?"]),
         ("No. Yes!", None),
-        ("No.\nYes!\n", None),
+        ("No.\nYes!\n", ["No.\n", "Yes!\n"]),
+        ("Reset password\nLock card", ["Reset password\n", "Lock card"]),
         ("...", None),
         (" \n one two three\r\n \n", None),
         ("", None),
@@ -112,6 +113,19 @@ def test_lines_stay(model):
     for found in model.gen_synonyms(f"go,\n\n{FIRST} \ndog", n=6, k=6, seed=0, max_new_tokens=6):
         assert found.startswith("go,\n\n")
         assert found.endswith("? \ndog")
+
+
+def test_short_lines_stay(model):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6}
+    for text in ("the cat\nthe dog\n", "1. the cat\n2. dog"):
+        found = model.gen_synonyms(text, **options)
+        assert found
+        assert {paraphrase.count("\n") for paraphrase in found} == {1}
+    assert model.gen_synonyms("1. cat\n2. dog", **options) == []  # single words are left alone
+    assert all(
+        paraphrase.startswith("go.\n")
+        for paraphrase in model.gen_synonyms("go.\nthe cat", **options)
+    )
 
 
 def test_a_text_is_paraphrased_at_once_if_asked(model):

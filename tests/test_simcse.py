@@ -17,6 +17,7 @@ from simbert_hf.arguments import (
     ModelArguments,
     SimilarityTrainingArguments,
 )
+from simbert_hf.data import DataError
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
@@ -332,6 +333,18 @@ def test_bad_arguments_are_named_before_training(
     with pytest.raises((ValueError, OSError), match=message):
         main(flags(start, sentences, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_run_without_scored_pairs_is_warned_before_anything_is_read(
+    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(DataError, match="is no file"):
+        main(flags(start, tmp_path / "none.txt", tmp_path / "out"))
+    [warning] = [line.message for line in caplog.records if line.levelname == "WARNING"]
+    assert warning == (
+        "Nothing is measured in training, and the last model is kept, not the best: give "
+        "--sts_file with scored pairs to choose by."
+    )
 
 
 def test_unknown_examples_from_a_file_are_named(

@@ -6,6 +6,7 @@ import math
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import datasets
 import pytest
@@ -13,7 +14,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import integrations
+from transformers import TrainerCallback, integrations
 
 from scripts import train_margin_softmax, train_simcse, train_triplet
 from scripts.train_simbert import main
@@ -194,6 +195,35 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         assert not (out / "model.safetensors").exists()
     resumed = run(out, *more, "--resume_from_checkpoint=true")
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+class Rates(TrainerCallback):
+    """Notes the learning rate of each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_step_begin(self, *_: Any, optimizer: Any, **__: Any) -> None:
+        self.seen.append(optimizer.param_groups[0]["lr"])
+
+
+def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
+    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, build = Rates(), SimilarityTrainer.__init__
+    monkeypatch.setattr(
+        SimilarityTrainer, "__init__", lambda self, **kw: build(self, callbacks=[rates], **kw)
+    )
+    more = ("--lr_scheduler_type=linear", "--warmup_steps=0", "--learning_rate=0.008")
+    for steps in ("4", "8"):
+        given = (
+            *more,
+            f"--max_steps={steps}",
+            f"--save_steps={steps}",
+            "--load_best_model_at_end=false",
+        )
+        main(flags(start, groups, tmp_path / "out", *given, "--resume_from_checkpoint=true"))
+    assert rates.seen == pytest.approx([0.008, 0.006, 0.004, 0.002, 0.004, 0.003, 0.002, 0.001])
 
 
 def test_data_too_small_for_the_processes_is_named(
@@ -635,6 +665,23 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
     with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are unread"):
         main(flags(start, path, tmp_path / "out", "--form=groups"))
+    more = ("--form=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
+    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are unread"):
+        main(flags(start, path, tmp_path / "stream", *more))
+
+
+@pytest.mark.parametrize(("labels", "warned"), [(11, True), (13, False)])
+def test_labels_named_as_sentences_are_told(
+    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, labels: int, warned: bool
+) -> None:
+    rows = "".join(f"{i % labels} kind,cat {i}\n" for i in range(600))
+    (path := tmp_path / "intents.csv").write_text(f"kind,text\n{rows}")
+    more = ("--text_columns", "text", "kind")
+    with pytest.raises(ValueError, match="cannot be held out"):
+        main(flags(start, path, tmp_path / "out", *more))
+    told = "intents.csv has 11 different values of kind in 600 rows, such as '0 kind': if they are"
+    assert (told in caplog.text) == warned
+    assert ("give --form groups --text_columns kind text" in caplog.text) == warned
 
 
 def test_what_changes_little_is_said(

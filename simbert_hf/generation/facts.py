@@ -6,8 +6,6 @@ import re
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
-NUMBERS = "two three four five six seven eight nine ten eleven twelve".split()
-FIGURES = {word: str(value) for value, word in enumerate(NUMBERS, start=2)}  # "one" is a pronoun
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
@@ -18,9 +16,59 @@ DENIAL = re.compile(
     re.IGNORECASE,
 )
 
+SMALL = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen".split()
+)
+SMALLTH = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth".split()
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+TENTHS = [f"{word[:-1]}ieth" for word in TENS]
+VALUES = {word: i for words in (SMALL, SMALLTH) for i, word in enumerate(words, start=1)}
+VALUES |= {word: 10 * i for words in (TENS, TENTHS) for i, word in enumerate(words, start=2)}
+SELDOM = frozenset(("one", "first", "second"))  # alone they are pronouns, adverbs and times
+_TENS, _UNITS, _ANY = map("|".join, (TENS, SMALL[:9] + SMALLTH[:9], VALUES))
+_BELOW_100 = rf"(?:(?:{_TENS})[ -](?:{_UNITS})|{_ANY})(?![a-z])"
+_BELOW_1000 = (
+    rf"(?:(?:(?:{_BELOW_100}|a)[ -])?hundred(?![a-z])(?: (?:and )?{_BELOW_100}(?! hundred))?"
+    rf"|{_BELOW_100})"
+)
+NUMBER = re.compile(
+    rf"(?<![a-z])(?:(?:(?:{_BELOW_1000}|a)[ -])?thousand(?![a-z])"
+    rf"(?: (?:and )?{_BELOW_1000}(?! thousand))?|{_BELOW_1000})"
+)
+
+
+def figures_of(text: str) -> set[str]:
+    """Find numbers in English words, below a million, as figures.
+
+    Example:
+        >>> sorted(figures_of("Twenty-five of a hundred and two; one on the third"))
+        ['102', '25', '3rd']
+    """
+    return {_figure(found[0]) for found in NUMBER.finditer(text.lower())} - {""}
+
+
+def _figure(number: str) -> str:
+    thousands = part = 0
+    words = re.findall("[a-z]+", number)
+    for word in words:
+        if word == "hundred":
+            part = 100 * (part or 1)
+        elif word == "thousand":
+            thousands, part = 1000 * (part or 1), 0
+        else:
+            part += VALUES.get(word, 0)  # "a" and "and" have none
+    ending = number[-2:] if words[-1] in (*SMALLTH, *TENTHS) else ""
+    return "" if number in SELDOM else f"{thousands + part}{ending}"
+
 
 def facts_of(text: str) -> frozenset[str]:
     """Find numbers, addresses, words with marks inside, and whether English denies anything.
+
+    Numbers in English words count as their figures do, except a lone "one", "first" or "second".
 
     Example:
         >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
@@ -30,5 +78,5 @@ def facts_of(text: str) -> frozenset[str]:
     """
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
-    found |= {FIGURES[word.lower()] for word in words if word.lower() in FIGURES}
-    return frozenset(found | {"not"} if DENIAL.search(text) else found)
+    found |= figures_of(text) | ({"not"} if DENIAL.search(text) else set())
+    return frozenset(found)

@@ -56,8 +56,8 @@ def split_sentences(text: str) -> list[str]:
         sentences[-1] += begun
     elif begun:
         sentences.append(begun)
-    listed = any(map(MARKER.fullmatch, sentences))
-    return sentences if listed or any(map(says_enough, sentences)) else [text]
+    lined = any(map(APART.search, sentences[:-1]))
+    return sentences if lined or any(map(says_enough, sentences)) else [text]
 
 
 def cut_short_lines(sentence: str) -> Iterator[str]:
@@ -81,7 +81,7 @@ def says_enough(sentence: str) -> bool:
 
 
 def worth_writing(sentences: Sequence[str]) -> list[str]:
-    r"""Choose the sentences of a text to paraphrase; of a list of short items, those of two words.
+    r"""Choose the sentences of a text to paraphrase; of short lines, those of two words.
 
     Example:
         >>> worth_writing(["Hi,\n", "my card is lost"]), worth_writing(["1. ", "Reset password"])
@@ -89,8 +89,9 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
     """
     if len(sentences) == 1:
         return list(sentences)
-    enough = [sentence for sentence in sentences if says_enough(sentence)]
-    return enough or [sentence for sentence in sentences if len(WORD.findall(sentence)) > 1]
+    words = [0 if MARKER.fullmatch(one) else len(WORD.findall(one)) for one in sentences]
+    least = min(LEAST, max(2, *words))
+    return [one for one, count in zip(sentences, words, strict=True) if count >= least]
 
 
 def end_as(sentence: str, source: str) -> str:

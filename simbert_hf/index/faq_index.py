@@ -337,10 +337,12 @@ class FaqIndex:
         rows = read_faqs(faqs, columns)
         with self._changing.writing():
             if known := self._table.holds([row.question for row in rows]):
+                same = {row.question for row in rows if row.answer in known.get(row.question, ())}
                 logger.warning(
-                    "The index holds %d of these questions already, such as %s: its rows stay "
-                    "beside the new ones. Update or remove those that these replace.",
-                    *(len(known), shorten(known[0])),
+                    "The index holds %d of these questions already, %d with the same answer, such "
+                    "as %s: its rows stay beside the new ones. Update or remove those that these "
+                    "replace.",
+                    *(len(known), len(same), shorten(next(iter(known)))),
                 )
             table = self._table.with_rows(rows)
             self._switch(table, encode_questions(self.encoder, rows, progress=False))

@@ -83,11 +83,13 @@ class FaqTable:
         """The questions, folded; that of a removed row is empty."""
         return {fold(question) for question in self.data["question"].to_pylist()}
 
-    def holds(self, questions: Sequence[str]) -> list[str]:
-        """Return those of the questions that a row asks already, letter by letter."""
+    def holds(self, questions: Sequence[str]) -> dict[str, set[str]]:
+        """Find which of the questions rows ask already, letter by letter, and their answers."""
         wanted = pyarrow.array(questions, pyarrow.string())
-        asked = self.data["question"]
-        found: list[str] = asked.filter(pyarrow.compute.is_in(asked, wanted)).unique().to_pylist()
+        asking = self.data.filter(pyarrow.compute.is_in(self.data["question"], wanted))
+        found = defaultdict[str, set[str]](set)
+        for row in asking.select(["question", "answer"]).to_pylist():
+            found[row["question"]].add(row["answer"])
         return found
 
     @cached_property

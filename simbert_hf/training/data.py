@@ -29,8 +29,11 @@ from simbert_hf.data.scored import ScoredPair, check_scores
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.rows import check_texts
+from simbert_hf.training.first_look import warn_of_labels
 
 logger = logging.getLogger(__name__)
+
+WANTED = "--validation_file with groups"  # to choose the best model by
 
 
 @dataclass(frozen=True)
@@ -97,12 +100,14 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
         args.save_strategy, args.load_best_model_at_end = "steps", False
 
 
-def measure_nothing(args: SimilarityTrainingArguments) -> None:
-    """Train without evaluation, as there is nothing to evaluate on."""
-    logger.info(
-        "Nothing is measured in training, whatever --eval_strategy says: no groups are held out, "
-        "and no --sts_file is given."
-    )
+def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> None:
+    """Train without evaluation, as there is nothing to evaluate on: ``wanted``."""
+    if args.should_log:
+        logger.warning(
+            "Nothing is measured in training, and the last model is kept, not the best: give %s "
+            "to choose by.",
+            wanted,
+        )
     never_evaluate(args)
 
 
@@ -114,9 +119,14 @@ def never_evaluate(args: SimilarityTrainingArguments) -> None:
 
 
 def make_evaluator(
-    held_out: Dataset | None, data_args: DataArguments, args: SimilarityTrainingArguments
+    held_out: Dataset | None,
+    data_args: DataArguments,
+    args: SimilarityTrainingArguments,
+    wanted: str = WANTED,
 ) -> Evaluator | None:
     """Make what measures vectors, by held-out groups and ``--sts_file``, as far as there are any.
+
+    Where there are none, a warning says what is ``wanted``.
 
     Raises:
         DataError: If the file cannot be read, or nothing can correlate with it.
@@ -126,7 +136,7 @@ def make_evaluator(
         return RetrievalEvaluator(held_out, sts)
     if sts:
         return StsEvaluator(sts)
-    measure_nothing(args)
+    measure_nothing(args, wanted)
     return None
 
 
@@ -277,6 +287,8 @@ def read_groups(
             **hub_options,
         )
     logger.info("%s: %s", ", ".join(files), report)
+    if columns and data_args.form in ("auto", "pairs") and isinstance(groups, Dataset):
+        warn_of_labels(groups, columns, files)
     return groups
 
 

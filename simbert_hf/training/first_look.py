@@ -6,35 +6,40 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.data import DataError, FixedPairs, PairDataset, PairStream
 from simbert_hf.rows import unread
+from simbert_hf.utils.textfiles import shorten
 
 logger = logging.getLogger(__name__)
 
 SAMPLE = 1000  # sentences
+MANY_PAIRS = 500
+LABELS = 0.02  # different values a row, below which sentences seldom are
 CHUNK = 10_000  # groups
 
 
-def spread(length: int) -> list[int]:
-    """Choose about a thousand rows from all over a file, which may be sorted.
+def spread(length: int, sample: int = SAMPLE) -> list[int]:
+    """Choose about a thousand rows, or another number, from all over a file, which may be sorted.
 
     Example:
         >>> spread(3), len(spread(2500)), spread(2500)[-1]
         ([0, 1, 2], 1000, 1998)
     """
-    return list(range(0, length, max(1, length // SAMPLE)))[:SAMPLE]
+    return list(range(0, length, max(1, length // sample)))[:sample]
 
 
 def some_sentences(data: Any) -> list[str]:
-    """Take one sentence each of about a thousand rows; none of a stream, which is read once."""
+    """Take one sentence each of about a thousand rows, of a stream its first."""
     if isinstance(data, FixedPairs):
         return [data.columns["source"][row] for row in spread(len(data))]
-    if isinstance(data, PairStream):
-        return []
     groups = data.groups
-    found = groups[spread(len(groups))]["texts"]
+    if isinstance(data, PairStream):
+        found = [row["texts"] for row in groups.take(SAMPLE)]
+    else:
+        found = groups[spread(len(groups))]["texts"]
     return [texts[i % len(texts)] for i, texts in enumerate(found)]
 
 
@@ -54,6 +59,20 @@ def check_read(
             f"the start knows hardly a word of theirs ({unknown[0]!r:.40}): take one of their "
             "language, or for a new GRU a lower --min_count."
         )
+
+
+def warn_of_labels(groups: Dataset, columns: Sequence[str], files: Sequence[str]) -> None:
+    """Say so if one of two columns that were named as a pair's repeats as labels do."""
+    pairs = groups[spread(len(groups), 10 * SAMPLE)]["texts"]
+    for texts, name, other in zip(zip(*pairs, strict=True), columns, columns[::-1], strict=True):
+        values = set(texts)
+        if len(texts) > MANY_PAIRS and len(values) < LABELS * len(texts):
+            logger.warning(
+                "%s has %d different values of %s in %d rows, such as %s: if they are labels, they "
+                "are trained as paraphrases; give --form groups --text_columns %s %s instead.",
+                *(", ".join(files), len(values), name, len(texts), shorten(texts[0])),
+                *(name, other),
+            )
 
 
 def warn_of_few_negatives(data: Any, size: int) -> None:

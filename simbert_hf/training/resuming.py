@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -67,10 +68,20 @@ class SameRun(CheckpointPart):
             write_text(directory / SETTINGS, json.dumps(self.settings, indent=1) + "\n")
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, *others: Any, **more: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        *others: Any,
+        lr_scheduler: Any = None,
+        **more: Any,
     ) -> None:
-        """Log, evaluate and save as often as is asked for now, not as then."""
+        """Log, evaluate, save and set the learning rate as is asked for now, not as then."""
         state.compute_steps(args, state.max_steps)
+        if isinstance(lr_scheduler, LambdaLR):  # a loaded optimizer has the rate of then
+            groups = lr_scheduler.optimizer.param_groups
+            schedules = zip(lr_scheduler.base_lrs, lr_scheduler.lr_lambdas, strict=True)
+            for group, (rate, share) in zip(groups, schedules, strict=True):
+                group["lr"] = rate * share(lr_scheduler.last_epoch)
 
     def load(self, directory: Path) -> None:
         """Compare with the settings of then.

@@ -204,6 +204,7 @@ def load_simcse_data(
     of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
     given += [] if examples == "pairs" else of_groups
     refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
+    evaluator = make_evaluator(None, data_args, args, "--sts_file with scored pairs")
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
     if examples == "pairs":
@@ -211,7 +212,7 @@ def load_simcse_data(
     else:
         train = FixedPairs(read_columns(examples, files), seed)
         logger.info("%s: %d %s", ", ".join(files), len(train), examples)
-    return train, make_evaluator(None, data_args, args)
+    return train, evaluator
 
 
 def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 
 
 def put_in_place(made: Path, place: Path) -> None:
@@ -37,8 +38,11 @@ def check_writable(place: Path) -> None:
     if blocked := next((path for path in place.absolute().parents if path.is_file()), None):
         raise NotADirectoryError(f"{blocked} is a file, so {place} cannot be in it: name another.")
     there = next(path for path in (place, *place.absolute().parents) if path.is_dir())
-    if not os.access(there, os.W_OK):
-        raise PermissionError(f"{there} may not be written to, so {place} cannot be: name another.")
+    try:
+        TemporaryFile(dir=there).close()  # os.access allows root what /proc refuses
+    except OSError as error:
+        problem = f"{there} may not be written to, so {place} cannot be: name another."
+        raise PermissionError(problem) from error
 
 
 def write_text(place: Path, text: str) -> None:
