@@ -60,7 +60,8 @@ class Release:
     """How a model is made from a start, on which file it is watched, and what is measured.
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
-    on those of ``questions``. Peers, which are the starts, may want a prompt before each text.
+    on those of ``questions``. The trained model gets n-grams of the files in ``counted``. Peers,
+    which are the starts, may want a prompt before each text.
     """
 
     start: str
@@ -69,11 +70,17 @@ class Release:
     measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name (or ""), file
     judged: tuple[str, ...]
     questions: str | None = None
+    counted: tuple[str, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, stages: int | None) -> list[str]:
         """Name what the first stages and all measurements read."""
-        needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
+        needed = [
+            self.sts_dev,
+            *self.judged,
+            *self.counted,
+            *(file for _, _, file in self.measured),
+        ]
         needed += [self.questions] if self.questions else []
         for stage in self.stages[:stages]:
             needed += [*stage.train, *stage.sentences]
@@ -141,6 +148,7 @@ RELEASES = {
         ),
         (TATOEBA, QUESTIONS),
         "questions_en/test_questions.jsonl",
+        (EN.format("tatoeba"), QUESTIONS),
         {ME5: "query: "},
     ),
     "chinese": Release(
@@ -277,6 +285,19 @@ def train(
     return Path(path)
 
 
+def count(release: Release, model: Path, held_out: Path, args: argparse.Namespace) -> Path:
+    """Give the model n-grams, once; return its folder then."""
+    out = Path(f"{model}-ngrams")
+    if not release.counted or (out / "config.json").exists():
+        return out if release.counted else model
+    texts = {text for file in release.counted for text in texts_of(find(args.data, file)[0])}
+    sentences = args.output_dir / f"{args.name}-counted.txt"
+    write_text(sentences, "\n".join(sorted(texts - texts_of(held_out))))
+    run("fit_ngrams.py", f"--model_name_or_path={model}", f"--train_file={sentences}",
+        f"--output_dir={out}")  # fmt: skip
+    return out
+
+
 def measure(
     release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> None:
@@ -347,7 +368,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in sorted(wanted):
             check_independent(judge, starts[name], name, args.allow_kin)
     held_out = hold_out(release, args)
-    model = train(release, args, starts, held_out)
+    model = count(release, train(release, args, starts, held_out), held_out, args)
     measure(release, model, args, starts, held_out)
     if args.pack:
         pack(model, args.pack)

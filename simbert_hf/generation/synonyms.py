@@ -27,6 +27,7 @@ from simbert_hf.generation.sentences import end_as, split_sentences, worth_writi
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.modeling.ngrams import NGramModel
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import RowBuilder, check_texts, cuts_known, warn_of_cuts
 from simbert_hf.utils.checks import check_count, is_number
@@ -45,8 +46,9 @@ class Paraphrase(NamedTuple):
         text: The sentence, or sentences.
         score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
         similarity: Cosine of its vector with the input's.
-        log_prob: Mean log-probability per token in nats, 0 being certain, after ``copying`` and
-            ``repeats`` have changed the model's; of several sentences, the mean of theirs.
+        log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
+            the model's after ``copying`` and ``repeats`` have changed it; where the model has
+            n-grams, the mean of this and of theirs. Of several sentences, the mean of theirs.
     """
 
     text: str
@@ -67,6 +69,10 @@ class Writer(Protocol):
         """Knows the numbers of tokens and of positions."""
 
     @property
+    def ngrams(self) -> NGramModel | None:
+        """Scores the fluency of what it writes, if it has any."""
+
+    @property
     def max_length(self) -> int:
         """Longest source in tokens."""
 
@@ -80,8 +86,7 @@ class Draft(NamedTuple):
 
     Attributes:
         text: The sentence.
-        log_prob: Mean log-probability of its tokens, [SEP] included, in nats, as
-            :class:`Paraphrase` has it.
+        log_prob: As :class:`Paraphrase` has it.
     """
 
     text: str
@@ -358,12 +363,15 @@ def banned_tokens(model: Writer) -> Tensor:
 
 
 def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
-    """Yield each one's source, tokens and the mean log-probability of a token, [SEP] included."""
+    """Yield each one's source, tokens and mean log-probability of a token; see ``Paraphrase``."""
     written = found.tokens != model.rows.sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
     means = (found.log_prob / lengths).tolist()
     rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
-    tokens = (row[:length] for row, length in rows)
+    tokens = [row[:length] for row, length in rows]
+    if model.ngrams is not None and tokens:
+        counted = model.ngrams.mean_log_probs([[model.rows.cls_id, *row] for row in tokens])
+        means = [(mean + other) / 2 for mean, other in zip(means, counted.tolist(), strict=True)]
     yield from zip(found.source.tolist(), tokens, means, strict=True)
 
 

@@ -151,8 +151,15 @@ def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, A
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
     """Read a JSON file of a checkpoint; None where there is none."""
+    path = optional_file(name_or_path, file, hub)
+    return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+
+
+def optional_file(
+    name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]
+) -> Path | None:
+    """Find a file of a checkpoint, or fetch it; None where there is none."""
     try:
-        path = cached_file(name_or_path, file, **hub)
+        return Path(str(cached_file(name_or_path, file, **hub)))
     except OSError:
         return None
-    return json.loads(Path(str(path)).read_text(encoding="utf-8"))

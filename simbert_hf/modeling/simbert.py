@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -20,6 +21,7 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.ngrams import NGramModel, load_ngrams, save_ngrams
 from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -72,6 +74,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     Attributes:
         has_lm_head: Whether the LM head's weights were loaded or trained.
+        ngrams: What helps to rank what it writes; None for none.
     """
 
     config: SimBertConfig
@@ -91,6 +94,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         check_pooling(config.sentence_pooling)
         self._add_layers(config)
         self.has_lm_head = True
+        self.ngrams: NGramModel | None = None
         if not config.tie_word_embeddings:
             self._keys_to_ignore_on_save = []  # its decoder's weights are its own
         self.add_vector_modules()
@@ -150,12 +154,18 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         model.load_tokenizer(name_or_path, hub)
         if model.tokenizer is not None:
             model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
+        model.ngrams = load_ngrams(name_or_path, hub, model.config.vocab_size)
         return model  # type: ignore[no-any-return]
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Leave an untrained LM head out."""
         left_out = () if self.has_lm_head else (self.head_prefix,)
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
+
+    def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
+        """Add to a saved directory what plain transformers does not write."""
+        save_ngrams(self.ngrams, directory)
+        super().finish_saving(directory, weights)
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""
