@@ -4,13 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from safetensors.numpy import load_file, save_file
 
 from scripts.fit_ngrams import main
 from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.data import PairDataset
 from simbert_hf.hub import plan_upload
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.modeling.ngrams import FILE, NGramModel, load_ngrams, save_ngrams
+from simbert_hf.training.run import give_ngrams
 from tests.naive import naive_kneser_ney
 from tests.tiny import tiny_simbert
 
@@ -95,6 +98,18 @@ def test_they_stay_with_the_model(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path)
     assert not (tmp_path / FILE).exists()  # another model's
     assert SimBert.from_pretrained(tmp_path).ngrams is None
+
+
+def test_training_counts_the_sentences_that_it_trains_on() -> None:
+    model = tiny_simbert()
+    groups = Dataset.from_dict({"group": [0, 1, 1], "texts": [TEXTS[:2], TEXTS[2:], TEXTS[2:]]})
+    give_ngrams(model, PairDataset(groups, seed=0), ["a cat sat", TEXTS[0]])
+    rows = model.rows.sources([*TEXTS, "a cat sat"], 48)
+    expected = NGramModel.fit(rows, model.config.vocab_size)
+    assert np.array_equal(model.ngrams.mean_log_probs(rows), expected.mean_log_probs(rows))
+    known = model.ngrams
+    give_ngrams(model, PairDataset(groups.select([0]), seed=0), [])
+    assert model.ngrams is known  # a start keeps its own
 
 
 def test_damaged_or_foreign_ones_are_refused(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert "## Step 3" in (out / "paraphrases.md").read_text()
     assert not list(out.rglob("training_args.bin"))
     model = SimBert.from_pretrained(out)
+    assert model.ngrams is not None
     assert model.has_lm_head
     vectors = SentenceTransformer(str(out), device="cpu").encode(["a cat", "the dog"])
     assert abs(vectors - model.encode(["a cat", "the dog"])).max() < 1e-5

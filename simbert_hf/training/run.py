@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.ngrams import NGramModel
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.rows import cuts_known
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.data import TrainingData
 from simbert_hf.training.first_look import check_read, some_sentences, spread
@@ -30,6 +33,8 @@ from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
+
+MOST_COUNTED = 300_000  # groups, and unpaired sentences, of which n-grams are counted
 
 
 def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
@@ -128,6 +133,24 @@ def load_teacher(
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
         strangers = [data.train[i]["source"] for i in spread(len(data.train))]
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
+
+
+def give_ngrams(model: SimBert, data: PairDataset | PairStream, sentences: Sequence[str]) -> None:
+    """Fit n-grams on what a model is about to learn to write, unless it has some from its start.
+
+    Args:
+        model: Has a tokenizer.
+        data: Its groups' sentences are counted, of very many groups those of some; of a stream,
+            which is read once, none.
+        sentences: Unpaired ones.
+    """
+    if model.ngrams is not None or isinstance(data, PairStream):
+        return
+    groups = data.groups[spread(len(data.groups), MOST_COUNTED)]["texts"]
+    texts = dict.fromkeys(chain(chain.from_iterable(groups), sentences[:MOST_COUNTED]))
+    with cuts_known():
+        rows = model.rows.sources(list(texts), model.max_length)
+    model.ngrams = NGramModel.fit(rows, model.config.vocab_size)
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
