@@ -22,7 +22,7 @@ from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate
 from benchmarks.reports import environment, markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import Draft, write
+from simbert_hf.generation.writing import Draft, write
 
 SUBJECTS = (
     "reset my password",

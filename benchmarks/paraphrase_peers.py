@@ -50,7 +50,8 @@ from simbert_hf import SimBert
 from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Draft, distinct, load, rank, write
+from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, load, rank
+from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import caption, markdown_table, samples_page

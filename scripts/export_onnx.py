@@ -17,7 +17,7 @@ import numpy as np
 
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import write
+from simbert_hf.generation.writing import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.rows import unread
 from simbert_hf.utils.script import run_script

@@ -25,7 +25,7 @@ from torch.export import Dim
 from transformers import AutoTokenizer, DynamicCache
 
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import Draft, write_by
+from simbert_hf.generation.writing import Draft, write_by
 from simbert_hf.modeling.checkpoint import check_graphs, record_graphs
 from simbert_hf.modeling.embedding import encode_by, evaluating
 from simbert_hf.modeling.ngrams import load_ngrams
@@ -288,7 +288,7 @@ class OnnxSimBert:
         return encode_by(embed, self, texts, batch_size)
 
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
-        """Write different sentences for each text, as ``generation.synonyms.write`` does.
+        """Write different sentences for each text, as ``generation.writing.write`` does.
 
         A text of several sentences is written as one; cut it by ``split_sentences`` before.
         ``SearchSettings(n=1, strategy="beam")`` is greedy.

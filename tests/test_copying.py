@@ -18,7 +18,7 @@ from simbert_hf.generation.copying import (
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.facts import facts_of
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.synonyms import banned_tokens, write
+from simbert_hf.generation.writing import banned_tokens, write
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
 from simbert_hf.generation import synonyms
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.synonyms import Draft, banned_tokens, distinct, rank, sources_of, write
+from simbert_hf.generation.synonyms import rank
+from simbert_hf.generation.writing import Draft, banned_tokens, distinct, sources_of, write
 from simbert_hf.utils.text import normalize_text
 
 

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from scripts.export_onnx import main
 from simbert_hf import CharGru, SimBert
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import write
+from simbert_hf.generation.writing import write
 from simbert_hf.hub import plan_upload
 from simbert_hf.modeling.architectures import FactorisedConfig, FactorisedSimBert
 from simbert_hf.modeling.whitening import whiten
@@ -60,7 +60,7 @@ def test_paraphrases_are_those_of_pytorch(exported: Path, strategy: str, n: int)
     graph = OnnxSimBert(exported)
     found = graph.write(TEXTS, settings)
     with pytest.MonkeyPatch.context() as patch:  # a batch a text, and no graph loaded again
-        patch.setattr("simbert_hf.generation.synonyms.MAX_ROWS", 1)
+        patch.setattr("simbert_hf.generation.writing.MAX_ROWS", 1)
         patch.setattr(graph, "open", None)
         in_ones = graph.write(TEXTS, settings)
     assert [[d.text for d in row] for row in in_ones] == [[d.text for d in row] for row in found]

@@ -15,7 +15,7 @@ from simbert_hf.generation.copying import padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.synonyms import banned_tokens
+from simbert_hf.generation.writing import banned_tokens
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from tiny import tiny_simbert, wordpiece_tokenizer
 
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import end_as, split_sentences
-from simbert_hf.generation.synonyms import Paraphrase, join, write
+from simbert_hf.generation.synonyms import Paraphrase, join
+from simbert_hf.generation.writing import write
 
 FIRST, SECOND = "how can i reset my password?", "the weather is nice."
 TEXT = f"{FIRST} {SECOND}"

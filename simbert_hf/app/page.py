@@ -24,7 +24,8 @@ from simbert_hf.app.tools import (
     paraphrase,
     read_upload,
 )
-from simbert_hf.generation.synonyms import DIVERSITY, check_can_write, load
+from simbert_hf.generation.synonyms import DIVERSITY, load
+from simbert_hf.generation.writing import check_can_write
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import install
 

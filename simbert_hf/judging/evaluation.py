@@ -21,7 +21,8 @@ from simbert_hf.data import load_groups, split_groups, usual_share
 from simbert_hf.data.readers import Form, fold
 from simbert_hf.data.records import text_of
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
-from simbert_hf.generation.synonyms import check_can_write, gen_synonyms, load
+from simbert_hf.generation.synonyms import gen_synonyms, load
+from simbert_hf.generation.writing import check_can_write
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.metrics import (
     bleu,

@@ -1,0 +1,223 @@
+"""A model's sentences for each text: all different, spelled as the text and true to its facts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
+from simbert_hf.generation.decoder import BertDecoder
+from simbert_hf.generation.facts import facts_of
+from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
+from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
+from simbert_hf.generation.spelling import Spelling
+from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.modeling.ngrams import NGramModel
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.rows import RowBuilder, cuts_known, warn_of_cuts
+from simbert_hf.utils.text import normalize_text
+
+MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
+
+
+class Writer(Protocol):
+    """What a model that writes says of itself; a ``SimBert`` does."""
+
+    @property
+    def rows(self) -> RowBuilder:
+        """Builds token rows."""
+
+    @property
+    def config(self) -> Any:
+        """Knows the numbers of tokens and of positions."""
+
+    @property
+    def ngrams(self) -> NGramModel | None:
+        """Scores the fluency of what it writes, if it has any."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest source in tokens."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its logits are."""
+
+
+class Draft(NamedTuple):
+    """A written sentence, not ranked yet.
+
+    Attributes:
+        text: The sentence.
+        log_prob: As :class:`~simbert_hf.generation.synonyms.Paraphrase` has it.
+    """
+
+    text: str
+    log_prob: float
+
+
+def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
+    """Write different sentences for each text, the text itself left out.
+
+    Texts of like length share a batch; in float32 what is written does not depend on it.
+
+    Args:
+        model: A model with an LM head.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Returns:
+        At most n drafts for each text.
+
+    Raises:
+        ValueError: If the model has no LM head or no room for ``max_new_tokens``.
+    """
+    check_can_write(model)
+    with evaluating(model):
+        return write_by(partial(BertDecoder, model), model, texts, settings)
+
+
+def check_can_write(model: SimBert) -> None:
+    """Raise a ValueError if the model has no LM head."""
+    if not model.has_lm_head:
+        raise ValueError(
+            "This model only embeds: its checkpoint has no LM head to write with. Train one with "
+            "scripts/train_simbert.py, or load a checkpoint that was."
+        )
+
+
+@torch.no_grad()
+def write_by(
+    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
+    model: Writer,
+    texts: Sequence[str],
+    settings: SearchSettings,
+) -> list[list[Draft]]:
+    """Do as :func:`write` does, whatever runs the model.
+
+    Args:
+        make_decoder: (source rows, ``max_new_tokens``, banned ids) -> what the search asks.
+        model: Its tokens and limits.
+        texts: What to paraphrase.
+        settings: How to search.
+
+    Raises:
+        ValueError: If the model has no room for ``max_new_tokens``.
+    """
+    tokenizer = model.rows.tokenizer
+    rows = sources_of(model, texts, settings.max_new_tokens)
+    warn_of_length(rows, settings.max_new_tokens)
+    banned = banned_tokens(model)
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    size = max(1, MAX_ROWS // settings.n)
+    drafts: list[list[Draft]] = [[] for _ in rows]
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        some = [rows[i] for i in batch]
+        reader = make_decoder(some, settings.max_new_tokens, banned)
+        decoder: Decoder = reader
+        known = [row[1:-1] for row in some]
+        if settings.copying:
+            inside = inside_words(tokenizer, [texts[i] for i in batch])
+            fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
+            decoder = CopyingDecoder(reader, fed, inside, settings.copying)
+        if not settings.repeats:
+            kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
+            decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
+        found = search(decoder, settings, model.rows.sep_id)
+        spellings = [Spelling(texts[i], tokenizer) for i in batch]
+        for at, tokens, log_prob in read(model, found):
+            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
+        for i, spelling in zip(batch, spellings, strict=True):
+            drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
+            if settings.copying:
+                drafts[i] = keep_facts(drafts[i], texts[i])
+    return drafts
+
+
+def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
+    """Make a source row of each text, cut where ``max_new_tokens`` leaves it no more positions.
+
+    Raises:
+        ValueError: If there is no room for ``max_new_tokens``.
+    """
+    positions = model.config.max_position_embeddings
+    limit = positions - max_new_tokens
+    if limit < 3:  # [CLS], a token, [SEP]
+        raise ValueError(
+            f"max_new_tokens={max_new_tokens} is out of range: the model has {positions} "
+            "positions, which the text must share."
+        )
+    if limit >= model.max_length:
+        return model.rows.sources(texts, model.max_length)
+    with cuts_known():
+        rows = model.rows.sources(texts, limit + 1)
+    if max(map(len, rows), default=0) > limit:
+        warn_of_cuts(
+            limit,
+            f"lower max_new_tokens={max_new_tokens}, which leaves them {limit} of the model's "
+            f"{positions} positions",
+        )
+    return [[*row[:-1][: limit - 1], row[-1]] for row in rows]
+
+
+def banned_tokens(model: Writer) -> Tensor:
+    """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
+    tokenizer = model.rows.tokenizer
+    unused = map(tokenizer.convert_tokens_to_ids, (f"[unused{i}]" for i in range(1000)))
+    unnamed = range(len(tokenizer), model.config.vocab_size)
+    banned = {*tokenizer.all_special_ids, *unused, *unnamed} - {model.rows.sep_id, None}
+    return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
+
+
+def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
+    """Yield each one's source, tokens and mean log-probability of a token; see ``Draft``."""
+    written = found.tokens != model.rows.sep_id  # (R, T)
+    lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
+    means = (found.log_prob / lengths).tolist()
+    rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
+    tokens = [row[:length] for row, length in rows]
+    if model.ngrams is not None and tokens:
+        counted = model.ngrams.mean_log_probs([[model.rows.cls_id, *row] for row in tokens])
+        means = [(mean + other) / 2 for mean, other in zip(means, counted.tolist(), strict=True)]
+    yield from zip(found.source.tolist(), tokens, means, strict=True)
+
+
+def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
+    """Keep the likeliest of drafts that are the same sentence, and none that is unwanted or empty.
+
+    Example:
+        >>> distinct([Draft("Go", -2.0), Draft("go!", -1.0), Draft("stop", -3.0)], ["Stop."])
+        [Draft(text='go!', log_prob=-1.0)]
+    """
+    best: dict[str, Draft | None] = dict.fromkeys(map(normalize_text, ["", *unwanted]))
+    for draft in sorted(drafts, key=lambda draft: -draft.log_prob):
+        best.setdefault(normalize_text(draft.text), draft)
+    return [draft for draft in best.values() if draft is not None]
+
+
+def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
+    """Drop drafts with other figures or addresses than the text, or that deny what it does not.
+
+    Example:
+        >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
+        [Draft(text='send 5 now', log_prob=-2.0)]
+    """
+    facts = facts_of(text)
+    return [draft for draft in drafts if facts_of(draft.text) == facts]
+
+
+def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
+    """Tell of sentences too long to be paraphrased, as the shorter ones they get leave much out."""
+    if max(map(len, rows), default=0) > 2 * max_new_tokens:
+        warnings.warn(
+            f"Paraphrases of at most max_new_tokens={max_new_tokens} tokens leave much out of a "
+            "sentence more than twice as long. Cut it into shorter ones; or raise max_new_tokens, "
+            "if the model was trained on such long ones.",
+            stacklevel=2,
+        )
