@@ -3,8 +3,8 @@ r"""Give a checkpoint n-grams, which help to rank what it writes: fluent paraphr
 python scripts/fit_ngrams.py --model_name_or_path DIR_OR_ID --train_file sentences.txt [...] \
     --output_dir out
 
-A minute for some hundred thousand sentences. They need no pairs, only the kind of text that is to
-be written.
+A minute for some hundred thousand sentences: no pairs, but of the kind that is to be written. What
+n-grams the checkpoint has are replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
-from simbert_hf.modeling.ngrams import NGramModel
+from simbert_hf.modeling.ngrams import fit_ngrams
 from simbert_hf.utils.script import check_output, run_script
 
 
@@ -28,8 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_output(args.output_dir, [args.model_name_or_path])
     model = SimBert.from_pretrained(args.model_name_or_path)
     sentences = [text for file in args.train_file for text in load_sentences(file)]
-    rows = model.rows.sources(sentences, model.max_length)
-    model.ngrams = NGramModel.fit(rows, model.config.vocab_size)
+    fit_ngrams(model, sentences)
     model.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: with n-grams of {len(sentences):,} sentences.")
 

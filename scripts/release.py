@@ -24,6 +24,7 @@ import torch
 
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
+from simbert_hf.data.readers import fold
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script
@@ -288,11 +289,12 @@ def train(
 def count(release: Release, model: Path, held_out: Path, args: argparse.Namespace) -> Path:
     """Give the model n-grams, once; return its folder then."""
     out = Path(f"{model}-ngrams")
-    if not release.counted or (out / "config.json").exists():
+    if not release.counted or (out / "modules.json").exists():  # written last
         return out if release.counted else model
+    hidden = set(map(fold, texts_of(held_out)))
     texts = {text for file in release.counted for text in texts_of(find(args.data, file)[0])}
     sentences = args.output_dir / f"{args.name}-counted.txt"
-    write_text(sentences, "\n".join(sorted(texts - texts_of(held_out))))
+    write_text(sentences, "\n".join(sorted(text for text in texts if fold(text) not in hidden)))
     run("fit_ngrams.py", f"--model_name_or_path={model}", f"--train_file={sentences}",
         f"--output_dir={out}")  # fmt: skip
     return out

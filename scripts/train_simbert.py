@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:
         check_dropout(model)
-    if objective_args.seq2seq_weight > 0:
+    if objective_args.seq2seq_weight or preferences:
         give_ngrams(model, data.train, unpaired)
     teacher = load_teacher(objective_args.teacher_name_or_path, unpaired, data, args)
     weights = {each.name: getattr(objective_args, each.name) for each in fields(LossArguments)}

@@ -33,7 +33,7 @@ MODEL_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
-    "ngrams.safetensors",
+    "ngrams/model.safetensors",
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_*_config.json",

@@ -12,6 +12,7 @@ from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data import PairDataset
 from simbert_hf.hub import plan_upload
 from simbert_hf.modeling.averaging import average_models
+from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.ngrams import FILE, NGramModel, load_ngrams, save_ngrams
 from simbert_hf.training.run import give_ngrams
 from tests.naive import naive_kneser_ney
@@ -66,6 +67,7 @@ def test_the_mean_is_over_the_tokens_of_each_sentence() -> None:
     first, second, third = np.array([[CLS, CLS, 3], [CLS, 3, 5], [3, 5, SEP]]).T
     expected = model.log_probs(first, second, third).mean()
     assert model.mean_log_probs([[CLS, 3, 5, SEP]]).item() == pytest.approx(expected)
+    assert len(model.mean_log_probs([])) == 0
 
 
 def test_they_count_half_of_a_paraphrase_s_fluency() -> None:
@@ -95,17 +97,23 @@ def test_they_stay_with_the_model(tmp_path: Path) -> None:
     for other in (loaded, again):  # in half precision
         assert np.abs(other.ngrams.mean_log_probs(rows) - expected).max() < 0.01
     assert FILE in plan_upload(tmp_path).files
-    tiny_simbert().save_pretrained(tmp_path)
-    assert not (tmp_path / FILE).exists()  # another model's
+    model.resize_token_embeddings(model.config.vocab_size + 8)
+    for other in (tiny_simbert(), SentenceEncoder.from_pretrained(tmp_path), model):
+        loaded.save_pretrained(tmp_path)
+        assert (tmp_path / FILE).exists()
+        other.save_pretrained(tmp_path)
+        assert not (tmp_path / FILE).exists()  # another model's
     assert SimBert.from_pretrained(tmp_path).ngrams is None
 
 
 def test_training_counts_the_sentences_that_it_trains_on() -> None:
     model = tiny_simbert()
-    groups = Dataset.from_dict({"group": [0, 1, 1], "texts": [TEXTS[:2], TEXTS[2:], TEXTS[2:]]})
-    give_ngrams(model, PairDataset(groups, seed=0), ["a cat sat", TEXTS[0]])
-    rows = model.rows.sources([*TEXTS, "a cat sat"], 48)
-    expected = NGramModel.fit(rows, model.config.vocab_size)
+    many = [f"{word} {text}" for word in ("", "please", "and", "today", "a") for text in TEXTS]
+    groups = Dataset.from_dict({"group": [0, 1, 1], "texts": [many[:2], many[2:9], many[2:9]]})
+    give_ngrams(model, PairDataset(groups, seed=0), [*many[9:], many[0]])
+    rows = model.rows.sources(many, 48)
+    expected = NGramModel.fit(rows, model.config.vocab_size)  # each once
+    assert min(map(len, expected.tables)) > 0
     assert np.array_equal(model.ngrams.mean_log_probs(rows), expected.mean_log_probs(rows))
     known = model.ngrams
     give_ngrams(model, PairDataset(groups.select([0]), seed=0), [])
@@ -114,13 +122,19 @@ def test_training_counts_the_sentences_that_it_trains_on() -> None:
 
 def test_damaged_or_foreign_ones_are_refused(tmp_path: Path) -> None:
     save_ngrams(NGramModel.fit(sentences(9), SIZE), tmp_path)
-    with pytest.raises(ValueError, match=rf"{FILE} has n-grams of 9 tokens, and the model knows 8"):
+    with pytest.raises(
+        ValueError, match=rf"{FILE} has n-grams of 9 tokens, and the model knows 8: delete"
+    ):
         load_ngrams(tmp_path, {}, 8)
     arrays = load_file(tmp_path / FILE)
     del arrays["trigrams"]
     save_file(arrays, tmp_path / FILE)
     with pytest.raises(ValueError, match=rf"{FILE} is damaged \('trigrams'\): copy it again"):
         load_ngrams(tmp_path, {}, SIZE)
+    for wrong in (np.zeros((3, 3), dtype=np.uint16), np.zeros(())):
+        save_file(arrays | {"trigrams": wrong}, tmp_path / FILE)
+        with pytest.raises(ValueError, match=rf"{FILE} is damaged"):
+            load_ngrams(tmp_path, {}, SIZE)
     (tmp_path / FILE).write_bytes(b"{" * 20)
     with pytest.raises(ValueError, match=rf"{FILE} is damaged"):
         load_ngrams(tmp_path, {}, SIZE)
@@ -133,16 +147,17 @@ def test_there_must_be_sentences() -> None:
 
 def test_the_script_adds_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny_simbert().save_pretrained(tmp_path / "model")
-    for name, texts in (("a.txt", TEXTS), ("b.txt", TEXTS * 3)):
+    more = [f"please {text}" for text in TEXTS]
+    for name, texts in (("a.txt", TEXTS), ("b.txt", TEXTS + more)):
         (tmp_path / name).write_text("\n".join(texts))
     files = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
     out = str(tmp_path / "out")
     start = str(tmp_path / "model")
     main(["--model_name_or_path", start, "--train_file", *files, "--output_dir", out])
-    assert capsys.readouterr().out == f"{out}: with n-grams of 16 sentences.\n"
+    assert capsys.readouterr().out == f"{out}: with n-grams of 12 sentences.\n"
     before, after = SimBert.from_pretrained(start), SimBert.from_pretrained(out)
-    rows = after.rows.sources(TEXTS, 48)
-    expected = NGramModel.fit(rows * 4, after.config.vocab_size)
+    rows = after.rows.sources(TEXTS + more, 48)
+    expected = NGramModel.fit(rows, after.config.vocab_size)
     save_ngrams(expected, start)
     expected = SimBert.from_pretrained(start).ngrams
     assert np.array_equal(after.ngrams.mean_log_probs(rows), expected.mean_log_probs(rows))

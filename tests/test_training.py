@@ -243,8 +243,11 @@ def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
     held_out.write_text("\n".join(groups.read_text().splitlines()[:6]))
     kept = [f for f in flags(start, groups, tmp_path / "out")
             if "strategy" not in f and "validation" not in f]  # fmt: skip
+    former = tmp_path / "out" / "ngrams"
+    former.mkdir(parents=True)
     trainer = main([*kept, "--streaming=true", "--max_steps=14", f"--validation_file={held_out}"])
     assert (tmp_path / "out" / "checkpoint-12").is_dir()
+    assert not former.exists()  # of another model; a stream gives none
     assert [line["step"] for line in trainer.state.log_history if "eval_top1" in line] == [14]
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert len(losses) == 14

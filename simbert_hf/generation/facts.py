@@ -29,8 +29,11 @@ TENTHS = [f"{word[:-1]}ieth" for word in TENS]
 VALUES = {word: i for words in (SMALL, SMALLTH) for i, word in enumerate(words, start=1)}
 VALUES |= {word: 10 * i for words in (TENS, TENTHS) for i, word in enumerate(words, start=2)}
 SELDOM = frozenset(("one", "first", "second"))  # alone they are pronouns, adverbs and times
-_TENS, _UNITS, _ANY = map("|".join, (TENS, SMALL[:9] + SMALLTH[:9], VALUES))
-_BELOW_100 = rf"(?:(?:{_TENS})[ -](?:{_UNITS})|{_ANY})(?![a-z])"
+_UNITS = [*SMALL[:9], *SMALLTH[:9]]
+_TENS, _UNIT, _TIMELESS, _ANY = map(
+    "|".join, (TENS, _UNITS, (unit for unit in _UNITS if unit != "second"), VALUES)
+)  # "a thirty second ad" is one of thirty seconds
+_BELOW_100 = rf"(?:(?:{_TENS})(?:-(?:{_UNIT})| (?:{_TIMELESS}))|{_ANY})(?![a-z])"
 _BELOW_1000 = (
     rf"(?:(?:(?:{_BELOW_100}|a)[ -])?hundred(?![a-z])(?: (?:and )?{_BELOW_100}(?! hundred))?"
     rf"|{_BELOW_100})"

@@ -20,6 +20,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
+from simbert_hf.modeling.ngrams import save_ngrams
 from simbert_hf.modeling.reading import check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
@@ -106,6 +107,9 @@ class Embedder(PreTrainedModel):
 
     def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
         """Add to a saved directory what plain transformers does not write."""
+        ngrams = getattr(self, "ngrams", None)  # a SimBert's; resized, its tokens are others
+        fits = ngrams is not None and ngrams.size == self.config.vocab_size
+        save_ngrams(ngrams if fits else None, directory)
         finish_checkpoint(self, directory, weights)
 
     def push_to_hub(  # type: ignore[override]

@@ -1,15 +1,16 @@
 """A trigram model of tokens, which tells fluent sentences from others.
 
-A model that learnt to write from few sentences ranks slips of grammar high. Counts of three tokens
-in a row need a minute of plain sentences to know better ("where is i currently").
+A model that learnt to write from few sentences ranks slips of grammar high ("where is i now").
+Counting three tokens in a row of plain sentences takes a minute, and knows better.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from simbert_hf.modeling.reading import optional_file
+from simbert_hf.rows import cuts_known
 from simbert_hf.utils.arrays import Floats, Ints
 
-FILE = "ngrams.safetensors"
+if TYPE_CHECKING:
+    from simbert_hf.modeling.simbert import SimBert
+
+Row = Sequence[int] | Ints
+FILE = "ngrams/model.safetensors"  # in a folder: some servers load all weights beside a config
 DISCOUNT = 0.75
+BLOCK = 10_000  # sentences that are tokenized at once
 LEAST = (2, 4)  # contexts of a bigram that is kept, and occurrences of a trigram
 
 
@@ -54,6 +61,9 @@ class NGramModel:
     ) -> None:
         self.tables: tuple[NDArray[Any], ...]
         self.tables = (unigrams, bigrams, bigram_log_probs, trigrams, trigram_log_probs)
+        for grams, log_probs in (self.tables[1:3], self.tables[3:]):
+            if len(grams) != len(log_probs):
+                raise ValueError(f"{len(grams)} n-grams, and {len(log_probs)} probabilities")
         self.size = len(unigrams)
         self.unigrams = unigrams.astype(np.float64)
         first, second = bigrams.astype(np.int64).T
@@ -87,15 +97,17 @@ class NGramModel:
         backed_off = self.pairs(pairs, 0.0) + self._behind_one(second, third)
         return self.trigrams(pairs * self.size + third, backed_off)
 
-    def mean_log_probs(self, rows: Sequence[Sequence[int]]) -> Floats:
+    def mean_log_probs(self, rows: Sequence[Row]) -> Floats:
         """Score sentences.
 
         Args:
-            rows: R rows of tokens; the first, [CLS], is a context alone.
+            rows: R rows of two tokens or more; the first, [CLS], is a context alone.
 
         Returns:
             The mean log-probability of a token, [SEP] included where it is there, in nats. (R,).
         """
+        if not rows:
+            return np.zeros(0)
         first, second, third, counts = spans(rows)
         means: Floats = np.add.reduceat(
             self.log_probs(first, second, third), np.cumsum(counts) - counts
@@ -103,9 +115,7 @@ class NGramModel:
         return means / counts
 
     @classmethod
-    def fit(
-        cls, rows: Iterable[Sequence[int]], vocab_size: int, least: tuple[int, int] = LEAST
-    ) -> Self:
+    def fit(cls, rows: Iterable[Row], vocab_size: int, least: tuple[int, int] = LEAST) -> Self:
         """Count n-grams.
 
         Args:
@@ -156,7 +166,7 @@ class Table:
         return found
 
 
-def spans(rows: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints, Ints]:
+def spans(rows: Sequence[Row]) -> tuple[Ints, Ints, Ints, Ints]:
     """Cut rows into three tokens each, the first one doubled; count those of each row.
 
     Example:
@@ -192,12 +202,27 @@ def digits(numbers: Ints, base: int, count: int) -> Ints:
     return numbers[:, None] // powers % base
 
 
+def fit_ngrams(model: SimBert, sentences: Sequence[str]) -> None:
+    """Give a model n-grams of plain sentences; each is counted once.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    texts, rows = list(dict.fromkeys(sentences)), list[Ints]()
+    with cuts_known():
+        for first in range(0, len(texts), BLOCK):
+            block = model.rows.sources(texts[first : first + BLOCK], model.max_length)
+            rows += (np.array(row, dtype=np.int32) for row in block)
+    model.ngrams = NGramModel.fit(rows, model.config.vocab_size)
+
+
 def save_ngrams(ngrams: NGramModel | None, directory: str | os.PathLike[str]) -> None:
     """Write a model's n-grams into its directory, in few bits, or delete a former model's."""
     file = Path(directory, FILE)
+    shutil.rmtree(file.parent, ignore_errors=True)
     if ngrams is None:
-        file.unlink(missing_ok=True)
         return
+    file.parent.mkdir()
     whole = np.uint16 if ngrams.size <= 2**16 else np.int32
     kinds = (np.float16, whole, np.float16, whole, np.float16)
     tables = zip(NAMES, ngrams.tables, kinds, strict=True)
@@ -223,11 +248,11 @@ def load_ngrams(
     try:
         arrays = load_file(file)
         ngrams = NGramModel(*(arrays[name] for name in NAMES))
-    except (KeyError, IndexError, ValueError, SafetensorError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, SafetensorError) as error:
         raise ValueError(f"{file} is damaged ({error}): copy it again, or delete it.") from None
     if ngrams.size != vocab_size:
         raise ValueError(
-            f"{file} has n-grams of {ngrams.size} tokens, and the model knows {vocab_size}: fit "
-            "them anew with scripts/fit_ngrams.py, or delete it."
+            f"{file} has n-grams of {ngrams.size} tokens, and the model knows {vocab_size}: delete "
+            f"{file.parent}, and fit new ones with scripts/fit_ngrams.py."
         )
     return ngrams

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -21,7 +20,7 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.ngrams import NGramModel, load_ngrams, save_ngrams
+from simbert_hf.modeling.ngrams import NGramModel, load_ngrams
 from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -77,6 +76,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         ngrams: What helps to rank what it writes; None for none.
     """
 
+    ngrams: NGramModel | None = None
     config: SimBertConfig
     config_class = SimBertConfig
     head_prefix = "cls."  # of the names of the LM head's weights
@@ -94,7 +94,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         check_pooling(config.sentence_pooling)
         self._add_layers(config)
         self.has_lm_head = True
-        self.ngrams: NGramModel | None = None
         if not config.tie_word_embeddings:
             self._keys_to_ignore_on_save = []  # its decoder's weights are its own
         self.add_vector_modules()
@@ -161,11 +160,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Leave an untrained LM head out."""
         left_out = () if self.has_lm_head else (self.head_prefix,)
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
-
-    def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
-        """Add to a saved directory what plain transformers does not write."""
-        save_ngrams(self.ngrams, directory)
-        super().finish_saving(directory, weights)
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""

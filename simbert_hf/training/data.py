@@ -287,7 +287,8 @@ def read_groups(
             **hub_options,
         )
     logger.info("%s: %s", ", ".join(files), report)
-    if columns and data_args.form in ("auto", "pairs") and isinstance(groups, Dataset):
+    pairs = data_args.form in ("auto", "pairs") and isinstance(groups, Dataset)
+    if columns and pairs and args.should_log and not held_out:
         warn_of_labels(groups, columns, files)
     return groups
 

@@ -26,9 +26,10 @@ def spread(length: int, sample: int = SAMPLE) -> list[int]:
 
     Example:
         >>> spread(3), len(spread(2500)), spread(2500)[-1]
-        ([0, 1, 2], 1000, 1998)
+        ([0, 1, 2], 1000, 2497)
     """
-    return list(range(0, length, max(1, length // sample)))[:sample]
+    count = min(length, sample)
+    return [i * length // count for i in range(count)]
 
 
 def some_sentences(data: Any) -> list[str]:

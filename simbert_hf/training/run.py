@@ -20,10 +20,9 @@ from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
-from simbert_hf.modeling.ngrams import NGramModel
+from simbert_hf.modeling.ngrams import fit_ngrams
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.rows import cuts_known
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.data import TrainingData
 from simbert_hf.training.first_look import check_read, some_sentences, spread
@@ -34,7 +33,7 @@ from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
 
-MOST_COUNTED = 300_000  # groups, and unpaired sentences, of which n-grams are counted
+MOST_COUNTED = 300_000  # sentences of which n-grams are counted
 
 
 def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
@@ -140,17 +139,20 @@ def give_ngrams(model: SimBert, data: PairDataset | PairStream, sentences: Seque
 
     Args:
         model: Has a tokenizer.
-        data: Its groups' sentences are counted, of very many groups those of some; of a stream,
-            which is read once, none.
+        data: Its groups' sentences are counted; of a stream, which is read once, none.
         sentences: Unpaired ones.
     """
-    if model.ngrams is not None or isinstance(data, PairStream):
+    if model.ngrams is not None:
+        logger.info("N-grams are the start's; scripts/fit_ngrams.py fits others.")
+        return
+    if isinstance(data, PairStream):
+        logger.info("A stream gives no n-grams to rank paraphrases by; see scripts/fit_ngrams.py.")
         return
     groups = data.groups[spread(len(data.groups), MOST_COUNTED)]["texts"]
-    texts = dict.fromkeys(chain(chain.from_iterable(groups), sentences[:MOST_COUNTED]))
-    with cuts_known():
-        rows = model.rows.sources(list(texts), model.max_length)
-    model.ngrams = NGramModel.fit(rows, model.config.vocab_size)
+    texts = list(dict.fromkeys(chain(chain.from_iterable(groups), sentences)))
+    texts = [texts[i] for i in spread(len(texts), MOST_COUNTED)]
+    fit_ngrams(model, texts)
+    logger.info("N-grams of %d sentences help to rank paraphrases.", len(texts))
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
