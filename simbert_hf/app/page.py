@@ -128,7 +128,9 @@ def _paraphrase_tab(model: SimBert) -> None:
         diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
-        headers=["paraphrase", "score", "cosine", "log-probability"], label="Best first", wrap=True
+        headers=["paraphrase", "score", "cosine", "log-probability"],
+        label="Best first, each unlike those before",
+        wrap=True,
     )
     plain = gr.Textbox(label="As text", lines=6, buttons=["copy"])
 

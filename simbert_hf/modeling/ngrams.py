@@ -7,8 +7,8 @@ Counting three tokens in a row of plain sentences takes a minute, and knows bett
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -219,10 +219,12 @@ def fit_ngrams(model: SimBert, sentences: Sequence[str]) -> None:
 def save_ngrams(ngrams: NGramModel | None, directory: str | os.PathLike[str]) -> None:
     """Write a model's n-grams into its directory, in few bits, or delete a former model's."""
     file = Path(directory, FILE)
-    shutil.rmtree(file.parent, ignore_errors=True)
     if ngrams is None:
+        file.unlink(missing_ok=True)
+        with suppress(OSError):  # of a folder that is not there, or holds something else
+            file.parent.rmdir()
         return
-    file.parent.mkdir()
+    file.parent.mkdir(exist_ok=True)
     whole = np.uint16 if ngrams.size <= 2**16 else np.int32
     kinds = (np.float16, whole, np.float16, whole, np.float16)
     tables = zip(NAMES, ngrams.tables, kinds, strict=True)
