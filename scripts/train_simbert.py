@@ -12,14 +12,13 @@ from dataclasses import fields
 from simbert_hf.arguments import (
     PRESETS,
     DataArguments,
-    LossArguments,
     ModelArguments,
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
 from simbert_hf.collators import PairCollator
 from simbert_hf.evaluation import SimBertEvaluator
-from simbert_hf.objectives import SimBertObjective
+from simbert_hf.objectives import LossArguments, SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_training_data, load_training_triplets, load_unpaired
 from simbert_hf.training.run import begin, give_ngrams, load_model, load_teacher, run

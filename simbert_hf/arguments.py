@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 
+from simbert_hf.objectives import LossArguments
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets, flag
@@ -126,40 +127,10 @@ class DataArguments:
 
 
 @dataclass(frozen=True)
-class LossArguments:
-    """Weights and scales of SimBERT's loss, for its flags and for the objective."""
-
-    scale: float = flag(30.0, "Inverse temperature of the similarity.")
-    seq2seq_weight: float = flag(1.0, "Weight of the seq2seq loss.")
-    similarity_weight: float = flag(1.0, "Weight of the similarity loss.")
-    mlm_weight: float = flag(1.0, "Weight of the MLM loss on masked sources.")
-    distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
-    strangers_weight: float = flag(
-        1.0,
-        "Weight, in the distillation loss, of sentences that the teacher finds strangers, against "
-        "1 of equal ones.",
-    )
-    strangers_cosine: float = flag(
-        0.0,
-        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 leaves room "
-        "to copy several teachers closely.",
-    )
-    mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
-    simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
-    simcse_weight: float = flag(
-        1.0,
-        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the teacher: each "
-        "pair brings two, in place of one twice.",
-    )
-    preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
-    preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
-    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
-
-
-@dataclass(frozen=True)
 class ObjectiveArguments(LossArguments):
     """SimBERT's loss, and what it is made of beside pairs."""
 
+    # Off, unlike the objective's, which counts where a batch has masks: this says whether it has.
     mlm_weight: float = flag(0.0, "Weight of an MLM loss on the source; 0 masks nothing.")
     denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
     teacher_name_or_path: list[str] = flag(

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from simbert_hf.arguments import LossArguments
 from simbert_hf.distributed import gather_uneven_with_grad, gather_with_grad
 from simbert_hf.losses import (
     InBatchLoss,
@@ -25,6 +24,7 @@ from simbert_hf.losses import (
     pair_loss,
     preference_loss,
 )
+from simbert_hf.utils.parsing import flag
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,37 @@ class SimBertLoss:
     simcse: Tensor | None = None
     preference: Tensor | None = None
     preference_accuracy: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LossArguments:
+    """Weights and scales of SimBERT's loss, for its flags and for the objective."""
+
+    scale: float = flag(30.0, "Inverse temperature of the similarity.")
+    seq2seq_weight: float = flag(1.0, "Weight of the seq2seq loss.")
+    similarity_weight: float = flag(1.0, "Weight of the similarity loss.")
+    mlm_weight: float = flag(1.0, "Weight of the MLM loss on masked sources.")
+    distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
+    strangers_weight: float = flag(
+        1.0,
+        "Weight, in the distillation loss, of sentences that the teacher finds strangers, against "
+        "1 of equal ones.",
+    )
+    strangers_cosine: float = flag(
+        0.0,
+        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 leaves room "
+        "to copy several teachers closely.",
+    )
+    mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
+    simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
+    simcse_weight: float = flag(
+        1.0,
+        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the teacher: each "
+        "pair brings two, in place of one twice.",
+    )
+    preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
+    preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
+    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
 
 
 @dataclass(frozen=True)
