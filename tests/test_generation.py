@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
-from simbert_hf.generation import synonyms
+from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.synonyms import rank
@@ -168,7 +168,7 @@ def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention,
     options = {"n": 20, "k": 20, "seed": 3, "strategy": strategy, "return_scores": True}
     together = model.gen_synonyms(TEXTS, **options)
     alone = [model.gen_synonyms(text, **options) for text in TEXTS]
-    monkeypatch.setattr(synonyms, "MAX_ROWS", 40)
+    monkeypatch.setattr(writing, "MAX_ROWS", 40)
     monkeypatch.setattr(synonyms, "BLOCK", 3)
     in_twos = model.gen_synonyms(TEXTS, **options)
     assert sum(map(len, alone)) > 20

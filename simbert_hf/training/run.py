@@ -126,7 +126,7 @@ def load_teacher(
     """
     if not names:
         return None
-    strangers = sentences[:: max(1, len(sentences) // 1000)][:1000]
+    strangers = [sentences[i] for i in spread(len(sentences))]
     if not strangers and len(names) > 1:
         if not isinstance(data.train, PairDataset):
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
