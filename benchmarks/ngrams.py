@@ -25,6 +25,7 @@ from simbert_hf.data.readers import fold
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.ngrams import fit_ngrams
+from simbert_hf.training.data import folded
 
 QUESTIONS = SHIPPED / "questions_en" / "pairs.jsonl.gz"
 HELD_OUT, SEED = 500, 42  # as in scripts/release.py
@@ -53,10 +54,9 @@ def main() -> None:
     args = parser.parse_args()
     train, held_out = split_groups(load_groups([TATOEBA, QUESTIONS])[0], HELD_OUT, SEED)
     groups = Random(0).sample([row["texts"] for row in held_out], args.limit)
-    hidden = {fold(text) for row in held_out for text in row["texts"]}
-    model, checks = SimBert.from_pretrained(DEFAULT_MODEL), (Slips(), Parser())
+    hidden, model, parses = folded(held_out), SimBert.from_pretrained(DEFAULT_MODEL), Parser()
     sources, references = [texts[0] for texts in groups], [texts[1:] for texts in groups]
-    faults = (checks[0], lambda text: not checks[1](text))
+    checks = (Slips(), lambda text: not parses(text))
     found, sentences = dict[str, dict[str, Figure]](), {}
     pairs = (text for row in train for text in row["texts"])
     for name, texts in counted(args.data, pairs):
@@ -65,7 +65,7 @@ def main() -> None:
         if kept:
             fit_ngrams(model, kept)
         written = model.gen_synonyms(sources, args.n, TOP, seed=0)
-        found[name] = measure(written, references, faults)
+        found[name] = measure(written, references, checks)
         print(f"{name}: measured", flush=True)
     shown = [name for name in NAMES if name != "different"]
     rows = [

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 from scripts.fit_ngrams import main
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data import PairDataset
+from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.hub import plan_upload
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.modeling.encoder import SentenceEncoder
@@ -98,7 +99,8 @@ def test_they_stay_with_the_model(tmp_path: Path) -> None:
         assert np.abs(other.ngrams.mean_log_probs(rows) - expected).max() < 0.01
     assert FILE in plan_upload(tmp_path).files
     model.resize_token_embeddings(model.config.vocab_size + 8)
-    for other in (tiny_simbert(), SentenceEncoder.from_pretrained(tmp_path), model):
+    gru = CharGru(CharGruConfig(vocab_size=len(TEXTS)))
+    for other in (tiny_simbert(), SentenceEncoder.from_pretrained(tmp_path), gru, model):
         loaded.save_pretrained(tmp_path)
         assert (tmp_path / FILE).exists()
         other.save_pretrained(tmp_path)

@@ -177,13 +177,14 @@ def banned_tokens(model: Writer) -> Tensor:
 
 def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
     """Yield each one's source, tokens and mean log-probability of a token; see ``Draft``."""
-    written = found.tokens != model.rows.sep_id  # (R, T)
+    builder = model.rows
+    written = found.tokens != builder.sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
     means = (found.log_prob / lengths).tolist()
     rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
     tokens = [row[:length] for row, length in rows]
     if model.ngrams is not None and tokens:
-        counted = model.ngrams.mean_log_probs([[model.rows.cls_id, *row] for row in tokens])
+        counted = model.ngrams.mean_log_probs([[builder.cls_id, *row] for row in tokens])
         means = [(mean + other) / 2 for mean, other in zip(means, counted.tolist(), strict=True)]
     yield from zip(found.source.tolist(), tokens, means, strict=True)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Row = Sequence[int] | Ints
 FILE = "ngrams/model.safetensors"  # in a folder: some servers load all weights beside a config
+NAMES = ("unigrams", "bigrams", "bigram_log_probs", "trigrams", "trigram_log_probs")
 DISCOUNT = 0.75
 BLOCK = 10_000  # sentences that are tokenized at once
 LEAST = (2, 4)  # contexts of a bigram that is kept, and occurrences of a trigram
@@ -147,9 +148,6 @@ class NGramModel:
             digits(grams[trigrams], vocab_size, 3),
             np.log(behind_two[trigrams]),
         )
-
-
-NAMES = ("unigrams", "bigrams", "bigram_log_probs", "trigrams", "trigram_log_probs")
 
 
 class Table:

@@ -20,7 +20,7 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.ngrams import NGramModel, load_ngrams
+from simbert_hf.modeling.ngrams import load_ngrams
 from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -73,10 +73,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     Attributes:
         has_lm_head: Whether the LM head's weights were loaded or trained.
-        ngrams: What helps to rank what it writes; None for none.
     """
 
-    ngrams: NGramModel | None = None
     config: SimBertConfig
     config_class = SimBertConfig
     head_prefix = "cls."  # of the names of the LM head's weights
