@@ -17,10 +17,11 @@ from simbert_hf.arguments import (
     SimilarityTrainingArguments,
 )
 from simbert_hf.collators import PairCollator
+from simbert_hf.data import load_one_way_pairs, load_triplets
 from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import LossArguments, SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.data import load_training_data, load_training_triplets, load_unpaired
+from simbert_hf.training.data import load_training_data, load_unpaired, load_unseen
 from simbert_hf.training.run import begin, give_ngrams, load_model, load_teacher, run
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
@@ -44,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     held_out = None if data.validation is None else data.validation.groups
     twice = objective_args.simcse_weight > 0
     unpaired = load_unpaired(objective_args.sentences_file, held_out, twice=twice)
-    preferences = load_training_triplets(objective_args.preferences_file, held_out, "preference")
+    files = objective_args.preferences_file, objective_args.one_way_file
+    preferences = load_unseen(load_triplets, files[0], held_out, "preference")
+    one_way = load_unseen(load_one_way_pairs, files[1], held_out, "one-way pair")
     if preferences and args.gradcache_batch_size:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:
@@ -65,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         twice=twice,
         targets=objective_args.seq2seq_weight > 0,
         preferences=preferences,
+        one_way=one_way,
     )
     evaluator = None
     if data.validation is not None:

@@ -150,6 +150,13 @@ class ObjectiveArguments(LossArguments):
         "one, which is made less likely (SimPO); each pair brings one.",
     )
 
+    one_way_file: list[str] = flag(
+        [],
+        "Files of columns source and target: pairs of which only the target is written, such as "
+        "people's sentences from paraphrases that a model wrote of them (back-translation); each "
+        "pair brings two.",
+    )
+
     def __post_init__(self) -> None:
         check_scale(self.scale)
         check_scale(self.simcse_scale, "simcse_scale")
@@ -173,6 +180,8 @@ class ObjectiveArguments(LossArguments):
         else:
             names = ["preference_weight", "preference_scale", "preference_margin"]
             refuse_idle(self, names, "there is no --preferences_file")
+        if self.one_way_file and not self.seq2seq_weight:
+            raise ValueError("--one_way_file is for the seq2seq loss: drop --seq2seq_weight 0.")
         if self.mlm_weight:
             refuse_idle(self, ["denoising"], "--mlm_weight masks the sources")
         check_weights(weights)

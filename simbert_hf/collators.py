@@ -91,6 +91,8 @@ class PairCollator(TextCollator):
             and their vectors the same, which do not see the target.
         preferences: A sentence, a good paraphrase and a bad one: each pair's seed draws one, which
             makes two rows below all others.
+        one_way: Pairs whose second sentence is written behind the first, never the other way
+            around: each pair's seed draws two, a row each, above those of preferences.
     """
 
     rows: RowBuilder
@@ -101,6 +103,7 @@ class PairCollator(TextCollator):
     twice: bool = True
     targets: bool = True
     preferences: Sequence[Triplet] = ()
+    one_way: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self) -> None:
         if self.mlm or self.denoising:
@@ -121,7 +124,8 @@ class PairCollator(TextCollator):
             ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings. With ``preferences`` 2P
             more rows, a chosen and a rejected paraphrase in turn: ``compared_lengths``, their
             numbers of tokens, (2P,); ``compared_positions`` and ``compared_tokens``, as for the
-            targets, and ``compared_rows``, which of the 2P a token is of: (K,) each.
+            targets, and ``compared_rows``, which of the 2P a token is of: (K,) each. With
+            ``one_way`` 2P more rows, ``one_way_rows``, whose vectors have no loss: (2P,).
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
@@ -139,10 +143,13 @@ class PairCollator(TextCollator):
         drawn = self._draw_sentences(pairs)
         unpaired = [self._cut(self.sentences[i]) for i in drawn]
         alone = self.rows.sources(unpaired, self.max_length)
+        read, written = self._draw_one_way(pairs)
         prompts, answers = self._draw_preferences(pairs)
         batch: dict[str, Any] = self.rows.pad(
-            corrupted + alone + prompts, targets + [[] for _ in alone] + answers
+            corrupted + alone + read + prompts, targets + [[] for _ in alone] + written + answers
         )
+        if read:
+            batch["one_way_rows"] = torch.arange(len(read)) + len(corrupted + alone)
         batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
         if drawn and self.twice:
             batch["sentence_groups"] = torch.tensor(drawn)
@@ -169,11 +176,20 @@ class PairCollator(TextCollator):
         if self.sentences:
             alone = self.row_lengths(self.sentences[i] for i in self._draw_sentences(pairs))
             longest = np.maximum(longest, alone.reshape(-1, 2).max(axis=1))
-        if self.preferences:
-            prompts, answers = self._draw_preferences(pairs)
-            whole = [len(prompt + answer) for prompt, answer in zip(prompts, answers, strict=True)]
-            longest = np.maximum(longest, np.reshape(whole, (-1, 2)).max(axis=1))
+        for prompts, answers in (self._draw_one_way(pairs), self._draw_preferences(pairs)):
+            if prompts:
+                whole = [len(one + other) for one, other in zip(prompts, answers, strict=True)]
+                longest = np.maximum(longest, np.reshape(whole, (-1, 2)).max(axis=1))
         return longest
+
+    def _draw_one_way(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
+        """Make the rows of two one-way pairs for each pair: what is read, and what is written."""
+        n = len(self.one_way)
+        drawn = [self.one_way[(2 * pair["seed"] + i) % n] for pair in pairs for i in (0, 1) if n]
+        return (
+            self.rows.sources([self._cut(source) for source, _ in drawn], self.max_length),
+            self.rows.targets([self._cut(target) for _, target in drawn], self.max_length),
+        )
 
     def _draw_preferences(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
         """Make the rows of a preference for each pair: its sentence twice, and both answers."""

@@ -121,7 +121,8 @@ class SimBertObjective(LossArguments):
         losses = mean_token_losses(output.lm_losses or {}, batch)
         groups = batch["groups"]
         vectors = output.sentence_embedding
-        vectors = vectors[: len(vectors) - len(batch.get("compared_lengths", ()))]
+        idle = len(batch.get("one_way_rows", ())) + len(batch.get("compared_lengths", ()))
+        vectors = vectors[: len(vectors) - idle]
         paired, alone = vectors[: len(groups)], vectors[len(groups) :]
         masked = groups if self.mask_false_negatives else None
         found = gathered_pair_loss(paired, masked, scale=self.scale, gather=self.gather)

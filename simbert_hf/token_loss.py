@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
 
-from simbert_hf.losses import at_least_float32, chunk_rows
+from simbert_hf.losses import chunk_rows
+
+# In 16 bits a GPU multiplies matrices of other widths several times slower. Few vocabularies have
+# such a size, so columns that no token has are added, of probability 0.
+ALIGNED = 8
 
 
 def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
@@ -37,9 +43,11 @@ def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> 
     device = hidden.device.type
     half = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if half else hidden.dtype
-    inputs = (tensor.to(dtype) for tensor in (hidden, weight, bias))
+    hidden, weight, bias = (tensor.to(dtype) for tensor in (hidden, weight, bias))
+    if spare := -len(weight) % ALIGNED if dtype.itemsize == 2 else 0:
+        weight, bias = pad(weight, (0, 0, 0, spare)), pad(bias, (0, spare), value=-math.inf)
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _TokenLoss.apply(*inputs, labels, torch.is_grad_enabled())
+        loss: Tensor = _TokenLoss.apply(hidden, weight, bias, labels, torch.is_grad_enabled())
     return loss
 
 
@@ -58,7 +66,7 @@ class _TokenLoss(torch.autograd.Function):
         size = chunk_rows(hidden.device, len(weight))
         for start in range(0, len(hidden), size):
             rows, right = hidden[start : start + size], labels[start : start + size, None]
-            scores = at_least_float32(torch.addmm(bias, rows, weight.T)).log_softmax(dim=-1)
+            scores = torch.addmm(bias, rows, weight.T).log_softmax(dim=-1, dtype=wide)
             total -= scores.gather(1, right).sum()
             if any(ctx.needed):
                 slopes = scores.exp_().scatter_add_(1, right, -torch.ones_like(scores[:, :1]))

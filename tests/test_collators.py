@@ -249,6 +249,7 @@ def test_lengths_are_those_of_the_rows(kind: type, max_length: int) -> None:
     cases = [(SimCseCollator, pairs), (ClassCollator, pairs), (MemberCollator, parts)]
     if kind is RowBuilder:
         more = [{}, {"sentences": [LONG, SHORT]}, {"preferences": [(SHORT, CHINESE, LONG)] * 2}]
+        more += [{"one_way": [(SHORT, LONG), (LONG, CHINESE), (CHINESE, SHORT)]}]
         cases += [(partial(PairCollator, **options), pairs) for options in more]
     for collator_class, examples in cases:
         collator = collator_class(rows, max_length=max_length)

@@ -368,6 +368,38 @@ def test_preferences_equal_the_naive_loss_and_leave_the_other_parts_alone() -> N
     assert_same_gradients(model, weights)
 
 
+def test_one_way_pairs_are_written_one_way_and_leave_the_other_parts_alone() -> None:
+    model, preferences = tiny_simbert().double(), [Triplet("a cat sat", "the cat", "a cat cat")]
+    pairs = [("a cat is sitting", "a cat sat"), ("time", "what time is it"), ("it is", "is it")]
+    with_them, without = (
+        PairCollator(
+            model.rows, max_length=20, sentences=SENTENCES, preferences=preferences, one_way=some
+        )(PAIRS)
+        for some in (pairs, ())
+    )
+    objective = SimBertObjective(
+        teacher=lambda texts: torch.eye(len(texts)), distillation_weight=2.0
+    )
+    texts = {"texts": [""] * 12}
+    parts, alone = objective(model, with_them | texts), objective(model, without | texts)
+    for name in ("similarity", "simcse", "distillation", "preference"):
+        assert getattr(parts, name).item() == pytest.approx(getattr(alone, name).item(), abs=1e-9)
+
+    weights, written = float64_weights(model.state_dict(), requires_grad=True), []
+    for pair in PAIRS:
+        both = [(pair["source"], pair["target"]), (pair["target"], pair["source"])]
+        for source, target in [*both, *(pairs[(2 * pair["seed"] + i) % 3] for i in (0, 1))]:
+            [read], [answer] = model.rows.sources([source], 20), model.rows.targets([target], 20)
+            ids, segments = read + answer, [0] * len(read) + [1] * len(answer)
+            hidden = naive_encode_row(weights, model.config, ids, segments)[-1]
+            written.append((naive_lm_logits(weights, model.config, hidden), ids, segments))
+    naive = naive_seq2seq_loss(written)
+    assert parts.seq2seq.item() == pytest.approx(naive.item(), abs=1e-9)
+    naive.backward()
+    parts.seq2seq.backward()
+    assert_same_gradients(model, weights)
+
+
 @pytest.mark.parametrize("gather", [True, False])
 def test_both_parts_of_joint_training_are_gathered_or_none(
     gather: bool, monkeypatch: pytest.MonkeyPatch

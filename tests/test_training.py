@@ -26,11 +26,12 @@ from simbert_hf.arguments import (
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
+from simbert_hf.data import load_triplets
 from simbert_hf.data.batching import LengthGroupedBatchSampler
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import (
-    load_training_triplets,
     load_unpaired,
+    load_unseen,
     without_sentences_of,
 )
 from simbert_hf.training.loss_meter import LossMeter
@@ -554,6 +555,11 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--preferences_file=a", "--preference_margin=-1"], "--preference_margin -1.0: give 0 or"),
         (["--preferences_file=a", "--preference_weight=0"], "drop --preferences_file instead"),
         (["--preferences_file=nowhere.csv"], "nowhere.csv"),
+        (["--one_way_file=nowhere.jsonl"], "nowhere.jsonl"),
+        (
+            ["--one_way_file=a", "--seq2seq_weight=0"],
+            "is for the seq2seq loss: drop",
+        ),
         (["--label_smoothing_factor=0.1"], "--label_smoothing_factor 0.1 would change nothing"),
         (["--auto_find_batch_size=true"], "--auto_find_batch_size True would change nothing"),
         (["--length_window=0"], "--length_window 0: give at least 1"),
@@ -814,10 +820,10 @@ def test_preferences_are_not_held_out(tmp_path: Path) -> None:
     path = tmp_path / "preferences.csv"
     path.write_text("prompt,chosen,rejected\na,b,c\nd,held out,e\n")
     held_out = Dataset.from_dict({"texts": [["Held out", "z"]], "group": [0]})
-    assert load_training_triplets([str(path)], held_out, "preference") == [("a", "b", "c")]
+    assert load_unseen(load_triplets, [str(path)], held_out, "preference") == [("a", "b", "c")]
     with pytest.raises(DataError, match="every preference holds a held-out sentence"):
-        load_training_triplets(
-            [str(path)], Dataset.from_dict({"texts": [["a", "d"]]}), "preference"
+        load_unseen(
+            load_triplets, [str(path)], Dataset.from_dict({"texts": [["a", "d"]]}), "preference"
         )
 
 

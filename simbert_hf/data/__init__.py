@@ -8,7 +8,7 @@ from simbert_hf.data.groups import labelled_sentences, load_groups, split_groups
 from simbert_hf.data.sampling import FixedPairs, Pair, PairDataset
 from simbert_hf.data.scored import ScoredPair, load_labelled_pairs, load_scored_pairs
 from simbert_hf.data.streams import PairStream
-from simbert_hf.data.triplets import Triplet, load_triplets
+from simbert_hf.data.triplets import Triplet, load_one_way_pairs, load_triplets
 from simbert_hf.utils.textfiles import DataError, load_sentences
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "labelled_sentences",
     "load_groups",
     "load_labelled_pairs",
+    "load_one_way_pairs",
     "load_scored_pairs",
     "load_sentences",
     "load_triplets",

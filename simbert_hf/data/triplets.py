@@ -1,8 +1,9 @@
-"""Triplets: an anchor, a positive and a hard negative; or what is preferred to what."""
+"""Triplets (anchor, positive, hard negative; or preferences), and pairs that are told apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from simbert_hf.utils.textfiles import Row, fault, shorten
 
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 NAMES = "Name them sent0, sent1 and hard_neg; of preferences prompt, chosen and rejected"
+PAIR_NAMES = "Name them source and target"
 
 
 class Triplet(NamedTuple):
@@ -45,27 +47,65 @@ def load_triplets(path: str | Path) -> list[Triplet]:
         ...     load_triplets(path)
         [Triplet(anchor='It rains.', positive='It is wet.', negative='It is dry.')]
     """
-    rows = list(read_headed_rows(path, lambda line, names: _columns(path, line, names)))
+    return [Triplet(*texts) for texts in _read(path, "triplet", _columns)]
+
+
+def load_one_way_pairs(path: str | Path) -> list[tuple[str, str]]:
+    """Read pairs whose sides are told apart, from files as of :func:`load_triplets`.
+
+    Returns:
+        ``(source, target)`` for each row, by a known pair of columns; others may stand beside.
+
+    Raises:
+        DataError: If the columns are unknown, or a sentence is missing or empty.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "written.jsonl")
+        ...     _ = path.write_text('{"source": "i wants tea", "target": "I want some tea."}')
+        ...     load_one_way_pairs(path)
+        [('i wants tea', 'I want some tea.')]
+    """
+    return [(source, target) for source, target in _read(path, "pair", _pair_columns)]
+
+
+def _read(
+    path: str | Path, what: str, columns_of: Callable[[str | Path, int, Sequence[str]], list[str]]
+) -> list[list[str]]:
+    """Read some columns of each row: its texts."""
+    rows = list(read_headed_rows(path, partial(columns_of, path)))
     if not rows:
-        raise fault(path, None, "holds no triplet", "Give it a header and at least one triplet")
-    columns = _columns(path, rows[0][0], list(rows[0][1]))
-    return [_triplet(path, line, row, columns) for line, row in rows]
+        raise fault(path, None, f"holds no {what}", f"Give it a header and at least one {what}")
+    columns = columns_of(path, rows[0][0], list(rows[0][1]))
+    return [_texts(path, line, row, columns) for line, row in rows]
 
 
-def _columns(path: str | Path, line: int, names: Sequence[str]) -> tuple[str, str, str]:
-    """Find the three columns by name."""
+def _pair_columns(
+    path: str | Path, line: int, names: Sequence[str], what: str = "pairs", advice: str = PAIR_NAMES
+) -> list[str]:
+    """Find a known pair of columns."""
     known = {name.strip().lower(): name for name in names}
     pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(known)), None)
+    if pair is None:
+        raise fault(path, line, f"the columns {shorten(list(names), 120)} hold no {what}", advice)
+    return [known[name] for name in pair]
+
+
+def _columns(path: str | Path, line: int, names: Sequence[str]) -> list[str]:
+    """Find the three columns of triplets."""
+    pair = _pair_columns(path, line, names, "triplets", NAMES)
+    known = {name.strip().lower(): name for name in names}
     negative = next((known[name] for name in NEGATIVE_COLUMNS if name in known), None)
-    if pair is None or negative is None:
+    if negative is None:
         problem = f"the columns {shorten(list(names), 120)} hold no triplets"
         raise fault(path, line, problem, NAMES)
-    return known[pair[0]], known[pair[1]], negative
+    return [*pair, negative]
 
 
-def _triplet(path: str | Path, line: int, row: Row, columns: tuple[str, str, str]) -> Triplet:
+def _texts(path: str | Path, line: int, row: Row, columns: Sequence[str]) -> list[str]:
     texts = {name: text_of(path, line, cell_of(path, line, row, name)) for name in columns}
     empty = next((name for name, text in texts.items() if not text), None)
     if empty is not None:
         raise fault(path, line, f"{empty!r} is empty", "Fill it in, or drop the row")
-    return Triplet(*texts.values())
+    return list(texts.values())

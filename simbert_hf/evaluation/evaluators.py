@@ -142,8 +142,9 @@ class SimBertEvaluator:
 
     def __post_init__(self) -> None:
         self.collator = dataclasses.replace(
-            self.collator, mlm=False, denoising=False, texts=False, sentences=(), preferences=()
-        )
+            self.collator, mlm=False, denoising=False, texts=False, sentences=(), one_way=(),
+            preferences=(),
+        )  # fmt: skip
         self.objective = dataclasses.replace(self.objective, gather=False, teacher=None)
         self._retrieval = RetrievalEvaluator(self.pairs.groups, self.sts)
 

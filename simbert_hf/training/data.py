@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from datasets import Dataset
 
@@ -15,11 +15,9 @@ from simbert_hf.data import (
     DataError,
     PairDataset,
     PairStream,
-    Triplet,
     load_groups,
     load_scored_pairs,
     load_sentences,
-    load_triplets,
     split_groups,
     usual_share,
 )
@@ -33,6 +31,7 @@ from simbert_hf.training.first_look import warn_of_labels
 
 logger = logging.getLogger(__name__)
 
+Texts = TypeVar("Texts", bound=tuple[str, ...])  # of a row
 WANTED = "--validation_file with groups"  # to choose the best model by
 
 
@@ -232,15 +231,21 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
     return [text for unit in kept for text in unit]
 
 
-def load_training_triplets(
-    files: Sequence[str], held_out: Dataset | None, what: str
-) -> list[Triplet]:
-    """Read triplets, or preferences, less those with held-out sentences.
+def load_unseen(
+    load: Callable[[str], list[Texts]], files: Sequence[str], held_out: Dataset | None, what: str
+) -> list[Texts]:
+    """Read rows of sentences, less those with held-out ones.
+
+    Args:
+        load: Reads a file's rows.
+        files: None for none.
+        held_out: Groups to be measured on, if there are any.
+        what: A row's name.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left.
     """
-    rows = [row for file in files for row in load_triplets(file)]
+    rows = [row for file in files for row in load(file)]
     kept = list(filter(strangers_to(held_out), rows))
     if rows and not kept:
         raise DataError(f"{', '.join(files)}: every {what} holds a held-out sentence.")

@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.collators import SimCseCollator
-from simbert_hf.data import DataError, FixedPairs
+from simbert_hf.data import DataError, FixedPairs, load_triplets
 from simbert_hf.evaluation import StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.mining.negatives import MiningSettings
@@ -22,7 +22,7 @@ from simbert_hf.rows import Rows
 from simbert_hf.training.data import (
     check_files,
     hold_out,
-    load_training_triplets,
+    load_unseen,
     make_evaluator,
     read_groups,
 )
@@ -231,7 +231,7 @@ def load_given_triplets(
         held_out = read_groups(data_args, args, held_out=True)
     else:
         refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
-    rows = load_training_triplets(data_args.train_file, held_out, "triplet")
+    rows = load_unseen(load_triplets, data_args.train_file, held_out, "triplet")
     columns = dict(zip(("source", "target", "negative"), zip(*rows, strict=True), strict=True))
     return FixedPairs(columns, args.order_seed), held_out
 
