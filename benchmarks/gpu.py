@@ -31,13 +31,15 @@ LIMIT = 540  # seconds a stage
 LEAST = 45  # seconds that a stage is begun with
 FIRST = (  # what the goals are about, before what is measured to explain it
     "headline-128-bf16-compiled-graph",
-    "headline-1024-bf16-varlen-compiled",
-    "headline-1024-bf16-flex-compiled",
-    "headline-1024-bf16-undropped-compiled",
-    "headline-4096-bf16-varlen-compiled",
+    "headline-1024-bf16-compiled-graph",
+    "headline-1024-bf16-compiled-graph-cudnn",
+    "headline-128-bf16-compiled-graph-cudnn",
     "headline-128-port-float32",
+    "headline-1024-bf16-undropped-compiled-graph",
     "headline-128-port-bf16",
     "simcse-against-sentence-transformers",
+    "headline-1024-bf16-flex-compiled",
+    "headline-1024-bf16-undropped-compiled",
     "cached-simcse-against-sentence-transformers",
     "train-against-the-port",
     "memory-of-gradcache",
@@ -49,23 +51,25 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     """BERT-base's shape, plain and with what makes it fast."""
     common = ["benchmarks.headline", f"--device={args.device}"]
     common += [f"--lengths={args.lengths}"] * bool(args.lengths)
-    common += ["--toy", "--steps=2"] if args.toy else ["--steps=40"]
+    common += ["--toy", "--steps=2"] if args.toy else ["--steps=20", "--seconds=3"]
     variants: dict[str, list[str]] = {
         "float32": [], "bf16": ["--bf16"], "bf16-compiled": ["--bf16", "--compile"],
         "port-float32": ["--port"], "port-bf16": ["--port", "--bf16"],
     }  # fmt: skip
-    if args.device == "cuda":
-        names = ("bf16", "bf16-compiled")
-        variants |= {f"{name}-graph": [*variants[name], "--graph"] for name in names}
-    for packing in (None, "padded", *["flex", "varlen"] * (args.device == "cuda")):
+    for packing in (None, "padded", *["flex"] * (args.device == "cuda")):
         kept = ["--bf16", "--attention_dropout=0", *[f"--packing={packing}"] * bool(packing)]
         name = f"bf16-{packing or 'undropped'}"  # all without attention dropout, which two lack
         variants |= {name: kept, f"{name}-compiled": [*kept, "--compile"]}
+        variants[f"{name}-compiled-random"] = [*variants[f"{name}-compiled"], "--window=1"]
+    if args.device == "cuda":
+        names = ("bf16", "bf16-compiled", "bf16-undropped-compiled")
+        variants |= {f"{name}-graph": [*variants[name], "--graph"] for name in names}
+        variants["bf16-compiled-graph-cudnn"] = [*variants["bf16-compiled-graph"], "--cudnn"]
     return {
         f"headline-{rows}-{name}": [*common, *options, f"--rows={8 if args.toy else rows}"]
         for rows in (128, 1024, 4096)
         for name, options in variants.items()
-        if rows < 4096 or name.endswith(("flex-compiled", "varlen-compiled"))
+        if rows < 4096 or name.endswith("compiled-graph")
     }
 
 

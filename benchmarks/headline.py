@@ -1,7 +1,8 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
 python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
-    [--packing padded|flex|varlen] [--attention_dropout 0] [--port] [--output headline.json]
+    [--packing padded|flex] [--window 50] [--attention_dropout 0] [--cudnn] [--port] \
+    [--output headline.json]
 
 Rows a second with all that a step needs but the making of batches (median round of at least
 --seconds), how the time parts into the passes and the optimiser, and on a GPU a profile. Token ids
@@ -34,10 +35,10 @@ from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.packing import ATTENTIONS, use_packing
 
 Step = Callable[[dict[str, Tensor]], None]
+WINDOW = 50  # batches that are drawn, and among which training groups like lengths
 # Mean and standard deviation of the log of a sentence's characters, and a pair's correlation.
 LOG_MEAN, LOG_STD, CORRELATION = 2.484, 0.399, 0.658
 ORIGINAL_ROWS = 1.17e6 * 128  # what the released base model was trained on
-WINDOW = 50  # batches among which like lengths are grouped, as in training
 # Dense bfloat16 FLOP/s by the maker's data sheets, by a part of the device's name.
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 TOY = {
@@ -90,7 +91,9 @@ def make_batches(args: argparse.Namespace, vocabulary: int) -> list[dict[str, Te
     pairs = args.rows // 2
     lengths = pair_lengths(args.lengths, pairs * WINDOW)
     if not args.port:
-        lengths = lengths[np.argsort(lengths.sum(axis=1), kind="stable")]
+        windows = lengths.reshape(-1, args.window * pairs, 2)
+        order = windows.sum(axis=2).argsort(axis=1, kind="stable")
+        lengths = np.take_along_axis(windows, order[..., None], axis=1).reshape(-1, 2)
     chosen = np.random.default_rng(1).permutation(WINDOW)[: args.steps]
     multiple = 2 if args.graph else 64 if args.port else 1
     return [
@@ -189,12 +192,16 @@ def profile(step: Step, batches: list[dict[str, Tensor]]) -> str:
     with torch.profiler.profile() as profiler:
         for batch in batches[:5]:
             step(batch)
-    return profiler.key_averages().table(sort_by="self_device_time_total", row_limit=25)
+    return profiler.key_averages().table(
+        sort_by="self_device_time_total", row_limit=80, max_name_column_width=100
+    )
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Train over the batches; return rates and shares."""
     torch.manual_seed(0)
+    torch.backends.cuda.enable_cudnn_sdp(args.cudnn)
+    torch.backends.cuda.enable_mem_efficient_sdp(not args.cudnn)
     model = build_model(args)
     if args.port:
         optimizer: torch.optim.Optimizer = build_optimizer(model)
@@ -257,7 +264,9 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
+    parser.add_argument("--window", type=int, default=WINDOW, help="Batches grouped by length.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)
+    parser.add_argument("--cudnn", action="store_true", help="Attention by cuDNN.")
     parser.add_argument("--port", action="store_true", help="The naive port, padded to 64.")
     parser.add_argument("--graph", action="store_true", help="CUDA graphs.")
     parser.add_argument("--seconds", type=float, default=5.0, help="How long to measure.")
@@ -271,7 +280,9 @@ def main() -> None:
         parser.error("--graph needs CUDA.")
     if args.graph and args.packing:
         parser.error("--packing waits for the device at each step, which no graph can record.")
-    names = "rows steps port bf16 compile graph packing attention_dropout toy".split()
+    if WINDOW % args.window:
+        parser.error(f"--window {args.window}: give a divisor of {WINDOW}.")
+    names = "rows steps port bf16 compile graph packing window attention_dropout cudnn toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     report |= environment(args.device)

@@ -257,9 +257,9 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
     packing: str | None = flag(
         None,
-        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among padding, by "
-        "FlexAttention (GPU, no attention dropout) or by FlashAttention (the same, in 16 bits).",
-        ("padded", "flex", "varlen"),
+        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among padding, or "
+        "by FlexAttention (GPU, no attention dropout).",
+        ("padded", "flex"),
     )
     logging_steps: float = flag(50, "Steps between log lines.")
     eval_strategy: str = flag("epoch", "no, steps or epoch.")
@@ -329,12 +329,8 @@ class SimilarityTrainingArguments(TrainingArguments):
                 refuse_idle(self, [f"{what}_steps"], f"--{what}_strategy is epoch, not steps")
 
     def _check_packing(self) -> None:
-        if self.packing in ("flex", "varlen") and self.use_cpu:
-            raise ValueError(f"--packing {self.packing} needs a GPU; give --packing padded.")
-        if self.packing == "varlen" and self.mixed_precision == "no":
-            raise ValueError(
-                "--packing varlen computes in 16 bits: give --bf16 true, or another --packing."
-            )
+        if self.packing == "flex" and self.use_cpu:
+            raise ValueError("--packing flex needs a GPU; give --packing padded.")
 
     @property
     def order_seed(self) -> int:

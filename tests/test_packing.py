@@ -44,22 +44,9 @@ def dense_flex(query, key, value, block_mask, scale):
     return scaled_dot_product_attention(query, key, value, allowed & blocks, scale=scale)
 
 
-def dense_varlen(query, key, value, starts, key_starts, longest, _, scale, window_size):
-    """FlashAttention has no CPU kernel: each piece by itself."""
-    assert (starts == key_starts).all()
-    assert longest >= starts.diff().max()
-    parts = []
-    for begin, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
-        states = [part[begin:end].transpose(0, 1) for part in (query, key, value)]
-        causal = window_size == (-1, 0)
-        parts.append(scaled_dot_product_attention(*states, is_causal=causal, scale=scale))
-    return torch.cat([part.transpose(0, 1) for part in parts])
-
-
 @pytest.fixture(autouse=True)
 def _dense(monkeypatch) -> None:
     monkeypatch.setattr(packing, "flex_attention", dense_flex)
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense_varlen)
 
 
 def packed(attention: str, **config) -> SimBert:
@@ -140,7 +127,7 @@ def test_only_real_tokens_pass_through_the_layers() -> None:
         )
         model(**rows(40))
     real = int(rows(40)["attention_mask"].sum())
-    assert seen == [real, -(-real // 128) * 128, real]
+    assert seen == [real, -(-real // 128) * 128]
     assert seen[1] > real
 
 
@@ -181,9 +168,8 @@ def test_dropout_of_attention_stays_with_padded() -> None:
     batch = rows(4)
     once, twice = (model(**batch).sentence_embedding for _ in range(2))
     assert not torch.allclose(once, twice)
-    for attention in ("flex", "varlen"):
-        with pytest.raises(ValueError, match=f"{attention} has no attention dropout.* is 0.5"):
-            use_packing(model, attention)
+    with pytest.raises(ValueError, match=r"flex has no attention dropout.* is 0\.5"):
+        use_packing(model, "flex")
 
 
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")
@@ -236,17 +222,8 @@ def test_electra_is_packed_and_others_are_refused() -> None:
     for other in (rotary, encoder, gru):
         with pytest.raises(ValueError, match=f"{type(other).__name__} has an attention of its own"):
             use_packing(other, "padded")
-    with pytest.raises(ValueError, match="'flash': choose one of padded, flex, varlen"):
+    with pytest.raises(ValueError, match="'flash': choose one of padded, flex"):
         use_packing(tiny_simbert(), "flash")
-
-
-def test_varlen_refuses_rows_that_are_not_source_and_target() -> None:
-    model, batch = packed("varlen"), rows(4)
-    for column, segment in ((3, 0), (2, 2)):
-        odd = batch["token_type_ids"].clone()
-        odd[1], odd[1, column] = 1 - segment // 2, segment
-        with pytest.raises(ValueError, match="use --packing padded"):
-            model(**batch | {"token_type_ids": odd})
 
 
 @pytest.mark.slow
@@ -294,9 +271,8 @@ def test_a_run_has_the_losses_of_one_with_padding(tmp_path: Path, more: list[str
 
 
 def test_arguments_name_what_packing_needs(tmp_path: Path) -> None:
-    for attention in ("flex", "varlen"):
-        with pytest.raises(ValueError, match=f"{attention} needs a GPU; give --packing padded"):
-            SimilarityTrainingArguments(str(tmp_path), use_cpu=True, packing=attention)
+    with pytest.raises(ValueError, match="flex needs a GPU; give --packing padded"):
+        SimilarityTrainingArguments(str(tmp_path), use_cpu=True, packing="flex")
 
 
 @pytest.mark.gpu
@@ -316,10 +292,8 @@ def test_gpu_gradients_are_those_among_padding(monkeypatch, attention, compiled)
         for n in (40, 7, 200):  # the last one's gradients are compared
             batch = {key: values.cuda() for key, values in rows(n).items()}
             module.zero_grad()
-            with torch.autocast("cuda", torch.bfloat16, enabled=attention == "varlen"):
-                vectors = module(**batch).sentence_embedding
+            vectors = module(**batch).sentence_embedding
             (vectors.float() * torch.linspace(-1, 1, vectors.shape[1]).cuda()).sum().backward()
         found[name] = vectors.float(), module.bert.embeddings.word_embeddings.weight.grad.float()
-    tolerance = 0.03 if attention == "varlen" else 1e-4
     for ours, theirs in zip(found["packed"], found["plain"], strict=True):
-        assert (ours - theirs).abs().max() < tolerance * theirs.abs().max()
+        assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max()

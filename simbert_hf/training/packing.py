@@ -30,7 +30,7 @@ def use_packing(model: Any, attention: str) -> None:
     (B, L), zeros elsewhere, so that pooling, losses, GradCache, DDP and FSDP see no difference.
     Without gradients, with a cache or with a ready mask, the model runs as before.
 
-    Attention keeps the rows apart in one of three ways: ``Padded``, ``Flex``, ``Varlen``.
+    Attention keeps the rows apart in one of two ways: ``Padded``, ``Flex``.
 
     Args:
         model: A ``SimBert`` on BERT or ELECTRA; it is changed in place.
@@ -213,66 +213,7 @@ def _compiled_flex() -> Callable[..., Any]:
     return torch.compile(flex_attention)  # which is a plain T x T one until it is compiled
 
 
-@dataclass(frozen=True)
-class Varlen(PackedRows):
-    """FlashAttention over rows of unlike lengths, twice; for GPUs in 16 bits.
-
-    It knows no prefix mask, but sources see their source, which is attention both ways over each
-    piece of one segment, and targets see what is before them, which is causal attention over rows.
-
-    Attributes:
-        rows: Where rows begin, and T. Shape: (B + 1,).
-        pieces: Where sources and targets begin, and T. Shape: (2B + 1,).
-        sources: Whether a token is of a source. Shape: (T, 1, 1).
-        width: At least the longest row's length.
-    """
-
-    rows: Tensor
-    pieces: Tensor
-    sources: Tensor
-    width: int
-
-    @classmethod
-    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Count the tokens of sources and targets.
-
-        Raises:
-            ValueError: If a row is not a source and perhaps a target after it.
-        """
-        odd = (segments > 1) | pad(segments.diff(dim=1) < 0, (1, 0))
-        if (odd & real.bool()).any():
-            raise ValueError(
-                "--packing varlen takes rows of a source (token_type_ids 0) and perhaps a target "
-                "(1) after it; these have others: use --packing padded."
-            )
-        kinds = torch.arange(2, device=real.device)[:, None]
-        counts = (real[:, None] * (segments[:, None] == kinds)).sum(dim=2)  # (B, 2)
-        pieces = pad(counts.flatten().cumsum(0), (1, 0)).int()
-        packed = segments.flatten()[places]
-        return cls(pieces[::2].contiguous(), pieces, packed[:, None, None] == 0, real.shape[1])
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
-    ) -> Tensor:
-        """Attend both ways within pieces and causally within rows; take each token's own."""
-        from torch.nn.attention.varlen import (
-            varlen_attn,  # young: who does not ask need not have it
-        )
-
-        states = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]  # (T, H, d)
-
-        def within(starts: Tensor, window: tuple[int, int]) -> Any:
-            q, k, v = states
-            width = self.width
-            return varlen_attn(
-                q, k, v, starts, starts, width, width, scale=scale, window_size=window
-            )
-
-        both_ways, causal = within(self.pieces, (-1, -1)), within(self.rows, (-1, 0))
-        return torch.where(self.sources, both_ways, causal)[None]
-
-
-ATTENTIONS: dict[str, type[PackedRows]] = {"padded": Padded, "flex": Flex, "varlen": Varlen}
+ATTENTIONS: dict[str, type[PackedRows]] = {"padded": Padded, "flex": Flex}
 
 
 def packed_attention(
