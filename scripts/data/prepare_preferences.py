@@ -21,10 +21,11 @@ from pathlib import Path
 from random import Random
 
 from link_grammar import Parser
-from prepare_tatoeba import texts_of, write_lines
+from prepare_tatoeba import write_lines
 
 from simbert_hf import SimBert
 from simbert_hf.data.readers import fold
+from simbert_hf.utils.textfiles import read_objects
 
 HERE = Path(__file__).parent
 DRAWN = {"questions_en": 3000, "tatoeba_en": 2000}  # sentences of each
@@ -33,6 +34,11 @@ LIKELIEST = 4  # of the rejected ones of a sentence
 LOST = 0.05  # cosine that a preferred one may have less
 
 Candidate = tuple[str, float, float]  # text, cosine with the source, mean log-probability
+
+
+def texts_of(path: Path) -> list[str]:
+    """Read the sentences of groups."""
+    return [text for _, row in read_objects(path) for text in (row["text"], *row["synonyms"])]
 
 
 def draw(held_out: Path) -> list[str]:

@@ -33,11 +33,6 @@ def unique_pairs(path: Path) -> Iterator[tuple[str, list[str]]]:
             yield text, synonyms
 
 
-def texts_of(path: Path) -> list[str]:
-    """Read the sentences of groups."""
-    return [text for _, row in read_objects(path) for text in (row["text"], *row["synonyms"])]
-
-
 def write_lines(target: Path, records: Sequence[dict[str, Any]]) -> None:
     """Write records, packed so that the same input gives the same bytes; print their number."""
     lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)

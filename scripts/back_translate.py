@@ -1,0 +1,97 @@
+"""Write sources for sentences: a model's paraphrases, from which it then learns to write these.
+
+python scripts/back_translate.py --model_name_or_path DIR_OR_ID --sentences_file sentences.txt \
+    --output_file one_way.jsonl
+
+There are far more sentences than pairs. What the model writes has slips, and what it learns to
+write from that has none (back-translation; Sennrich et al. 2016, https://arxiv.org/abs/1511.06709):
+train_simbert.py --one_way_file. A stopped run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.data import DataError, load_sentences
+from simbert_hf.generation.synonyms import load
+from simbert_hf.mining.pairs import different
+from simbert_hf.utils.atomic import check_writable, write_text
+from simbert_hf.utils.script import run_script
+
+BLOCK = 512  # sentences after which what is written is kept
+
+
+def written(path: Path, blocks: Mapping[str, int]) -> tuple[list[str], int]:
+    """Read what a stopped run has left, but for its last block, which may lack something.
+
+    Returns:
+        The lines, and the number of the block to go on with.
+
+    Raises:
+        DataError: If they are of other sentences.
+    """
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    found = [blocks.get(json.loads(line)["target"], -1) for line in lines]
+    if -1 in found:
+        problem = "is not of these sentences: name another --output_file."
+        raise DataError(f"{path}, line {found.index(-1) + 1}: {problem}")
+    last = max(found, default=0)
+    return [line for line, block in zip(lines, found, strict=True) if block < last], last
+
+
+def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float) -> list[str]:
+    """Paraphrase each text once; leave out what cannot be, or has too many of its words."""
+    found = model.gen_synonyms(list(texts), n=1, seed=seed)
+    return [
+        json.dumps({"source": source, "target": text}, ensure_ascii=False)
+        for sources, text in zip(found, texts, strict=True)
+        for source in sources
+        if shared(source, text) <= most
+    ]
+
+
+def shared(text: str, other: str) -> float:
+    """Say which share of the words of two texts is in both.
+
+    Example:
+        >>> shared("Is it late?", "is it so late?")
+        0.75
+    """
+    words, others = set(text.lower().split()), set(other.lower().split())
+    return len(words & others) / len(words | others)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write what is not written yet."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--model_name_or_path", default=DEFAULT_MODEL, help="What paraphrases.")
+    add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")
+    add("--output_file", required=True, type=Path, help=".jsonl: columns source and target.")
+    add("--shared", type=float, default=0.8, help="Words that a pair has in common, at most.")
+    add("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    args.output_file.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(args.output_file)
+    texts = different([text for file in args.sentences_file for text in load_sentences(file)])
+    blocks = {text: i // BLOCK for i, text in enumerate(texts)}
+    lines, first = written(args.output_file, blocks)
+    model = load(args.model_name_or_path)
+    write_text(args.output_file, "".join(f"{line}\n" for line in lines))
+    with args.output_file.open("a", encoding="utf-8") as file:
+        for start in range(first * BLOCK, len(texts), BLOCK):
+            some = texts[start : start + BLOCK]
+            new = back_translate(model, some, args.seed + start, args.shared)
+            file.write("".join(f"{line}\n" for line in new))
+            file.flush()
+            os.fsync(file.fileno())
+            print(f"{start + len(some):,} of {len(texts):,} sentences", flush=True)
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,59 @@
+"""Back-translation: people's sentences as targets of what a model writes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import back_translate
+from simbert_hf.data import DataError, load_one_way_pairs
+from tests.tiny import WORDS, tiny_simbert
+
+
+@pytest.fixture
+def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(back_translate, "BLOCK", 4)
+    tiny_simbert().save_pretrained(tmp_path / "model")
+    lines = [" ".join(WORDS[i : i + 3]) for i in range(14)]
+    (tmp_path / "sentences.txt").write_text("\n".join([*lines, lines[0].upper()]))
+    return [
+        f"--model_name_or_path={tmp_path / 'model'}",
+        f"--sentences_file={tmp_path / 'sentences.txt'}",
+        f"--output_file={tmp_path / 'out' / 'pairs.jsonl'}",
+    ]
+
+
+def test_each_sentence_is_the_target_of_another(argv: list[str], tmp_path: Path) -> None:
+    back_translate.main(argv)
+    pairs = load_one_way_pairs(tmp_path / "out" / "pairs.jsonl")
+    targets = [target for _, target in pairs]
+    assert len(targets) == len(set(targets)) > 7
+    assert set(targets) <= set((tmp_path / "sentences.txt").read_text().splitlines()[:14])
+    assert all(back_translate.shared(*pair) <= 0.8 for pair in pairs)
+    least = min(back_translate.shared(*pair) for pair in pairs)
+    back_translate.main(
+        [*argv[:2], f"--output_file={tmp_path / 'less.jsonl'}", f"--shared={least}"]
+    )
+    fewer = load_one_way_pairs(tmp_path / "less.jsonl")
+    assert fewer == [pair for pair in pairs if back_translate.shared(*pair) <= least]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 0.5, 0.9])
+def test_a_stopped_run_goes_on(argv: list[str], tmp_path: Path, kept: float) -> None:
+    path = tmp_path / "out" / "pairs.jsonl"
+    back_translate.main(argv)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])  # torn anywhere, a line too
+    back_translate.main(argv)
+    assert path.read_bytes() == whole
+
+
+def test_other_sentences_are_refused(argv: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "out" / "pairs.jsonl"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"source": "a", "target": "another one"}) + "\n")
+    with pytest.raises(DataError, match=r"pairs\.jsonl, line 1: is not of these sentences: name"):
+        back_translate.main(argv)
+    assert "another one" in path.read_text()
