@@ -32,8 +32,6 @@ LEAST = 45  # seconds that a stage is begun with
 FIRST = (  # what the goals are about, before what is measured to explain it
     "headline-128-bf16-compiled-graph",
     "headline-1024-bf16-compiled-graph",
-    "headline-1024-bf16-compiled-graph-cudnn",
-    "headline-128-bf16-compiled-graph-cudnn",
     "headline-128-port-float32",
     "headline-1024-bf16-undropped-compiled-graph",
     "headline-128-port-bf16",
@@ -64,7 +62,6 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     if args.device == "cuda":
         names = ("bf16", "bf16-compiled", "bf16-undropped-compiled")
         variants |= {f"{name}-graph": [*variants[name], "--graph"] for name in names}
-        variants["bf16-compiled-graph-cudnn"] = [*variants["bf16-compiled-graph"], "--cudnn"]
     return {
         f"headline-{rows}-{name}": [*common, *options, f"--rows={8 if args.toy else rows}"]
         for rows in (128, 1024, 4096)

@@ -1,7 +1,7 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
 python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
-    [--packing padded|flex] [--window 50] [--attention_dropout 0] [--cudnn] [--port] \
+    [--packing padded|flex] [--window 50] [--attention_dropout 0] [--port] \
     [--output headline.json]
 
 Rows a second with all that a step needs but the making of batches (median round of at least
@@ -200,8 +200,6 @@ def profile(step: Step, batches: list[dict[str, Tensor]]) -> str:
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Train over the batches; return rates and shares."""
     torch.manual_seed(0)
-    torch.backends.cuda.enable_cudnn_sdp(args.cudnn)
-    torch.backends.cuda.enable_mem_efficient_sdp(not args.cudnn)
     model = build_model(args)
     if args.port:
         optimizer: torch.optim.Optimizer = build_optimizer(model)
@@ -266,7 +264,6 @@ def main() -> None:
     parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
     parser.add_argument("--window", type=int, default=WINDOW, help="Batches grouped by length.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)
-    parser.add_argument("--cudnn", action="store_true", help="Attention by cuDNN.")
     parser.add_argument("--port", action="store_true", help="The naive port, padded to 64.")
     parser.add_argument("--graph", action="store_true", help="CUDA graphs.")
     parser.add_argument("--seconds", type=float, default=5.0, help="How long to measure.")
@@ -282,7 +279,7 @@ def main() -> None:
         parser.error("--packing waits for the device at each step, which no graph can record.")
     if WINDOW % args.window:
         parser.error(f"--window {args.window}: give a divisor of {WINDOW}.")
-    names = "rows steps port bf16 compile graph packing window attention_dropout cudnn toy".split()
+    names = "rows steps port bf16 compile graph packing window attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     report |= environment(args.device)

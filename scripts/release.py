@@ -54,6 +54,7 @@ class Stage:
     teaches: bool = False
     start_share: float = 0.0
     preferences: str | None = None
+    one_way: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Release:
         needed += [self.questions] if self.questions else []
         for stage in self.stages[:stages]:
             needed += [*stage.train, *stage.sentences]
-            needed += [stage.preferences] if stage.preferences else []
+            needed += [file for file in (stage.preferences, stage.one_way) if file]
         return needed
 
 
@@ -138,6 +139,15 @@ RELEASES = {
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
                 preferences="preferences_en/preferences.jsonl.gz",
+            ),
+            Stage(
+                "english_one_way",
+                2000,
+                (BEGUN,),
+                (TATOEBA, QUESTIONS),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                one_way="one_way_en/pairs.jsonl.gz",
             ),
         ),
         "stsb-en-dev.csv",
@@ -270,8 +280,9 @@ def train(
             elif stage.sentences:
                 sentences = (find(args.data, pattern)[0] for pattern in stage.sentences)
                 flags += ["--sentences_file", *sentences]
-            if stage.preferences:
-                flags += ["--preferences_file", find(args.data, stage.preferences)[0]]
+            for name in ("preferences", "one_way"):
+                if pattern := getattr(stage, name):
+                    flags += [f"--{name}_file", find(args.data, pattern)[0]]
             flags += [
                 f"--max_steps={stage.steps}",
                 f"--sts_file={find(args.data, release.sts_dev)[0]}",

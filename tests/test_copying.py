@@ -16,7 +16,7 @@ from simbert_hf.generation.copying import (
     inside_words,
 )
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.facts import facts_of
+from simbert_hf.generation.facts import facts_of, swaps_persons
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
 
@@ -117,7 +117,7 @@ def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("does paypal work with ebay?", "ebay"),
+        ("is the macbook better than the thinkpad?", "thinkpad"),
         ("what does example.com sell?", "example.com"),
     ],
 )
@@ -136,6 +136,33 @@ def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
     assert all(facts_of(paraphrase) == facts for paraphrase in found)
     without = english.gen_synonyms(text, n=40, seed=0, copying=0)
     assert not all(facts_of(paraphrase) == facts for paraphrase in without)
+
+
+def test_persons_of_the_text_are_not_exchanged(english):
+    texts = ["how can i reset my password?", "She was surprised to see her brother."]
+    found = english.gen_synonyms(texts, n=50, k=50, seed=0)
+    assert all(map(len, found))
+    assert not any(swaps_persons(texts[i], other) for i in (0, 1) for other in found[i])
+    without = english.gen_synonyms(texts, n=50, k=50, seed=0, copying=0)
+    assert all(any(swaps_persons(texts[i], other) for other in without[i]) for i in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "swapped"),
+    [
+        ("Is it my turn?", "Is it YOUR turn?", True),
+        ("Help yourself.", "I help myself.", True),
+        ("He told his story.", "He told her story.", True),
+        ("I lost my card", "can you tell me where your office is", True),
+        ("Tell her my name", "She wants his name", True),
+        ("I lost my card", "can you help me, I lost the card", False),
+        ("Compare my score with yours", "Is your score above mine?", False),
+        ("The cat ate the bath mat", "She ate the mat", False),
+        ("他喜欢你", "她喜欢我", False),
+    ],
+)
+def test_exchanged_persons_are_known_by_their_words(text, other, swapped):
+    assert swaps_persons(text, other) == swapped
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
-    (data / "preferred.jsonl").touch()
+    for name in ("preferred.jsonl", "written.jsonl"):
+        (data / name).touch()
     (data / "open.txt").write_text("".join(f"Sentence {i}.\n" for i in range(9)))
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
@@ -56,6 +57,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             drawn=7,
             start_share=0.25,
             preferences="preferred.jsonl",
+            one_way="written.jsonl",
         ),
     )
     (data / "more_sts").mkdir()
@@ -147,6 +149,7 @@ def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
     assert last[last.index("--preferences_file") + 1].endswith("data/preferred.jsonl")
+    assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
 
 
 def test_the_last_stage_gets_n_grams_without_what_is_held_out(

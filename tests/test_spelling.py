@@ -129,7 +129,7 @@ def test_a_copy_is_none_for_its_spelling(english, text):
 
 
 def test_written_sentences_are_spelled_as_their_source(english):
-    found = english.gen_synonyms("How do I reset my PayPal password?", n=20, k=10, seed=0)
+    found = english.gen_synonyms("How do I reset my PayPal password?", n=60, k=20, seed=0)
     assert found
     assert all(text[0].isupper() for text in found)
     named = [text for text in found if "paypal" in text.lower()]

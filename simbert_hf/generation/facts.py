@@ -15,6 +15,14 @@ DENIAL = re.compile(
     r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
     re.IGNORECASE,
 )
+# Which a vector hardly tells apart, and a paraphrase is not to exchange.
+RIVALS = [
+    [re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for words in both]
+    for both in (
+        ("my|mine|myself", "your|yours|yourself"),
+        ("he|him|his|himself", "she|her|hers|herself"),
+    )
+]
 
 SMALL = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -66,6 +74,22 @@ def _figure(number: str) -> str:
             part += VALUES.get(word, 0)  # "a" and "and" have none
     ending = number[-2:] if words[-1] in (*SMALLTH, *TENTHS) else ""
     return "" if number in SELDOM else f"{thousands + part}{ending}"
+
+
+def swaps_persons(text: str, other: str) -> bool:
+    """Tell whether English speaks of "your" or "she" where a text has only "my" or "he".
+
+    Example:
+        >>> swaps_persons("reset my password", "reset your password")
+        True
+        >>> swaps_persons("She saw her brother", "Her brother was seen")
+        False
+    """
+    return any(
+        one.search(text) and not rival.search(text) and rival.search(other)
+        for pair in RIVALS
+        for one, rival in (pair, pair[::-1])
+    )
 
 
 def facts_of(text: str) -> frozenset[str]:

@@ -92,8 +92,8 @@ def gen_synonyms(
             unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
             likelier. Unless 0, paraphrases with other figures or addresses than the text are
-            dropped, as are those that deny what it does not (English). 0 leaves all that to the
-            model, as the original does.
+            dropped, as are those that deny what it does not, or put "your" for "my" or "she" for
+            "he" (English). 0 leaves all that to the model, as the original does.
         repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.

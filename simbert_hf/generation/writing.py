@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.facts import facts_of
+from simbert_hf.generation.facts import facts_of, swaps_persons
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -203,14 +203,15 @@ def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other figures or addresses than the text, or that deny what it does not.
+    """Drop drafts with other figures, addresses or persons, or that deny what the text does not.
 
     Example:
         >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
         [Draft(text='send 5 now', log_prob=-2.0)]
     """
     facts = facts_of(text)
-    return [draft for draft in drafts if facts_of(draft.text) == facts]
+    same = [draft for draft in drafts if facts_of(draft.text) == facts]
+    return [draft for draft in same if not swaps_persons(text, draft.text)]
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
