@@ -56,7 +56,7 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     }  # fmt: skip
     for packing in (None, "padded", *["flex"] * (args.device == "cuda")):
         kept = ["--bf16", "--attention_dropout=0", *[f"--packing={packing}"] * bool(packing)]
-        name = f"bf16-{packing or 'undropped'}"  # all without attention dropout, which two lack
+        name = f"bf16-{packing or 'undropped'}"  # all without attention dropout, which flex lacks
         variants |= {name: kept, f"{name}-compiled": [*kept, "--compile"]}
         variants[f"{name}-compiled-random"] = [*variants[f"{name}-compiled"], "--window=1"]
     if args.device == "cuda":

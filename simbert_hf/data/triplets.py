@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ def load_triplets(path: str | Path) -> list[Triplet]:
         ...     load_triplets(path)
         [Triplet(anchor='It rains.', positive='It is wet.', negative='It is dry.')]
     """
-    return [Triplet(*texts) for texts in _read(path, "triplet", _columns)]
+    return [Triplet(*texts) for texts in _read(path, "triplet", NAMES, NEGATIVE_COLUMNS)]
 
 
 def load_one_way_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -67,40 +66,26 @@ def load_one_way_pairs(path: str | Path) -> list[tuple[str, str]]:
         ...     load_one_way_pairs(path)
         [('i wants tea', 'I want some tea.')]
     """
-    return [(source, target) for source, target in _read(path, "pair", _pair_columns)]
+    return [(source, target) for source, target in _read(path, "pair", PAIR_NAMES)]
 
 
-def _read(
-    path: str | Path, what: str, columns_of: Callable[[str | Path, int, Sequence[str]], list[str]]
-) -> list[list[str]]:
-    """Read some columns of each row: its texts."""
-    rows = list(read_headed_rows(path, partial(columns_of, path)))
+def _read(path: str | Path, what: str, advice: str, thirds: Sequence[str] = ()) -> list[list[str]]:
+    """Read a known pair of columns, and one of ``thirds`` if any are given: each row's texts."""
+
+    def columns_of(line: int, names: Sequence[str]) -> list[str]:
+        known = {name.strip().lower(): name for name in names}
+        pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(known)), None)
+        third = [known[name] for name in thirds if name in known][:1]
+        if pair is None or len(third) < bool(thirds):
+            problem = f"the columns {shorten(list(names), 120)} hold no {what}s"
+            raise fault(path, line, problem, advice)
+        return [known[name] for name in pair] + third
+
+    rows = list(read_headed_rows(path, columns_of))
     if not rows:
         raise fault(path, None, f"holds no {what}", f"Give it a header and at least one {what}")
-    columns = columns_of(path, rows[0][0], list(rows[0][1]))
+    columns = columns_of(rows[0][0], list(rows[0][1]))
     return [_texts(path, line, row, columns) for line, row in rows]
-
-
-def _pair_columns(
-    path: str | Path, line: int, names: Sequence[str], what: str = "pairs", advice: str = PAIR_NAMES
-) -> list[str]:
-    """Find a known pair of columns."""
-    known = {name.strip().lower(): name for name in names}
-    pair = next((pair for pair in PAIR_COLUMNS if set(pair) <= set(known)), None)
-    if pair is None:
-        raise fault(path, line, f"the columns {shorten(list(names), 120)} hold no {what}", advice)
-    return [known[name] for name in pair]
-
-
-def _columns(path: str | Path, line: int, names: Sequence[str]) -> list[str]:
-    """Find the three columns of triplets."""
-    pair = _pair_columns(path, line, names, "triplets", NAMES)
-    known = {name.strip().lower(): name for name in names}
-    negative = next((known[name] for name in NEGATIVE_COLUMNS if name in known), None)
-    if negative is None:
-        problem = f"the columns {shorten(list(names), 120)} hold no triplets"
-        raise fault(path, line, problem, NAMES)
-    return [*pair, negative]
 
 
 def _texts(path: str | Path, line: int, row: Row, columns: Sequence[str]) -> list[str]:
