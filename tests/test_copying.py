@@ -1,6 +1,7 @@
 """Copying: raised logits against a reference from scratch, and what it does to a real model."""
 
 import math
+from itertools import permutations
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from simbert_hf.generation.copying import (
     inside_words,
 )
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.facts import facts_of, swaps_persons
+from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
 
@@ -138,17 +139,36 @@ def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
     assert not all(facts_of(paraphrase) == facts for paraphrase in without)
 
 
-def test_persons_of_the_text_are_not_exchanged(english):
-    texts = ["how can i reset my password?", "She was surprised to see her brother."]
-    found = english.gen_synonyms(texts, n=50, k=50, seed=0)
-    assert all(map(len, found))
-    assert not any(swaps_persons(texts[i], other) for i in (0, 1) for other in found[i])
-    without = english.gen_synonyms(texts, n=50, k=50, seed=0, copying=0)
-    assert all(any(swaps_persons(texts[i], other) for other in without[i]) for i in (0, 1))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how can i reset my password?",
+        "She was surprised to see her brother.",
+        "I've been waiting for my package for two weeks.",
+        "I cut myself shaving this morning.",
+    ],
+)
+def test_words_that_exclude_each_other_are_not_exchanged(english, text):
+    found, without = (
+        english.gen_synonyms(text, n=50, k=50, seed=0, copying=weight) for weight in (1, 0)
+    )
+    assert len(found) >= 3
+    assert not any(exchanges(text, other) for other in found)
+    assert any(exchanges(text, other) for other in without)
+
+
+def test_days_and_months_of_the_text_stay(english):
+    text = "the meeting was moved to a tuesday in march"
+    found, without = (
+        english.gen_synonyms(text, n=50, k=50, seed=0, copying=weight) for weight in (1, 0)
+    )
+    assert len(found) >= 3
+    assert all("tuesday" in other and "march" in other for other in found)
+    assert not all("tuesday" in other and "march" in other for other in without)
 
 
 @pytest.mark.parametrize(
-    ("text", "other", "swapped"),
+    ("text", "other", "exchanged"),
     [
         ("Is it my turn?", "Is it YOUR turn?", True),
         ("Help yourself.", "I help myself.", True),
@@ -159,10 +179,26 @@ def test_persons_of_the_text_are_not_exchanged(english):
         ("Compare my score with yours", "Is your score above mine?", False),
         ("The cat ate the bath mat", "She ate the mat", False),
         ("他喜欢你", "她喜欢我", False),
+        ("no refunds after 30 days", "no refunds after thirty years", True),
+        ("in a week or a month", "in months or weeks", False),
+        ("see you this evening", "see you tonight", False),
+        ("see you tonight", "see you tomorrow", True),
+        ("see you tonight", "see you this evening", False),
+        ("see you then", "see you tomorrow", False),
+        ("men and boys", "a man and a boy", False),
+        ("a yellowish car", "a red car", False),
     ],
 )
-def test_exchanged_persons_are_known_by_their_words(text, other, swapped):
-    assert swaps_persons(text, other) == swapped
+def test_exchanges_are_known_by_their_words(text, other, exchanged):
+    assert exchanges(text, other) == exchanged
+
+
+def test_every_word_that_excludes_others_excludes_all_of_its_line():
+    for line in EXCLUSIVE.splitlines():
+        alternatives = [words.split("|") for words in line.split()]
+        for one, other in permutations(alternatives, 2):
+            assert all(exchanges(a, b) for a in one for b in other if b not in one)
+            assert not any(exchanges(a, b) for a in one for b in one)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +223,8 @@ def test_exchanged_persons_are_known_by_their_words(text, other, swapped):
         ("买ten个", {"10"}),
         ("Nothing, knot, noon, wont to", {"not"}),
         ("a knot at noon", set()),
+        ("On Fridays, may I? In march.", {"friday", "march"}),
+        ("augustus sat mondayish", set()),
     ],
 )
 def test_facts(text, facts):

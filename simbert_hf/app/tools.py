@@ -59,7 +59,7 @@ def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> l
     )
     if not found:
         raise ValueError(
-            "Only copies were written, or other numbers, addresses or denials: raise Written."
+            "Only copies were written, or sentences with other facts: raise Written."
         )
     return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
 

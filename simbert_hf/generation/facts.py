@@ -15,14 +15,33 @@ DENIAL = re.compile(
     r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
     re.IGNORECASE,
 )
-# Which a vector hardly tells apart, and a paraphrase is not to exchange.
-RIVALS = [
-    [re.compile(rf"\b(?:{words})\b", re.IGNORECASE) for words in both]
-    for both in (
-        ("my|mine|myself", "your|yours|yourself"),
-        ("he|him|his|himself", "she|her|hers|herself"),
-    )
-]
+# Words of which no other in the same line may take one's place: a vector hardly tells them apart. A
+# bar stands between words that mean the same here.
+EXCLUSIVE = """\
+my|mine|myself your|yours|yourself
+he|him|his|himself she|her|hers|herself
+man|men|boy|boys woman|women|girl|girls
+father|dad mother|mom|mum son daughter brother sister husband wife uncle aunt
+minute|minutes hour|hours day|days week|weeks month|months year|years
+yesterday today|tonight tomorrow
+morning afternoon evening|night|tonight
+breakfast lunch dinner|supper
+always often|frequently sometimes|occasionally seldom|rarely
+old|older young|younger|new|newer
+red blue green yellow black white brown orange pink gray|grey
+north south east west"""
+PLACES: dict[str, list[tuple[int, int]]] = {}  # each word's lines, and which of a line it is
+for _line, _words in enumerate(EXCLUSIVE.splitlines()):
+    for _at, _same in enumerate(_words.split()):
+        for _word in _same.split("|"):
+            PLACES.setdefault(_word, []).append((_line, _at))
+WORD = re.compile(r"[a-z]+")
+DATES = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april june "
+    "july august september october november december".split()
+)
+DATE = re.compile(rf"\b({'|'.join(sorted(DATES))})s?\b")
+KNOWN_WORDS = DATES | PLACES.keys()
 
 SMALL = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -76,26 +95,49 @@ def _figure(number: str) -> str:
     return "" if number in SELDOM else f"{thousands + part}{ending}"
 
 
-def swaps_persons(text: str, other: str) -> bool:
-    """Tell whether English speaks of "your" or "she" where a text has only "my" or "he".
+def exchanges(text: str, other: str) -> bool:
+    """Tell whether one English text has, say, "your" or "years" where another has "my" or "days".
 
     Example:
-        >>> swaps_persons("reset my password", "reset your password")
+        >>> exchanges("reset my password", "reset your password")
         True
-        >>> swaps_persons("She saw her brother", "Her brother was seen")
+        >>> exchanges("She saw her brother", "Her brother was seen")
         False
     """
-    return any(
-        one.search(text) and not rival.search(text) and rival.search(other)
-        for pair in RIVALS
-        for one, rival in (pair, pair[::-1])
-    )
+    ours, theirs = alternatives_of(text), alternatives_of(other)
+    return any(theirs[line] - ours[line] for line in ours.keys() & theirs.keys())
+
+
+def alternatives_of(text: str) -> dict[int, set[int]]:
+    """Find which words of each line of ``EXCLUSIVE`` a text has."""
+    found: dict[int, set[int]] = {}
+    for word in set(WORD.findall(text.lower())) & PLACES.keys():
+        for line, at in PLACES[word]:
+            found.setdefault(line, set()).add(at)
+    return found
+
+
+def excluded_words(text: str) -> set[str]:
+    """List single words that would make a paraphrase an exchange, or bring a date of its own.
+
+    Example:
+        >>> sorted(excluded_words("see my doctor tomorrow") - DATES)
+        ['today', 'tonight', 'yesterday', 'your', 'yours', 'yourself']
+    """
+    ours = alternatives_of(text)
+    foreign = {
+        word
+        for word, places in PLACES.items()
+        if any(line in ours and at not in ours[line] for line, at in places)
+    }
+    return foreign | (DATES - {*DATE.findall(text.lower())})
 
 
 def facts_of(text: str) -> frozenset[str]:
-    """Find numbers, addresses, words with marks inside, and whether English denies anything.
+    """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
+    Dates are English names of days, and of months but May.
 
     Example:
         >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
@@ -105,5 +147,6 @@ def facts_of(text: str) -> frozenset[str]:
     """
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
-    found |= figures_of(text) | ({"not"} if DENIAL.search(text) else set())
+    found |= figures_of(text) | {*DATE.findall(text.lower())}
+    found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)

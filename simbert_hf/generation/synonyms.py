@@ -91,9 +91,10 @@ def gen_synonyms(
         max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
             unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
-            likelier. Unless 0, paraphrases with other figures or addresses than the text are
-            dropped, as are those that deny what it does not, or put "your" for "my" or "she" for
-            "he" (English). 0 leaves all that to the model, as the original does.
+            likelier. Unless 0, paraphrases are dropped that have other figures or addresses than
+            the text, and in English other days or months, that deny what it does not, or exchange
+            words such as "my" and "your", "weeks" and "years". 0 leaves all that to the model, as
+            the original does.
         repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.

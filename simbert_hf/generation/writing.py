@@ -12,7 +12,8 @@ from torch import Tensor
 
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.facts import facts_of, swaps_persons
+from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
+from simbert_hf.generation.facts import exchanges, facts_of
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -126,6 +127,8 @@ def write_by(
             inside = inside_words(tokenizer, [texts[i] for i in batch])
             fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
             decoder = CopyingDecoder(reader, fed, inside, settings.copying)
+            excluded = excluded_tokens(tokenizer, [texts[i] for i in batch], some)
+            decoder = ExcludingDecoder(decoder, excluded)
         if not settings.repeats:
             kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
             decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
@@ -203,7 +206,7 @@ def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other figures, addresses or persons, or that deny what the text does not.
+    """Drop drafts with other facts than a text, or words exchanged that exclude each other.
 
     Example:
         >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
@@ -211,7 +214,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """
     facts = facts_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
-    return [draft for draft in same if not swaps_persons(text, draft.text)]
+    return [draft for draft in same if not exchanges(text, draft.text)]
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:

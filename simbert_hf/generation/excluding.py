@@ -1,0 +1,74 @@
+"""Exclusion: words that would change a text's facts are not written, so far as they are one token.
+
+Paraphrases with such words are dropped (``facts``); not to write them leaves more to choose from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.generation.facts import KNOWN_WORDS, excluded_words
+from simbert_hf.generation.search import Decoder
+
+
+class ExcludingDecoder:
+    """A decoder that never writes some tokens.
+
+    Args:
+        decoder: It has not started.
+        excluded: Token ids for each source, as many of each. Shape: (S, E).
+    """
+
+    def __init__(self, decoder: Decoder, excluded: Tensor) -> None:
+        self.decoder, self.sources, self.excluded = decoder, decoder.sources, excluded
+
+    def start(self) -> Tensor:
+        """Return the logits of each source's first new token: (S, V)."""
+        logits = self.decoder.start()
+        self.excluded = self.excluded.to(logits.device)
+        return logits.scatter_(1, self.excluded, -torch.inf)
+
+    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
+        """Feed one token to each of R prefixes; see ``Decoder.step``."""
+        logits = self.decoder.step(parents, sources, tokens)
+        return logits.scatter_(1, self.excluded[sources.to(logits.device)], -torch.inf)
+
+
+def excluded_tokens(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
+) -> Tensor:
+    """Find what no paraphrase of each text may have: words of one token that its row has not.
+
+    Args:
+        tokenizer: The model's.
+        texts: What is paraphrased.
+        rows: Their token ids, with the special ones that begin and end them, which fill shorter
+            rows of what is found: these begin no sentence.
+
+    Returns:
+        Shape: (S, E).
+    """
+    ids = ids_of_words(tokenizer)
+    found = [
+        {ids[word] for word in excluded_words(text) & ids.keys()}.difference(row)
+        for text, row in zip(texts, rows, strict=True)
+    ]
+    longest = max(map(len, found), default=0)
+    filled = [
+        [*sorted(some), *[row[0]] * (longest - len(some))]
+        for some, row in zip(found, rows, strict=True)
+    ]
+    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), longest)
+
+
+@lru_cache(maxsize=4)
+def ids_of_words(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+    """Find the words of ``KNOWN_WORDS`` that a tokenizer makes one token of, with its id."""
+    words = sorted(KNOWN_WORDS)
+    encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
+    return {word: row[0] for word, row in zip(words, encoded, strict=True) if len(row) == 1}

@@ -1,0 +1,82 @@
+"""Exclusion: which words a text excludes, and that none of them is written."""
+
+import math
+
+import pytest
+import torch
+from tiny import unigram_tokenizer
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens, ids_of_words
+from simbert_hf.generation.facts import DATES, exchanges, excluded_words, facts_of
+
+
+@pytest.fixture(scope="module")
+def english():
+    return SimBert.from_pretrained(DEFAULT_MODEL)
+
+
+def test_a_word_is_excluded_if_with_it_a_paraphrase_would_be_dropped():
+    for text in ("reset my password by Friday", "They left.", "She cried all day, in april"):
+        words = excluded_words(text)
+        assert words
+        for word in words:
+            other = f"{text} {word}"
+            assert exchanges(text, other) or facts_of(other) != facts_of(text)
+
+
+def test_excluded_tokens_are_words_that_the_row_has_not(english):
+    texts = ["reset my password by friday", "they left"]
+    tokenizer, rows = english.tokenizer, english.rows.sources(texts, 20)
+    excluded = excluded_tokens(tokenizer, texts, rows)
+    first, second = (set(tokenizer.convert_ids_to_tokens(row)) for row in excluded)
+    assert first == {"your", "yours", "yourself", *DATES} - {"friday"}
+    assert second == {"[CLS]", *DATES}
+    texts = ["does he like shellfish"]
+    row = [*tokenizer.convert_tokens_to_ids(["[CLS]", "he", "her", "she", "##ll", "[SEP]"])]
+    (kept,) = (set(tokenizer.convert_ids_to_tokens(row)) for row in [row])
+    (found,) = excluded_tokens(tokenizer, texts, [row])
+    assert {"hers", "herself"} <= {*tokenizer.convert_ids_to_tokens(found)}
+    assert not kept & {*tokenizer.convert_ids_to_tokens(found)}
+
+
+def test_words_of_several_tokens_are_left_alone():
+    tokenizer = unigram_tokenizer()
+    (my,), (today,), yours = tokenizer(["my", "today", "yours"], add_special_tokens=False)[
+        "input_ids"
+    ]
+    assert len(yours) > 1
+    assert ids_of_words(tokenizer) == {"my": my, "today": today}
+    texts = ["your dog", "tomorrow", "my day"]
+    found = excluded_tokens(tokenizer, texts, [[0, 5, 2], [0, 2], [0, my, 2]])
+    assert found.tolist() == [[my], [today], [0]]
+
+
+class Even:
+    """Finds all five tokens as likely."""
+
+    sources = 2
+
+    def start(self):
+        return torch.zeros(2, 5)
+
+    def step(self, parents, sources, tokens):
+        return torch.zeros(len(tokens), 5)
+
+
+def test_each_source_has_tokens_of_its_own_excluded():
+    decoder = ExcludingDecoder(Even(), torch.tensor([[1, 2], [4, 4]]))
+    assert (decoder.start() == -math.inf).nonzero().tolist() == [[0, 1], [0, 2], [1, 4]]
+    logits = decoder.step(torch.tensor([1, 0]), torch.tensor([1, 0]), torch.tensor([0, 0]))
+    assert (logits == -math.inf).nonzero().tolist() == [[0, 4], [1, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("strategy", ["sample", "without_replacement", "beam"])
+def test_a_real_model_writes_no_excluded_word(english, strategy):
+    text = "She will be in Paris for a week."
+    find = {"n": 40, "k": 40, "seed": 0, "strategy": strategy}
+    kept, free = (english.gen_synonyms(text, **find, copying=weight) for weight in (1, 0))
+    assert len(kept) >= 3
+    words = excluded_words(text)
+    assert not any(words & {*other.lower().strip(".").split()} for other in kept)
+    assert any(words & {*other.lower().strip(".").split()} for other in free)
