@@ -58,9 +58,7 @@ def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> l
         check_text(model, text), n, min(k, n), seed=0, return_scores=True, **options
     )
     if not found:
-        raise ValueError(
-            "Only copies were written, or sentences with other facts: raise Written."
-        )
+        raise ValueError("Only copies were written, or sentences with other facts: raise Written.")
     return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
 
 
