@@ -5,7 +5,8 @@ python scripts/back_translate.py --model_name_or_path DIR_OR_ID --sentences_file
 
 There are far more sentences than pairs. What the model writes has slips, and what it learns to
 write from that has none (back-translation; Sennrich et al. 2016, https://arxiv.org/abs/1511.06709):
-train_simbert.py --one_way_file. A stopped run goes on where it was.
+train_simbert.py --one_way_file. A stopped run goes on where it was; what it is of, a note beside
+the file tells (.work.json).
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from pathlib import Path
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data import DataError, load_sentences
+from simbert_hf.encoders.text_encoder import fingerprint
 from simbert_hf.generation.synonyms import load
 from simbert_hf.mining.pairs import different
 from simbert_hf.utils.atomic import check_writable, write_text
 from simbert_hf.utils.script import run_script
+from simbert_hf.utils.textfiles import read_json
 
 BLOCK = 512  # sentences after which what is written is kept
 
@@ -42,6 +45,20 @@ def written(path: Path, blocks: Mapping[str, int]) -> tuple[list[str], int]:
         raise DataError(f"{path}, line {found.index(-1) + 1}: {problem}")
     last = max(found, default=0)
     return [line for line, block in zip(lines, found, strict=True) if block < last], last
+
+
+def claim(path: Path, work: Mapping[str, object]) -> None:
+    """Note what a file is of, or see that it is of the same.
+
+    Raises:
+        DataError: If it is of another model, seed or share, or it is not known of which.
+    """
+    note = path.with_name(f"{path.name}.work.json")
+    known = read_json(note) if note.exists() else None
+    if path.exists() and known != work:
+        what = f"of {json.dumps(known)}" if known else "without a note beside it"
+        raise DataError(f"{path} is {what}, not of {json.dumps(work)}: name another --output_file.")
+    write_text(note, json.dumps(work))
 
 
 def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float) -> list[str]:
@@ -82,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}
     lines, first = written(args.output_file, blocks)
     model = load(args.model_name_or_path)
+    work = {"model": fingerprint(model), "seed": args.seed, "shared": args.shared}
+    claim(args.output_file, work)
     write_text(args.output_file, "".join(f"{line}\n" for line in lines))
     with args.output_file.open("a", encoding="utf-8") as file:
         for start in range(first * BLOCK, len(texts), BLOCK):

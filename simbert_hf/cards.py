@@ -34,11 +34,13 @@ TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
 UNMEASURED = "Nothing was measured."
 RUN = "run.json"
-# Of a run's arguments: secrets, places of this machine, and what follows from the others.
+# Of a run's arguments: secrets, places of this machine, what follows from the others, and what
+# changes no weight.
 UNTOLD = frozenset(
     "token hub_token hub_model_id hub_private_repo hub_revision hub_strategy push_to_hub "
     "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
-    "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
+    "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip "
+    "sample_sentences".split()
 )
 MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
 LINE = 36  # characters of an example in code
@@ -118,19 +120,20 @@ def make_card(args: CardArguments) -> ModelCard:
     folder = Path(args.model)
     if not (folder / "config.json").exists():
         raise ValueError(f"{args.model!r} is no directory of a model; give --model.")
-    name = args.row or model_name(args.repo_id or folder)
+    name = model_name(args.repo_id or folder)
+    row = args.row or name
     content = describe_model(folder) | describe_run(folder)
     results: list[EvalResult] = []
     judge = None
     samples: list[dict[str, Any]] = []
     if args.evaluation:
         report = read_report("evaluation", args.evaluation)
-        results = card_results(read_tasks(find(report["models"], name, args.evaluation)))
-        content["evaluation"] = evaluation_table(report, name)
+        results = card_results(read_tasks(find(report["models"], row, args.evaluation)))
+        content["evaluation"] = evaluation_table(report, row)
     if args.paraphrases:
         report = read_report("paraphrases", args.paraphrases)
         content["paraphrases"] = paraphrase_table(report)
-        content["samples"] = judged_samples(report, name)
+        content["samples"] = judged_samples(report, row)
         judge = report["judge"]
         samples = report["samples"]
     if args.peers:

@@ -98,6 +98,7 @@ def lines_of(path: str) -> list[str]:
     Raises:
         ValueError: If there are none, a line is blank or no UTF-8, or the file is one of rows.
     """
+    from simbert_hf.utils.text import CONTROL
     from simbert_hf.utils.textfiles import check_plain, decode_lines, fault, read_lines
 
     name = "stdin" if path == "-" else path
@@ -106,7 +107,8 @@ def lines_of(path: str) -> list[str]:
     else:
         check_plain(path)
         lines = list(read_lines(path))
-    blank = next((i for i, line in enumerate(lines, start=1) if not line.strip()), None)
+    texts = (CONTROL.sub("", line).strip() for line in lines)
+    blank = next((i for i, text in enumerate(texts, start=1) if not text), None)
     if blank is not None:
         raise fault(name, blank, "is blank", "Write a text in every line")
     if not lines:
@@ -267,18 +269,17 @@ def _remove_flags(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def _changing(args: argparse.Namespace) -> Iterator[Any]:
-    """Load an index, and save it with what the block changes, unless it was saved meanwhile."""
+    """Load an index, and save it with what the block changes; changes take turns."""
     from simbert_hf.index import FaqIndex
-    from simbert_hf.index.saving import check_place, read_manifest
+    from simbert_hf.index.saving import check_place, read_manifest, turn
 
     place = Path(args.index)
     check_place(place)
-    _, data, _ = read_manifest(place)
-    index = FaqIndex.load(place, args.model)
-    yield index
-    if read_manifest(place)[1] != data:
-        raise ValueError(f"{place} was saved anew meanwhile, so it stays. Run this again.")
-    index.save(place)
+    read_manifest(place)  # so that there is one
+    with turn(place):
+        index = FaqIndex.load(place, args.model)
+        yield index
+        index.save(place)
 
 
 def change(args: argparse.Namespace) -> None:

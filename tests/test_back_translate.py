@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from scripts import back_translate
 from simbert_hf.data import DataError, load_one_way_pairs
@@ -57,3 +58,22 @@ def test_other_sentences_are_refused(argv: list[str], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"pairs\.jsonl, line 1: is not of these sentences: name"):
         back_translate.main(argv)
     assert "another one" in path.read_text()
+
+
+@pytest.mark.parametrize("change", ["--seed=1", "--shared=0.5", "model", "note"])
+def test_a_file_of_another_run_is_refused(argv: list[str], tmp_path: Path, change: str) -> None:
+    path = tmp_path / "out" / "pairs.jsonl"
+    back_translate.main(argv)
+    whole = path.read_bytes()
+    if change == "model":
+        torch.manual_seed(1)
+        tiny_simbert(num_hidden_layers=1).save_pretrained(tmp_path / "model")
+    elif change == "note":
+        path.with_name("pairs.jsonl.work.json").unlink()
+    else:
+        argv = [*argv, change]
+    with pytest.raises(
+        DataError, match=r"pairs\.jsonl is (of|without) .*: name another --output_f"
+    ):
+        back_translate.main(argv)
+    assert path.read_bytes() == whole

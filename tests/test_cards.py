@@ -188,8 +188,8 @@ def test_a_run_writes_a_card_and_keeps_a_person_s(
         f"--model_name_or_path={tmp_path / 'start'}", f"--train_file={tmp_path / 'sentences.txt'}",
         f"--sts_file={tmp_path / 'sts.tsv'}", f"--output_dir={out}", "--max_steps=2",
         "--per_device_train_batch_size=4", "--use_cpu", "--report_to=none", "--disable_tqdm=true",
-        "--max_length=24", "--save_strategy=no", "--eval_strategy=steps", "--eval_steps=1",
-        "--token=hf_secret", "--scale=25",
+        "--max_length=24", "--save_strategy=steps", "--eval_strategy=steps", "--eval_steps=1",
+        "--token=hf_secret", "--scale=25", "--save_steps=1",
     ]  # fmt: skip
     train(flags)
     text = (out / "README.md").read_text()
@@ -199,7 +199,9 @@ def test_a_run_writes_a_card_and_keeps_a_person_s(
     found = json.loads((out / "eval_results.json").read_text())["eval_sts_spearman"]
     (row,) = (line for line in text.splitlines() if line.startswith("| sts_spearman"))
     assert row.split("|")[3].strip() == f"{found:.4g}"
-    assert "hf_secret" not in (out / "run.json").read_text() + text
+    written = [path for path in out.rglob("*") if path.is_file()]
+    assert out / "checkpoint-1" / "settings.json" in written
+    assert not any(b"hf_secret" in path.read_bytes() for path in written)
     assert str(tmp_path) not in text
     (out / "README.md").write_text("Mine.")
     with caplog.at_level(logging.INFO, "simbert_hf"):
@@ -256,6 +258,8 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
     card = make_card(CardArguments(model=str(model), evaluation=str(report), row="start"))
     assert f'("{model.name}")' in card.text  # is loaded, whatever its row is called
+    assert f"# {model.name}\n" in card.text
+    assert card.data.model_name == model.name
     swapped = tmp_path / "paraphrases.json"
     swapped.write_text(json.dumps(PARAPHRASES))
     given = {"evaluation": swapped, "paraphrases": report, "peers": swapped}

@@ -306,6 +306,8 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
     model.save_pretrained(tmp_path / "a")
     gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a")
     assert len(loads) == 2
+    (tmp_path / "a" / ".#README.md").symlink_to("nowhere")  # as Emacs makes them
+    assert gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a") == expected
 
 
 def test_the_package_s_model_has_a_short_name(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import math
 import os
 
 import datasets
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from simbert_hf.data import load_groups
 from simbert_hf.data.readers import ReadOptions, fold, read_rows
 from simbert_hf.data.records import NEGATIVE, ONE_MEMBER, USABLE, read_records
 from simbert_hf.data.scored import load_labelled_pairs, load_scored_pairs
@@ -170,8 +172,13 @@ BAD = {
     "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
     "wrong encoding": (
         *("a.tsv", b"s1\ts2\nA\tB\n" + "\xe9\tb\n".encode("latin-1"), {}),
-        *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8."),
+        *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8, perhaps by iconv -f cp1252 -t utf"),
     ),
+    "Western Windows": (
+        *("a.csv", "s1,s2\n\u00e9l\u00e8ve,pupil\n".encode("cp1252"), {}),
+        *("a.csv:2: is not UTF-8 at byte 0", "Save it as UTF-8, perhaps by iconv -f cp1252 -t utf"),
+    ),
+    "no encoding": ("a.csv", b"s1,s2\n\x81,\xff\n", {}, "a.csv:2: is not UTF-8", "as UTF-8."),
     "Chinese Windows": (
         *("a.tsv", "s1\ts2\n你好\t您好\n".encode("gb18030"), {}),
         *("a.tsv:2: is not UTF-8", "Save it as UTF-8, perhaps by iconv -f gb18030 -t utf-8"),
@@ -376,6 +383,29 @@ def test_bad_scores_name_file_line_and_remedy(write, content, start, remedy):
     assert remedy in said
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"en": "A"}, "a.jsonl:2: {'en': 'A'} is dict, not a sentence"),
+        (["A"], "a.jsonl:2: ['A'] is list, not a sentence"),
+        (5, "a.jsonl:2: 5 is int, not a sentence"),
+        ("\ud83d", "holds half a character"),
+        (None, "a.jsonl:2: a sentence is empty"),
+    ],
+)
+def test_a_scored_sentence_is_text(write, value, problem):
+    rows = [{"s1": "A", "s2": "B", "score": 1.0}, {"s1": value, "s2": "B", "score": 2}]
+    path = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert problem in message(load_scored_pairs, path)
+
+
+@pytest.mark.parametrize("missing", [math.nan, None])
+def test_a_label_that_is_missing_is_no_class(missing):
+    rows = {"text": ["A", "B", "C"], "label": [1.0, missing, missing]}
+    said = message(load_groups, datasets.Dataset.from_dict(rows))
+    assert "2: the label is empty" in said
+
+
 def test_objects_that_are_no_scored_pairs_are_shown(write):
     said = message(load_scored_pairs, write("a.jsonl", '{"a": "x", "b": "y", "c": "z"}\n'))
     assert "a.jsonl:1: holds ['a', 'b', 'c'], neither a known header nor a scored pair" in said
@@ -544,5 +574,5 @@ def test_pairs_in_objects_are_read_as_in_a_table(tmp_path, suffix):
         made.to_parquet(place) if suffix == ".parquet" else made.to_json(place)
     assert load_scored_pairs(path) == [("a 1", "b 1", 0.5), ("a 2", "b 2", 1.0)]
     assert load_labelled_pairs(labelled)[0] == ("a 1", "b 1", True)
-    with pytest.raises(DataError, match="the score '' is not a number"):
+    with pytest.raises(DataError, match="the score None is not a number"):
         load_scored_pairs(labelled)

@@ -380,13 +380,15 @@ def test_an_index_of_another_model_is_refused(index, model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"data": ".."}, {"data": "/"}, {"data": "a/b"}, {"files": {"../x": 1}}]
+    "change",
+    [{"data": ".."}, {"data": "/"}, {"data": "a/b"}, {"files": {"../x": 1}}, {"votes": ...}],
 )
 def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
     (tmp_path / "mine.txt").write_text("mine")
     index.save(tmp_path / "faq")
     manifest = tmp_path / "faq" / "index.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"files": {}} | change))
+    facts = json.loads(manifest.read_text()) | {"files": {}} | change
+    manifest.write_text(json.dumps({k: v for k, v in facts.items() if v is not ...}))
     with pytest.raises(DataError, match=r"index\.json: is not whole"):
         FaqIndex.load(tmp_path / "faq", model)
     with suppress(ValueError):  # no index of ours, if its data are not
@@ -627,7 +629,7 @@ def test_answers_only_above_the_threshold(index):
     reply = index.answer("what time is it")
     assert reply.answer == "Late."
     assert "reaches the threshold" in reply.reason
-    (reply,) = index.answer(["learn english fast"])
+    (reply,) = index.answer(query for query in ["learn english fast"])
     assert reply.answer is None
     assert reply.reason.startswith("The best score, 0.")
     assert len(reply.hits) == 3

@@ -294,7 +294,7 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
 
 
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():
-    texts = ["a", "bb", "a", "dddd"]
+    texts = ["a", "bb", "A ", "dddd"]
     pairs = FixedPairs({"source": texts, "target": texts, "negative": ["x"] * 4}, seed=5)
     sampler = make_sampler(pairs, batch_size=2, window=2)
     assert [pair["group"] for pair in pairs.__getitems__([0, 1, 2, 3])] == [0, 1, 0, 2]

@@ -367,11 +367,17 @@ def test_what_is_resumed(
 
 
 @pytest.mark.parametrize("given", [None, False, "False"])
-def test_a_new_run_goes_where_no_other_was(tmp_path: Path, given: object) -> None:
+def test_a_new_run_goes_where_no_other_was(
+    tmp_path: Path, given: object, caplog: pytest.LogCaptureFixture
+) -> None:
     args = SimilarityTrainingArguments(
         str(tmp_path), report_to="none", resume_from_checkpoint=given
     )
     assert checkpoint_of(args) is None
+    assert "holds a model" not in caplog.text
+    (tmp_path / "model.safetensors").touch()
+    assert checkpoint_of(args) is None
+    assert f"{tmp_path} holds a model, whose place the new one takes" in caplog.text
     (tmp_path / "checkpoint-7").mkdir()
     with pytest.raises(ValueError, match="checkpoint-7 is a former run's"):
         checkpoint_of(args)

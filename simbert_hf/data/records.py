@@ -12,6 +12,7 @@ from simbert_hf.utils.text import is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
+MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
 
@@ -104,9 +105,14 @@ def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[obj
     raise fault(file, line, problem, 'Write it as a list of sentences: ["...", "..."]')
 
 
+def is_missing(value: object) -> bool:
+    """Tell whether a cell is empty, for Python or pandas; a string never is."""
+    return not isinstance(value, str) and str(value) in MISSING
+
+
 def text_of(file: str | Path, line: int, value: object) -> str:
     """Strip a sentence; a missing one is empty."""
-    if value is None:
+    if is_missing(value):
         return ""
     if not isinstance(value, str):
         problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
@@ -196,7 +202,7 @@ def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[
 
 
 def _group_id(file: str | Path, line: int, value: object, column: str) -> str:
-    key = "" if value is None else str(value).strip()
+    key = "" if is_missing(value) else str(value).strip()
     if not key:
         name = "group id" if column == "group" else column
         raise fault(file, line, f"the {name} is empty", f"Give every row a {name}, or drop it")

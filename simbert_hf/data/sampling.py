@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from simbert_hf.data.readers import fold
 from simbert_hf.utils.arrays import Hashes, Ints
 
 
@@ -155,7 +156,7 @@ class FixedPairs(EpochDataset[Pair]):
 
     Args:
         columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
-            long. Rows with the same source are of one group.
+            long. Rows with the same source, but for case and white space, are of one group.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Example:
@@ -171,7 +172,7 @@ class FixedPairs(EpochDataset[Pair]):
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Columns of pairs must be equally long; these are: {sizes}.")
         number: dict[str, int] = {}
-        self._groups = [number.setdefault(text, len(number)) for text in columns["source"]]
+        self._groups = [number.setdefault(fold(text), len(number)) for text in columns["source"]]
 
     def __len__(self) -> int:
         return len(self._groups)

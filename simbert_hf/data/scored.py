@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simbert_hf.data.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names
-from simbert_hf.data.records import is_positive
+from simbert_hf.data.records import is_positive, text_of
 from simbert_hf.utils.textfiles import (
     OBJECTS,
     check_exists,
@@ -20,7 +20,7 @@ from simbert_hf.utils.textfiles import (
     suffix_of,
 )
 
-Cells = list[tuple[int, list[str]]]
+Cells = list[tuple[int, list[Any]]]
 SNIFFED_ROWS = 50  # rows that decide which column of a file without header is the score
 
 
@@ -171,9 +171,8 @@ def _objects(path: str | Path) -> Cells:
     """Read a file of objects as a table that is headed by the names in the first one."""
     objects = [(line, row) for line, row in read_objects(path) if row]
     names = list(objects[0][1]) if objects else []
-    cells = ((line, [row.get(name) for name in names]) for line, row in objects)
-    told = [(line, ["" if one is None else str(one) for one in row]) for line, row in cells]
-    return [(1, names), *told]
+    cells = [(line, [row.get(name) for name in names]) for line, row in objects]
+    return [(1, names), *cells]
 
 
 def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
@@ -204,7 +203,7 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     return layout
 
 
-def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int, str, str, str]]:
+def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int, str, str, Any]]:
     """Yield each row's line, sentences and third cell."""
     for line, cells in rows:
         if len(cells) != layout.width:
@@ -212,13 +211,13 @@ def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int
             problem = f"has {count} where {layout.width} are due: {shorten(cells)}"
             remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
             raise fault(path, line, problem, separator_of(cells, remedy))
-        first, second = cells[layout.first].strip(), cells[layout.second].strip()
+        first, second = (text_of(path, line, cells[at]) for at in (layout.first, layout.second))
         if not (first and second):
             raise fault(path, line, "a sentence is empty", "Fill it in, or drop the row")
         yield line, first, second, cells[layout.score]
 
 
-def _score(path: str | Path, line: int, cell: str) -> float:
+def _score(path: str | Path, line: int, cell: object) -> float:
     score = _number(cell)
     if score is None:
         problem = f"the score {shorten(cell)} is not a number"
@@ -226,10 +225,10 @@ def _score(path: str | Path, line: int, cell: str) -> float:
     return score
 
 
-def _number(text: str) -> float | None:
+def _number(cell: object) -> float | None:
     """Return a finite number, or None."""
     try:
-        value = float(text)
+        value = float(str(cell))
     except ValueError:
         return None
     return value if math.isfinite(value) else None

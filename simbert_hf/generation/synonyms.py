@@ -233,8 +233,16 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     name = resolve_name(name_or_path)
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
-    changed = max((file.stat().st_mtime_ns for file in files), default=0)
+    changed = max(map(modified, files), default=0)
     return _load(name, changed)
+
+
+def modified(file: Path) -> int:
+    """Tell when a file was changed, in ns; 0 if it is gone, or a link to nothing."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 @lru_cache(maxsize=2)

@@ -216,7 +216,7 @@ class FaqIndex:
             DataError: If a query is no string, empty, too long or holds control characters.
         """
         check_count("k", k)
-        vectors = self._embed([query] if isinstance(query, str) else query)
+        vectors = self._embed(listed(query))
         with self._switching.reading():
             found = self._nearest(vectors, k)
             table = self._table
@@ -225,8 +225,6 @@ class FaqIndex:
         return hits[0] if isinstance(query, str) else hits
 
     def _embed(self, queries: Sequence[str]) -> Vectors:
-        if not holds_texts(queries):
-            raise DataError(f"The query is {shorten(queries)}: give a string, or a list of them.")
         texts = [check_question("the query", None, text) for text in queries]
         return self.encoder(texts) if texts else np.empty((0, 0), dtype=np.float32)
 
@@ -263,7 +261,7 @@ class FaqIndex:
             threshold = self.calibration.threshold
         if not isinstance(threshold, Real) or not math.isfinite(threshold):
             raise ValueError(f"threshold={threshold!r} is no score: give a number such as 0.8.")
-        queries = [query] if isinstance(query, str) else query
+        queries = listed(query)
         found = self.search(queries, k)
         unread = set(self.encoder.unread(queries))
         replies = [
@@ -391,3 +389,18 @@ class FaqIndex:
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return [known[one] for one in named]
+
+
+def listed(query: str | Iterable[str]) -> list[str]:
+    """Make a list of one query or several.
+
+    Raises:
+        DataError: If it is neither.
+
+    Example:
+        >>> listed("where is it?"), listed(("a", "b"))
+        (['where is it?'], ['a', 'b'])
+    """
+    if not holds_texts(query):
+        raise DataError(f"The query is {shorten(query)}: give a string, or a list of them.")
+    return [query] if isinstance(query, str) else list(query)

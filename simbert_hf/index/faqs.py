@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf.data.readers import read_headed_rows
-from simbert_hf.data.records import text_of
+from simbert_hf.data.records import is_missing, text_of
 from simbert_hf.utils.text import CONTROL
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
 
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
-MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
 
 Columns = Mapping[str, str]
@@ -257,7 +256,7 @@ def _faq(name: str, line: int, row: Row) -> Faq:
 
 def _plain(name: str, line: int, column: str, value: object) -> Any:
     """Turn a value into what JSON can hold: dates into text, what is missing into None."""
-    if _is_missing(value):
+    if is_missing(value):
         return None
     try:
         text = json.dumps(value, default=_as_json, allow_nan=False, ensure_ascii=False)
@@ -270,7 +269,7 @@ def _plain(name: str, line: int, column: str, value: object) -> Any:
 
 def _as_json(value: Any) -> Any:
     """Convert dates, NumPy's numbers and arrays, and decimals."""
-    if _is_missing(value):
+    if is_missing(value):
         return None
     if hasattr(value, "isoformat"):
         return value.isoformat()
@@ -283,11 +282,7 @@ def _as_json(value: Any) -> Any:
 
 def _given(row: Row, name: str) -> Any:
     value = row.get(name)
-    return None if _is_missing(value) else value
-
-
-def _is_missing(value: object) -> bool:
-    return not isinstance(value, str) and str(value) in MISSING
+    return None if is_missing(value) else value
 
 
 def _query(name: str, line: int, row: Row) -> Query:

@@ -21,13 +21,19 @@ from simbert_hf.utils.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1
-LOCK = "faqindex.lock"  # held by the one save that goes on; what it holds is nothing
+LOCK = "faqindex.lock"  # held by the one save or change that goes on; what it holds is nothing
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
+NEEDED = ("rows", "store", "model", "votes", "recall", "calibration")  # of a manifest
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
 
 T = TypeVar("T")
+
+
+def turn(place: Path) -> FileLock:
+    """Make the lock of a directory's index, which a thread may hold several times."""
+    return FileLock(place / LOCK, is_singleton=True)
 
 
 def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
@@ -43,7 +49,7 @@ def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     """
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / LOCK):
+    with turn(place):
         _replace(place, write)
 
 
@@ -130,6 +136,8 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
         if manifest["format"] != FORMAT:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
             raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
+        if lacks := [name for name in NEEDED if name not in manifest]:
+            raise KeyError(*lacks)
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
         return manifest, folder, {folder / _plain(name): size for name, size in sizes.items()}
     except DataError:

@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.modeling.checkpoint import damage
@@ -23,6 +24,7 @@ from simbert_hf.utils.textfiles import read_json
 logger = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"
+UNSAID = ("token", "cache_dir")  # a secret, and a place of this machine
 NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_state*", "*model*")
 # A checkpoint brings back the optimiser's; with another seed, other groups would be held out.
 KEPT = (
@@ -53,12 +55,13 @@ class SameRun(CheckpointPart):
 
         Args:
             args: Its arguments.
-            *others: Dataclasses of others, of which all counts.
+            *others: Dataclasses of others, of which all but secrets counts.
             **facts: What none of them says, or says otherwise.
         """
         given = {name: getattr(args, name) for name in (*KEPT, *TOLD) if hasattr(args, name)}
         known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
-        known |= {name: value for other in others for name, value in vars(other).items()}
+        told = (item for other in others for item in vars(other).items())
+        known |= {name: value for name, value in told if name not in UNSAID}
         known |= {"processes": args.world_size} | facts
         return cls(json.loads(json.dumps(known, default=str)), args.should_save)
 
@@ -120,6 +123,8 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
                 f"{there[max(there)]} is a former run's: give --resume_from_checkpoint true to "
                 "go on with it, another --output_dir, or remove it."
             )
+        if (out / SAFE_WEIGHTS_NAME).exists():
+            logger.warning("%s holds a model, whose place the new one takes in the end", out)
         return None
     if wanted.lower() == "true":
         checkpoint = newest_checkpoint(out)

@@ -9,6 +9,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +139,15 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
 
 
 def _hint(line: bytes) -> str:
-    """Name the encoding of Chinese Windows where a line can be of it."""
-    try:
-        is_chinese = re.search(f"[{HAN}]{{2}}", line.decode("gb18030")) is not None
-    except UnicodeDecodeError:
-        is_chinese = False
-    return ", perhaps by iconv -f gb18030 -t utf-8" if is_chinese else ""
+    """Name the encoding of Windows that a line can be of, Chinese if most of it is, or Western."""
+    with suppress(UnicodeDecodeError):
+        text = line.decode("gb18030")
+        if 2 * len(re.findall(f"[{HAN}]", text)) > len(re.findall(r"\w", text)):
+            return ", perhaps by iconv -f gb18030 -t utf-8"
+    with suppress(UnicodeDecodeError):
+        line.decode("cp1252")
+        return ", perhaps by iconv -f cp1252 -t utf-8"
+    return ""
 
 
 def _check_start(path: str | Path, line: bytes) -> None:
