@@ -72,8 +72,6 @@ def test_a_file_of_another_run_is_refused(argv: list[str], tmp_path: Path, chang
         path.with_name("pairs.jsonl.work.json").unlink()
     else:
         argv = [*argv, change]
-    with pytest.raises(
-        DataError, match=r"pairs\.jsonl is (of|without) .*: name another"
-    ):
+    with pytest.raises(DataError, match=r"pairs\.jsonl is (of|without) .*: name another"):
         back_translate.main(argv)
     assert path.read_bytes() == whole
