@@ -79,7 +79,8 @@ def search(model: SimBert, examples: int) -> None:
         f"scope: top-1 {right[inside].mean():.3f}\n"
         f"  threshold {index.calibration.threshold:.3f}, chosen on dev to answer "
         f"{FALSE_ACCEPT_RATE:.0%} of what is out of scope: answers {answered[inside].mean():.3f} "
-        f"in scope, {answered[~inside].mean():.3f} of {(~inside).sum():,} out of it"
+        f"in scope, {answered[~inside].mean():.3f} of {(~inside).sum():,} out of it\n"
+        "  (test's queries out of scope are nearer to the FAQ than dev's, which are only 100)"
     )
     for query, reply in zip(QUERIES, index.answer(QUERIES), strict=True):
         best = reply.hits[0]

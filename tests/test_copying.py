@@ -17,9 +17,9 @@ from simbert_hf.generation.copying import (
     inside_words,
 )
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of
+from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of, names_of
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.writing import banned_tokens, write
+from simbert_hf.generation.writing import Draft, banned_tokens, keep_facts, write
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +229,40 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
 )
 def test_facts(text, facts):
     assert facts_of(text) == facts
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("My flight from Berlin to Madrid was cancelled", {"berlin", "madrid"}),
+        ("Tom said that Mary's mother and New York's mayor met", {"mary", "new", "york"}),
+        ("Does PayPal work with eBay, the iPhone or my TV?", {"paypal", "ebay", "iphone"}),
+        ("Ask Dr. Patel and Mrs. Jones. The doctor knows. You too", {"patel", "jones"}),
+        ("What about Zürich?", {"zürich"}),
+        ("i lost my card in berlin", set()),
+        ("How to Book a Flight With You", set()),
+        ("WHERE IS MY CARD from VISA", set()),
+        ("Ich suche in Berlin einen guten Arzt", set()),
+        ("我的 iPhone 在 Berlin", set()),
+    ],
+)
+def test_names_are_known_by_their_capitals(text, names):
+    assert names_of(text) == names
+
+
+def test_names_of_the_text_stay_if_they_can(english):
+    text = "my flight from Berlin to Madrid was cancelled, can i get a refund?"
+    found, without = (
+        english.gen_synonyms(text, n=50, k=50, seed=0, copying=weight) for weight in (1, 0)
+    )
+    assert len(found) >= 3
+    assert all("Berlin" in other and "Madrid" in other for other in found)
+    assert not all("Berlin" in other and "Madrid" in other for other in without)
+    drafts = [Draft("so it is", -1.0), Draft("it is not so", -2.0)]
+    assert keep_facts(drafts, "and what an Odd word is it") == drafts[:1]
+    assert keep_facts([*drafts, Draft("it's odd", -3.0)], "what an Odd word") == [
+        Draft("it's odd", -3.0)
+    ]
 
 
 def test_a_source_longer_than_what_is_written(english):

@@ -42,6 +42,16 @@ DATES = frozenset(
 )
 DATE = re.compile(rf"\b({'|'.join(sorted(DATES))})s?\b")
 KNOWN_WORDS = DATES | PLACES.keys()
+# Capitals within an English sentence; in other languages, as in German, they need not be of names.
+NAME = re.compile(
+    r"(?:(?<=[a-z\d,;] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
+    r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
+)
+UNNAMED = frozenset(("ok", "dr", "mr", "mrs", "ms"))
+ENGLISH = re.compile(
+    r"\b(?:the|you|your|my|what|how|with|does|did|and|from|this|that|have|has|been|will|would)\b",
+    re.IGNORECASE,
+)
 
 SMALL = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -93,6 +103,20 @@ def _figure(number: str) -> str:
             part += VALUES.get(word, 0)  # "a" and "and" have none
     ending = number[-2:] if words[-1] in (*SMALLTH, *TENTHS) else ""
     return "" if number in SELDOM else f"{thousands + part}{ending}"
+
+
+def names_of(text: str) -> set[str]:
+    """Find names in an English sentence by their capitals, but for its first word.
+
+    Example:
+        >>> sorted(names_of("The flight that Dr. Siobhan's eBay friend took to New York"))
+        ['ebay', 'new', 'siobhan', 'york']
+        >>> names_of("Ich suche einen Arzt") | names_of("How To Book A Flight")
+        set()
+    """
+    if not ENGLISH.search(text) or not re.search(r"\b[a-z]{3}", text):  # as in a title
+        return set()
+    return {name.lower() for name in NAME.findall(text)} - UNNAMED
 
 
 def exchanges(text: str, other: str) -> bool:

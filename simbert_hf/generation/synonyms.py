@@ -92,9 +92,9 @@ def gen_synonyms(
             unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
             likelier. Unless 0, paraphrases are dropped that have other figures or addresses than
-            the text, and in English other days or months, that deny what it does not, or exchange
-            words such as "my" and "your", "weeks" and "years". 0 leaves all that to the model, as
-            the original does.
+            the text, and in English other days or months, that deny what it does not, leave out a
+            name or exchange words such as "my" and "your". 0 leaves all that to the model, as the
+            original does.
         repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.

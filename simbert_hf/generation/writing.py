@@ -13,7 +13,7 @@ from torch import Tensor
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
-from simbert_hf.generation.facts import exchanges, facts_of
+from simbert_hf.generation.facts import exchanges, facts_of, names_of
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -206,15 +206,17 @@ def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other facts than a text, or words exchanged that exclude each other.
+    """Drop drafts with other facts or words exchanged; and, if some have them, names left out.
 
     Example:
         >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
         [Draft(text='send 5 now', log_prob=-2.0)]
     """
-    facts = facts_of(text)
+    facts, names = facts_of(text), names_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
-    return [draft for draft in same if not exchanges(text, draft.text)]
+    same = [draft for draft in same if not exchanges(text, draft.text)]
+    named = [draft for draft in same if all(name in draft.text.lower() for name in names)]
+    return named or same  # a capital may be no name's
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
