@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -203,6 +204,8 @@ def test_a_run_writes_a_card_and_keeps_a_person_s(
     assert out / "checkpoint-1" / "settings.json" in written
     assert not any(b"hf_secret" in path.read_bytes() for path in written)
     assert str(tmp_path) not in text
+    for checkpoint in out.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
     (out / "README.md").write_text("Mine.")
     with caplog.at_level(logging.INFO, "simbert_hf"):
         train(flags)
