@@ -24,7 +24,7 @@ FORMAT = 1
 LOCK = "faqindex.lock"  # held by the one save or change that goes on; what it holds is nothing
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
-NEEDED = ("rows", "store", "model", "votes", "recall", "calibration")  # of a manifest
+NEEDED = {"rows", "store", "model", "votes", "recall", "calibration"}  # of a manifest
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Build the index anew, or copy it again"
 
@@ -136,8 +136,8 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
         if manifest["format"] != FORMAT:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
             raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
-        if lacks := [name for name in NEEDED if name not in manifest]:
-            raise KeyError(*lacks)
+        if not manifest.keys() >= NEEDED:
+            raise KeyError
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
         return manifest, folder, {folder / _plain(name): size for name, size in sizes.items()}
     except DataError:
