@@ -24,7 +24,6 @@ import torch
 
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
-from simbert_hf.data.readers import fold
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script
@@ -62,8 +61,8 @@ class Release:
     """How a model is made from a start, on which file it is watched, and what is measured.
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
-    on those of ``questions``. The trained model gets n-grams of the files in ``counted``. Peers,
-    which are the starts, may want a prompt before each text.
+    on those of ``questions``. Peers, which are the starts,
+    may want a prompt before each text.
     """
 
     start: str
@@ -72,7 +71,6 @@ class Release:
     measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name (or ""), file
     judged: tuple[str, ...]
     questions: str | None = None
-    counted: tuple[str, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, stages: int | None) -> list[str]:
@@ -80,7 +78,6 @@ class Release:
         needed = [
             self.sts_dev,
             *self.judged,
-            *self.counted,
             *(file for _, _, file in self.measured),
         ]
         needed += [self.questions] if self.questions else []
@@ -91,6 +88,7 @@ class Release:
 
 
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
+WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
@@ -149,6 +147,14 @@ RELEASES = {
                 related=(0.3, 0.9),
                 one_way="one_way_en/pairs.jsonl.gz",
             ),
+            Stage(
+                "english_written",
+                1000,
+                (BEGUN,),
+                WRITTEN,
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+            ),
         ),
         "stsb-en-dev.csv",
         (
@@ -159,7 +165,6 @@ RELEASES = {
         ),
         (TATOEBA, QUESTIONS),
         "questions_en/test_questions.jsonl",
-        (EN.format("tatoeba"), QUESTIONS),
         {ME5: "query: "},
     ),
     "chinese": Release(
@@ -297,20 +302,6 @@ def train(
     return Path(path)
 
 
-def count(release: Release, model: Path, held_out: Path, args: argparse.Namespace) -> Path:
-    """Give the model n-grams, once; return its folder then."""
-    out = Path(f"{model}-ngrams")
-    if not release.counted or (out / "modules.json").exists():  # written last
-        return out if release.counted else model
-    hidden = set(map(fold, texts_of(held_out)))
-    texts = {text for file in release.counted for text in texts_of(find(args.data, file)[0])}
-    sentences = args.output_dir / f"{args.name}-counted.txt"
-    write_text(sentences, "\n".join(sorted(text for text in texts if fold(text) not in hidden)))
-    run("fit_ngrams.py", f"--model_name_or_path={model}", f"--train_file={sentences}",
-        f"--output_dir={out}")  # fmt: skip
-    return out
-
-
 def measure(
     release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> None:
@@ -381,7 +372,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in sorted(wanted):
             check_independent(judge, starts[name], name, args.allow_kin)
     held_out = hold_out(release, args)
-    model = count(release, train(release, args, starts, held_out), held_out, args)
+    model = train(release, args, starts, held_out)
     measure(release, model, args, starts, held_out)
     if args.pack:
         pack(model, args.pack)

@@ -22,7 +22,7 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import LossArguments, SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_training_data, load_unpaired, load_unseen
-from simbert_hf.training.run import begin, give_ngrams, load_model, load_teacher, run
+from simbert_hf.training.run import begin, load_model, load_teacher, run
 from simbert_hf.training.simcse import check_dropout
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
@@ -52,8 +52,6 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
     if unpaired and twice:
         check_dropout(model)
-    if objective_args.seq2seq_weight or preferences:
-        give_ngrams(model, data.train, unpaired)
     teacher = load_teacher(objective_args.teacher_name_or_path, unpaired, data, args)
     weights = {each.name: getattr(objective_args, each.name) for each in fields(LossArguments)}
     objective = SimBertObjective(**weights, teacher=teacher)

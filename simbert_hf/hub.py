@@ -33,7 +33,6 @@ MODEL_FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
-    "ngrams/model.safetensors",
     "modules.json",
     "config_sentence_transformers.json",
     "sentence_*_config.json",

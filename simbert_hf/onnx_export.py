@@ -28,7 +28,6 @@ from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write_by
 from simbert_hf.modeling.checkpoint import check_graphs, record_graphs
 from simbert_hf.modeling.embedding import encode_by, evaluating
-from simbert_hf.modeling.ngrams import load_ngrams
 from simbert_hf.modeling.reading import read_config, sentence_limit
 from simbert_hf.modeling.simbert import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
@@ -249,7 +248,6 @@ class OnnxSimBert:
         self.rows = RowBuilder(tokenizer)
         self.max_length = min(tokenizer.model_max_length, self.config.max_position_embeddings)
         self.device = torch.device("cpu")
-        self.ngrams = load_ngrams(folder, {}, self.config.vocab_size)
         self.session = self.open(encoder)
         self.dimension: int = self.session.get_outputs()[1].shape[-1]
 

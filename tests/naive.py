@@ -719,38 +719,3 @@ def naive_retrieval(
         first.append(float(ranks[0]) if ranks else math.inf)
         average.append(sum(precisions) / len(ranks) if ranks else 0.0)
     return first, average
-
-
-# ---------------------------------------------------------------------- n-grams
-
-
-def naive_kneser_ney(
-    rows: Sequence[Sequence[int]], context: tuple[int, int], token: int, size: int, discount: float
-) -> float:
-    """Interpolated Kneser-Ney probability of a token behind two, by going through all sentences.
-
-    Chen & Goodman 1999, equations 4.33 to 4.37: the shorter models count in how many contexts an
-    n-gram occurs, and the shortest is mixed with the uniform distribution as if with one more.
-    """
-    trigrams = [
-        (before, last, following)
-        for row in rows
-        for before, last, following in zip([row[0], *row], row, row[1:], strict=False)
-    ]
-    different = set(trigrams)
-    endings = {(last, following) for _, last, following in different}
-    unigram = sum(following == token for _, following in endings) + 1 / size
-    unigram /= len(endings) + 1
-
-    def behind_one() -> float:
-        seen = [following for _, last, following in different if last == context[1]]
-        if not seen:
-            return unigram
-        held = max(seen.count(token) - discount, 0)
-        return (held + discount * len(set(seen)) * unigram) / len(seen)
-
-    seen = [following for before, last, following in trigrams if (before, last) == context]
-    if not seen:
-        return behind_one()
-    held = max(seen.count(token) - discount, 0)
-    return (held + discount * len(set(seen)) * behind_one()) / len(seen)

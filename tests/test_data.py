@@ -22,6 +22,7 @@ from simbert_hf.data import (
 )
 from simbert_hf.data.grouping import find_components, find_first, hash_sentences
 from simbert_hf.data.readers import fold
+from simbert_hf.generation.facts import exchanges
 
 DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 
@@ -427,3 +428,18 @@ def test_demo_data_is_what_its_readme_says(load):
     said = (DEMO.parent / "README.md").read_text(encoding="utf-8")
     assert all(f"{n:,}" in said for n in (24_348, 34_537, 17_214, 42_778))
     assert DEMO.stat().st_size < 2_000_000
+
+
+@pytest.mark.parametrize(("folder", "count"), [("written_en", 249), ("written_zh", 250)])
+def test_written_paraphrases_keep_persons_and_stay_out_of_their_test(load, folder, count):
+    """As their README says; exchanged words are known in English alone."""
+    data = DEMO.parent.parent / folder
+    known: set[str] = set()
+    for name in ("collected", "invented"):
+        groups = load(data / f"{name}.jsonl.gz")[0]["texts"]
+        some = ((text, other) for text, *others in list(groups)[::20] for other in others)
+        assert not any(exchanges(text, other) for text, other in some)
+        known |= {fold(text) for texts in groups for text in texts}
+    tested = load(data / "test.jsonl")[0]["texts"]
+    assert len(tested) == count
+    assert not known & {fold(text) for texts in tested for text in texts}

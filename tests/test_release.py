@@ -64,8 +64,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     (data / "intents.csv").write_text("text,intent\na,b\nc,oos\n")
     tests = (("sts", "STS", "sts.csv"), ("sts", "", "more_sts"), ("retrieval", "R", "intents.csv"))
     judged = ("some.jsonl", "more.jsonl")
-    counted, prompts = ("open.txt", "other.jsonl"), {"a": "say: "}
-    tiny = release.Release("a", stages, "dev.csv", tests, judged, None, counted, prompts)
+    tiny = release.Release("a", stages, "dev.csv", tests, judged, None, {"a": "say: "})
     monkeypatch.setitem(release.RELEASES, "tiny", tiny)
     monkeypatch.setattr(release, "HELD_OUT", 12)
     called: list[tuple[str, list[str]]] = []
@@ -106,8 +105,7 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     told = parse_arguments(types, [recipe, *flags, "--report_to=none"], PRESETS)
     assert told[3].max_steps == 2
-    for folder in (told[3].output_dir, f"{told[3].output_dir}-ngrams"):
-        Path(str(folder)).mkdir()  # as the scripts would have
+    Path(str(told[3].output_dir)).mkdir()  # as the script would have
     (measured,) = parse_arguments((EvaluationArguments,), given["evaluate.py"])
     assert measured.prompts == ["", "say: "]
     assert [Path(task.split("=")[-1]).name for task in measured.sts] == ["sts.csv", "more_sts"]
@@ -150,21 +148,6 @@ def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
     assert last[last.index("--preferences_file") + 1].endswith("data/preferred.jsonl")
     assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
-
-
-def test_the_last_stage_gets_n_grams_without_what_is_held_out(
-    commands: list[tuple[str, list[str]]], tmp_path: Path
-) -> None:
-    (flags,) = (flags for script, flags in commands if script == "fit_ngrams.py")
-    counted = Path(flag(flags, "train_file")).read_text().splitlines()
-    hidden = {text.lower() for text in release.texts_of(flag(commands[0][1], "validation_file"))}
-    assert any(f"some {i}" in hidden for i in range(30))  # "Some" in the file that is counted
-    assert not {text.lower() for text in counted} & hidden
-    assert {"Sentence 1.", "other 1"} < set(counted)
-    trained = [flag(flags, "output_dir") for s, flags in commands if s == "train_simbert.py"][-1]
-    assert flag(flags, "model_name_or_path") == trained
-    (measured,) = (flags for script, flags in commands if script == "evaluate.py")
-    assert measured[1] == f"tiny={flag(flags, 'output_dir')}" == f"tiny={trained}-ngrams"
 
 
 @pytest.mark.parametrize(
@@ -216,6 +199,6 @@ def test_what_is_measured_is_the_last_stage_that_was_trained(
 ) -> None:
     (folder,) = (Path(flag(flags, "output_dir")) for s, flags in commands if s == "evaluate.py")
     last = [flag(flags, "output_dir") for s, flags in commands if s == "train_simbert.py"][-1]
-    assert folder.name == f"{Path(last).name}-ngrams-evaluation"
+    assert folder.name == f"{Path(last).name}-evaluation"
     (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
     assert Path(flag(judged, "output_dir")) == folder / "judged-by-judge"

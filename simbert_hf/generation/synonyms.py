@@ -37,8 +37,8 @@ class Paraphrase(NamedTuple):
         score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
         similarity: Cosine of its vector with the input's.
         log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
-            the model's after ``copying`` and ``repeats`` have changed it; where the model has
-            n-grams, the mean of this and of theirs. Of several sentences, the mean of theirs.
+            the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
+            mean of theirs.
     """
 
     text: str

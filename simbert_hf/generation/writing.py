@@ -18,7 +18,6 @@ from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.embedding import evaluating
-from simbert_hf.modeling.ngrams import NGramModel
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import RowBuilder, cuts_known, warn_of_cuts
 from simbert_hf.utils.text import normalize_text
@@ -36,10 +35,6 @@ class Writer(Protocol):
     @property
     def config(self) -> Any:
         """Knows the numbers of tokens and of positions."""
-
-    @property
-    def ngrams(self) -> NGramModel | None:
-        """Scores the fluency of what it writes, if it has any."""
 
     @property
     def max_length(self) -> int:
@@ -185,10 +180,7 @@ def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], flo
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
     means = (found.log_prob / lengths).tolist()
     rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
-    tokens = [row[:length] for row, length in rows]
-    if model.ngrams is not None and tokens:
-        counted = model.ngrams.mean_log_probs([[builder.cls_id, *row] for row in tokens])
-        means = [(mean + other) / 2 for mean, other in zip(means, counted.tolist(), strict=True)]
+    tokens = (row[:length] for row, length in rows)
     yield from zip(found.source.tolist(), tokens, means, strict=True)
 
 

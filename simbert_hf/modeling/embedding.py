@@ -20,7 +20,6 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
-from simbert_hf.modeling.ngrams import NGramModel, save_ngrams
 from simbert_hf.modeling.reading import check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
@@ -42,14 +41,11 @@ class Embedder(PreTrainedModel):
         whitening: Linear map of the pooled vectors (:mod:`simbert_hf.modeling.whitening`) that
             does not train; None for none.
         training_head: Applied to the sentence vectors in training mode only; None for none.
-        ngrams: Help to rank what it writes (:mod:`simbert_hf.modeling.ngrams`); None for none, as
-            of a model that only embeds.
     """
 
     tokenizer: PreTrainedTokenizerBase | None
     whitening: nn.Linear | None
     training_head: nn.Module | None
-    ngrams: NGramModel | None = None
     cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
 
     @classmethod
@@ -102,10 +98,6 @@ class Embedder(PreTrainedModel):
         with quiet_transformers():  # which empties the dictionary that it is given
             super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
         if kwargs.get("is_main_process", True):
-            ngrams = self.ngrams
-            if ngrams is not None and ngrams.size != self.config.vocab_size:
-                ngrams = None  # the model was resized: its tokens are others
-            save_ngrams(ngrams, save_directory)
             self.finish_saving(Path(save_directory), weights)
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:

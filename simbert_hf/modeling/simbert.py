@@ -20,7 +20,6 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.ngrams import load_ngrams
 from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -151,7 +150,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         model.load_tokenizer(name_or_path, hub)
         if model.tokenizer is not None:
             model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
-        model.ngrams = load_ngrams(name_or_path, hub, model.config.vocab_size)
         return model  # type: ignore[no-any-return]
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
-from simbert_hf.modeling.ngrams import fit_ngrams
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
@@ -32,8 +30,6 @@ from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
-
-MOST_COUNTED = 300_000  # sentences of which n-grams are counted
 
 
 def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
@@ -132,27 +128,6 @@ def load_teacher(
             raise ValueError("Several teachers and --streaming need a --sentences_file.")
         strangers = [data.train[i]["source"] for i in spread(len(data.train))]
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
-
-
-def give_ngrams(model: SimBert, data: PairDataset | PairStream, sentences: Sequence[str]) -> None:
-    """Fit n-grams on what a model is about to learn to write, unless it has some from its start.
-
-    Args:
-        model: Has a tokenizer.
-        data: Its groups' sentences are counted; of a stream, which is read once, none.
-        sentences: Unpaired ones.
-    """
-    if model.ngrams is not None:
-        logger.info("N-grams are the start's; scripts/fit_ngrams.py fits others.")
-        return
-    if isinstance(data, PairStream):
-        logger.info("A stream gives no n-grams to rank paraphrases by; see scripts/fit_ngrams.py.")
-        return
-    groups = data.groups[spread(len(data.groups), MOST_COUNTED)]["texts"]
-    texts = list(dict.fromkeys(chain(chain.from_iterable(groups), sentences)))
-    texts = [texts[i] for i in spread(len(texts), MOST_COUNTED)]
-    fit_ngrams(model, texts)
-    logger.info("N-grams of %d sentences help to rank paraphrases.", len(texts))
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:

@@ -18,8 +18,6 @@ from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
 from simbert_hf.hub import open_repository, plan_upload, push
-from simbert_hf.modeling.ngrams import FILE as NGRAMS
-from simbert_hf.modeling.ngrams import save_ngrams
 from simbert_hf.training.sharding import own_shards
 from simbert_hf.utils.atomic import put_in_place
 
@@ -186,8 +184,6 @@ class SavingTrainer(Trainer):
         with self._scratch_folder(out) as scratch:
             super().save_model(str(scratch), _internal_call=True)
             if self.args.should_save:
-                if not (scratch / NGRAMS).exists():
-                    save_ngrams(None, out)  # a former model's
                 for path in list(scratch.iterdir()):
                     put_in_place(path, out / path.name)
             self.accelerator.wait_for_everyone()
