@@ -149,7 +149,7 @@ RELEASES = {
             ),
             Stage(
                 "english_written",
-                1000,
+                630,
                 (BEGUN,),
                 WRITTEN,
                 (*OPEN_EN, QUESTIONS),
