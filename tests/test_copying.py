@@ -150,7 +150,7 @@ def with_and_without_copying(model, text):  # noqa: F811
 @pytest.mark.parametrize(
     "text",
     [
-        "how can i reset my password?",
+        "My brother is older than his wife.",
         "She was surprised to see her brother.",
         "I've been waiting for my package for two weeks.",
         "I cut myself shaving this morning.",
@@ -273,9 +273,8 @@ def test_a_source_longer_than_what_is_written(english):
 
 
 def test_a_text_without_any_token(english):
-    assert english.gen_synonyms("\u00ad", n=3, seed=0) == english.gen_synonyms(
-        "\u00ad", n=3, seed=0, copying=0
-    )
+    found, without = (english.gen_synonyms("\u00ad", n=3, seed=0, copying=c) for c in (1, 0))
+    assert {*found} <= {*without}  # but for those with a denial
 
 
 def test_what_no_sentence_contains_is_not_copied(english):
