@@ -61,8 +61,7 @@ class Release:
     """How a model is made from a start, on which file it is watched, and what is measured.
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
-    on those of ``questions``. Peers, which are the starts,
-    may want a prompt before each text.
+    on those of ``questions``. Peers, which are the starts, may want a prompt before each text.
     """
 
     start: str

@@ -26,8 +26,8 @@ def average_models(
     """Make a model whose weights are the mean of others'.
 
     Args:
-        models: Of one architecture, size and vocabulary. The first gives tokenizer and
-            pooling; an LM head is the mean of those there are.
+        models: Of one architecture, size and vocabulary. The first gives tokenizer and pooling;
+            an LM head is the mean of those there are.
         shares: How much each counts, of their sum; all the same if None.
 
     Raises:
