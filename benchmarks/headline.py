@@ -1,7 +1,7 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
 python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
-    [--packing padded|flex] [--window 50] [--attention_dropout 0] [--port] \
+    [--packing padded|flex] [--fused] [--window 50] [--attention_dropout 0] [--port] \
     [--output headline.json]
 
 Rows a second with all that a step needs but the making of batches (median round of at least
@@ -155,6 +155,10 @@ def build_model(args: argparse.Namespace) -> Any:
         compile_layers(model)
     if args.packing:
         use_packing(model, args.packing)
+    if args.fused:
+        from simbert_hf.training.fused_attention import use_fused_attention
+
+        use_fused_attention(model)
     return model
 
 
@@ -262,6 +266,7 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
+    parser.add_argument("--fused", action="store_true", help="Attention by our own kernel.")
     parser.add_argument("--window", type=int, default=WINDOW, help="Batches grouped by length.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)
     parser.add_argument("--port", action="store_true", help="The naive port, padded to 64.")
@@ -279,7 +284,7 @@ def main() -> None:
         parser.error("--packing waits for the device at each step, which no graph can record.")
     if WINDOW % args.window:
         parser.error(f"--window {args.window}: give a divisor of {WINDOW}.")
-    names = "rows steps port bf16 compile graph packing window attention_dropout toy".split()
+    names = "rows steps port bf16 compile graph packing fused window attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
     report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
     report |= environment(args.device)

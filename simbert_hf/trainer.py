@@ -14,6 +14,7 @@ from accelerate.utils import (  # type: ignore[import-untyped]
     DynamoBackend,
     broadcast_object_list,
 )
+from torch.utils._triton import has_triton
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -114,6 +115,10 @@ class SimilarityTrainer(SavingTrainer):
             torch.backends.cuda.enable_cudnn_sdp(False)
         if self.args.packing:
             use_packing(model, self.args.packing)
+        elif self.args.device.type == "cuda" and has_triton():
+            from simbert_hf.training.fused_attention import use_fused_attention
+
+            use_fused_attention(model)
         elif self.args.bf16 and self.args.device.type == "cpu":
             model.set_attn_implementation("eager")  # the fused one's backward pass is slow there
         if self.args.gradcache_batch_size:

@@ -1,0 +1,139 @@
+"""The kernel for short rows computes what torch's attention computes, gradients and dropout too.
+
+Without a GPU, Triton's interpreter runs the kernel: TRITON_INTERPRET=1 python -m pytest -m gpu
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._triton import has_triton
+
+from simbert_hf.masking import prefix_mask
+from simbert_hf.training.compiling import compile_layers
+from tests.tiny import tiny_simbert
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not (has_triton() or INTERPRETED), reason="needs a GPU and Triton"),
+    pytest.mark.filterwarnings("default"),  # torch itself warns, of its own deprecations
+]
+
+
+def rows(n: int, length: int) -> dict[str, Tensor]:
+    """Ragged rows with sources and targets of any length."""
+    torch.manual_seed(length)
+    real = (torch.arange(length) < torch.randint(3, length + 1, (n, 1))).long()
+    segments = real * (torch.arange(length) >= torch.randint(2, length, (n, 1)))
+    ids = torch.randint(5, 40, (n, length)) * real
+    batch = {"input_ids": ids, "attention_mask": real, "token_type_ids": segments}
+    return {name: values.to(DEVICE) for name, values in batch.items()}
+
+
+def inputs(n: int, heads: int, length: int, depth: int) -> tuple[list[Tensor], Tensor]:
+    """Make queries, keys and values, laid out as layers give them, and a prefix mask."""
+    batch = rows(n, length)
+    mask = prefix_mask(batch["token_type_ids"], batch["attention_mask"], torch.float32)
+    parts = (torch.randn(n, length, heads, depth, device=DEVICE) for _ in range(3))
+    return [part.transpose(1, 2).requires_grad_() for part in parts], mask
+
+
+def reference(parts: list[Tensor], mask: Tensor, share: Tensor | float) -> Tensor:
+    """Attend in double precision, with dropout's factors given: (B, L, H, d)."""
+    q, k, v = (part.double() for part in parts)
+    scores = q @ k.transpose(-1, -2) * q.shape[3] ** -0.5 + mask.double()
+    return (scores.softmax(dim=-1) * share @ v).transpose(1, 2)
+
+
+def kept_share(n: int, heads: int, length: int, seed: Tensor, dropout: float) -> Tensor:
+    """Read what a kernel's dropout multiplies by: equal weights times values of one 1 each."""
+    from simbert_hf.training.fused_attention import fused_attention
+
+    depth = max(16, 1 << (length - 1).bit_length())
+    zeros = torch.zeros(n, heads, length, depth, device=DEVICE)
+    ones = torch.eye(length, depth, device=DEVICE).expand_as(zeros)
+    free = torch.zeros(n, 1, length, length, device=DEVICE)
+    found = fused_attention(zeros, zeros, ones, free, seed, 1.0, dropout).transpose(1, 2)
+    return (found[..., :length] * length * (1 - dropout)).round() / (1 - dropout)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize(("length", "depth"), [(7, 16), (16, 32), (29, 64), (50, 32)])
+def test_outputs_and_gradients_are_the_references(length, depth, dropout) -> None:
+    from simbert_hf.training.fused_attention import fused_attention
+
+    parts, mask = inputs(3, 2, length, depth)
+    seed = torch.tensor([2**61 + 5], device=DEVICE)
+    share = kept_share(3, 2, length, seed, dropout) if dropout else 1.0
+    if dropout:
+        assert share.unique().tolist() == pytest.approx([0, 1 / 0.7])
+        assert (share > 0).double().mean().item() == pytest.approx(0.7, abs=0.06)
+        other = kept_share(3, 2, length, seed + 10_000, dropout)
+        assert not torch.equal(other, share)
+        assert not torch.equal(share[0], share[1])
+    found = fused_attention(*parts, mask, seed if dropout else None, depth**-0.5, dropout)
+    wanted = reference(parts, mask, share)
+    assert (found - wanted).abs().max() < 1e-5
+    gradient = torch.randn_like(found)
+    ours = torch.autograd.grad(found, parts, gradient)
+    theirs = torch.autograd.grad(wanted, parts, gradient.double())
+    for own, other in zip(ours, theirs, strict=True):
+        assert (own - other).norm() < 1e-5 * other.norm()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the layers ask for the kernel on a GPU alone")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_model_learns_as_with_torchs_attention(monkeypatch, compiled) -> None:
+    from simbert_hf.training import fused_attention
+
+    calls, inner = [], fused_attention.fused_attention
+    if not compiled:
+        monkeypatch.setattr(
+            fused_attention, "fused_attention", lambda *given: calls.append(0) or inner(*given)
+        )
+    sizes = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 128}
+    found = {}
+    for name in ("torch", "fused"):
+        model = tiny_simbert(
+            attention_probs_dropout_prob=0.0,
+            hidden_dropout_prob=0.0,
+            initializer_range=0.05,
+            max_position_embeddings=256,
+            **sizes,
+        )
+        model.to(DEVICE).train()
+        if name == "fused":
+            fused_attention.use_fused_attention(model)
+        if compiled:
+            compile_layers(model)
+        for length in (12, 140, 30, 60):  # the last one's gradients are compared
+            model.zero_grad()
+            with torch.autocast(DEVICE, torch.bfloat16):
+                vectors = model(**rows(20, length)).sentence_embedding.float()
+            (vectors * torch.linspace(-1, 1, vectors.shape[1], device=DEVICE)).sum().backward()
+        found[name] = vectors, model.bert.embeddings.word_embeddings.weight.grad.float()
+    if not compiled:
+        assert len(calls) == 3 * model.config.num_hidden_layers  # rows of 140 tokens are too long
+    for ours, theirs in zip(found["fused"], found["torch"], strict=True):
+        assert (ours - theirs).norm() < 0.03 * theirs.norm()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="CUDA's generator draws")
+def test_dropout_follows_torchs_seed() -> None:
+    from simbert_hf.training.fused_attention import use_fused_attention
+
+    model = tiny_simbert(attention_probs_dropout_prob=0.5, hidden_dropout_prob=0.0)
+    model.to(DEVICE).train()
+    use_fused_attention(model)
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            found.append(model(**rows(8, 20)).sentence_embedding)
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
