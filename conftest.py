@@ -9,12 +9,16 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+
+# Triton comes with torch where there is a GPU.
+collect_ignore = [] if find_spec("triton") else ["simbert_hf/training/kernels.py"]
 
 # Set before any test imports a Hugging Face library: they read these once.
 _HF_HOME = tempfile.TemporaryDirectory(prefix="simbert_hf-tests-")

@@ -30,6 +30,8 @@ from benchmarks.reports import load_report, report_file, save_report
 LIMIT = 540  # seconds a stage
 LEAST = 45  # seconds that a stage is begun with
 FIRST = (  # what the goals are about, before what is measured to explain it
+    "headline-1024-bf16-fused-compiled-graph",
+    "headline-128-bf16-fused-compiled-graph",
     "headline-128-bf16-compiled-graph",
     "headline-1024-bf16-compiled-graph",
     "headline-128-port-float32",
@@ -60,7 +62,8 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
         variants |= {name: kept, f"{name}-compiled": [*kept, "--compile"]}
         variants[f"{name}-compiled-random"] = [*variants[f"{name}-compiled"], "--window=1"]
     if args.device == "cuda":
-        names = ("bf16", "bf16-compiled", "bf16-undropped-compiled")
+        variants["bf16-fused-compiled"] = [*variants["bf16-compiled"], "--fused"]
+        names = ("bf16", "bf16-compiled", "bf16-undropped-compiled", "bf16-fused-compiled")
         variants |= {f"{name}-graph": [*variants[name], "--graph"] for name in names}
     return {
         f"headline-{rows}-{name}": [*common, *options, f"--rows={8 if args.toy else rows}"]

@@ -14,8 +14,8 @@ from accelerate.utils import (  # type: ignore[import-untyped]
     DynamoBackend,
     broadcast_object_list,
 )
-from torch.utils._triton import has_triton
 from torch import Tensor, nn
+from torch.utils._triton import has_triton
 from torch.utils.data import DataLoader
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
