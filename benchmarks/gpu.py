@@ -1,6 +1,6 @@
 """Everything that needs a GPU, in stages of minutes, each of which is run once.
 
-    python -m pytest -m gpu tests/test_packing.py tests/test_gpu_benchmark.py
+    python -m pytest -m gpu tests
     python -m benchmarks.gpu --model START [--trained DIR] [--lengths groups.json] \
         [--seconds 500] [--output outputs/benchmarks/gpu.json]
 

@@ -148,7 +148,7 @@ RELEASES = {
             ),
             Stage(
                 "english_written",
-                630,
+                1400,
                 (BEGUN,),
                 WRITTEN,
                 (*OPEN_EN, QUESTIONS),

@@ -170,6 +170,11 @@ class ObjectiveArguments(LossArguments):
             raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
         if not 0 <= self.strangers_cosine < 1:
             raise ValueError(f"--strangers_cosine {self.strangers_cosine}: give 0 to below 1.")
+        if len(self.teacher_name_or_path) == 1 and self.strangers_cosine:
+            raise ValueError(
+                "A single teacher's cosines are copied as they are, which --strangers_cosine would "
+                "narrow: leave it out, or give several teachers."
+            )
         if self.sentences_file:
             weights.append(self.simcse_weight)
         else:

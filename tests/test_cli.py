@@ -180,6 +180,7 @@ def test_synonyms(run, model):
     assert run(*argv[:4], "-n", 5)[0] == 0  # fewer than are shown by default
     more = {"temperature": 3.0, "max_new_tokens": 4, "copying": 0.0, "min_similarity": -1.0}
     more |= {"top_k": 7, "top_p": 0.9, "fluency_weight": 0.5, "diversity": 0.0}
+    more |= {"strategy": "sample"}
     flags = [part for name, value in more.items() for part in (f"--{name}", value)]
     _, (line,), _ = run(*argv, *flags, "--repeats", "--json")
     ours = SimBert.from_pretrained(model)

@@ -80,7 +80,7 @@ def test_greedy_equals_a_cacheless_reference(model):
     sources = model.rows.sources(TEXTS, 40)
     expected = [reference_greedy(model, source) for source in sources]
     assert len({tuple(row) for row in expected}) > 2  # the sources matter
-    for options in ({"n": 1, "strategy": "beam"}, {"n": 7, "top_k": 1}):
+    for options in ({"n": 1}, {"n": 7, "strategy": "sample", "top_k": 1}):
         assert [row[0][0] for row in token_rows(model, TEXTS, **options)] == expected
 
 
@@ -180,11 +180,13 @@ def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention,
 
 
 def test_same_seed_same_answer(model):
-    first = model.gen_synonyms(TEXTS[0], seed=5)
+    drawn = {"strategy": "sample"}
+    first = model.gen_synonyms(TEXTS[0], seed=5, **drawn)
     torch.manual_seed(99)  # the global generator has no say
-    assert model.gen_synonyms(TEXTS[0], seed=np.int64(5)) == first
-    assert model.gen_synonyms(TEXTS[0], seed=6) != first
-    assert model.gen_synonyms(TEXTS[0]) != model.gen_synonyms(TEXTS[0])
+    assert model.gen_synonyms(TEXTS[0], seed=np.int64(5), **drawn) == first
+    assert model.gen_synonyms(TEXTS[0], seed=6, **drawn) != first
+    assert model.gen_synonyms(TEXTS[0], **drawn) != model.gen_synonyms(TEXTS[0], **drawn)
+    assert model.gen_synonyms(TEXTS[0], seed=5) == model.gen_synonyms(TEXTS[0])  # draws nothing
 
 
 def test_dropout_is_off_while_writing_and_back_on_after(model):
@@ -380,6 +382,8 @@ def test_control_characters_are_not_read(model):
         ("a", {"copying": -0.1}, ValueError, "copying=-0.1 is out of range"),
         ("a", {"max_new_tokens": 62}, ValueError, "max_new_tokens=62 is out.*has 64 positions"),
         ("a", {"strategy": "x"}, ValueError, "Unknown strategy 'x'"),
+        ("a", {"temperature": 0.7}, ValueError, "'beam' draws nothing: leave them out, or give"),
+        ("a", {"top_p": 0.7}, ValueError, "temperature and top_p shape what is drawn"),
         ("a", {"top_p": "0.5"}, ValueError, "top_p='0.5' is out of range.* a number"),
         ("a", {"temperature": None}, ValueError, "temperature=None is out of range.* a number"),
         ("a", {"copying": "1"}, ValueError, "copying='1' is out of range"),
@@ -411,7 +415,7 @@ def test_a_model_without_lm_head_says_how_to_get_one():
 
 
 def test_scores_are_finite_when_everything_may_be_drawn(model):
-    for strategy in STRATEGIES:
+    for strategy in ("sample", "without_replacement"):
         options = {"n": 40, "k": 40, "top_k": None, "top_p": 0.9, "temperature": 1.5}
         found = model.gen_synonyms(TEXTS[3], strategy=strategy, return_scores=True, **options)
         assert found

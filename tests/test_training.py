@@ -547,6 +547,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             "--strangers_cosine 1.0: give 0 to below 1",
         ),
         (
+            ["--strangers_cosine=0.4", "--teacher_name_or_path", "a"],
+            "which --strangers_cosine would narrow: leave it out, or give several teachers",
+        ),
+        (
             ["--dataset_config=pair"],
             "--dataset_config pair would change nothing, as --train_file names",
         ),

@@ -124,7 +124,6 @@ def _paraphrase_tab(model: SimBert) -> None:
     with gr.Row():
         n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written")
         k = gr.Slider(1, 50, 10, step=1, label="Shown")
-        temperature = gr.Slider(0.5, 2.0, 1.0, step=0.1, label="Temperature")
         diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
@@ -134,16 +133,14 @@ def _paraphrase_tab(model: SimBert) -> None:
     )
     plain = gr.Textbox(label="As text", lines=6, buttons=["copy"])
 
-    def run(
-        text: str, n: int, k: int, temperature: float, diversity: float
-    ) -> tuple[list[list[Any]], str]:
-        rows = paraphrase(model, text, n, k, temperature=temperature, diversity=diversity)
+    def run(text: str, n: int, k: int, diversity: float) -> tuple[list[list[Any]], str]:
+        rows = paraphrase(model, text, n, k, diversity=diversity)
         return rows, "\n".join(row[0] for row in rows)
 
     _on_model(
         button,
         run,
-        inputs=[text, n, k, temperature, diversity],
+        inputs=[text, n, k, diversity],
         outputs=[table, plain],
         api_name="paraphrase",
     )

@@ -26,10 +26,10 @@ class SearchSettings:
 
     Attributes:
         n: Sentences to write for each source.
-        strategy: ``sample`` draws n independent samples, ``without_replacement`` n different ones
-            (stochastic beam search), ``beam`` finds the n likeliest.
-        top_k: Draw from this many likeliest tokens; None from all. Beam search ignores this and
-            the next two: it looks for the model's own favourites.
+        strategy: ``beam`` finds the n likeliest, ``sample`` draws n independent samples,
+            ``without_replacement`` n different ones (stochastic beam search).
+        top_k: Draw from this many likeliest tokens; None from all. Beam search, which draws
+            nothing, takes no notice of it and of the seed.
         top_p: Draw from the likeliest tokens that together hold this probability; None from all.
         temperature: Divides the logits; above 1 the draws vary more.
         max_new_tokens: Longest sentence in tokens, with its [SEP].
@@ -43,7 +43,7 @@ class SearchSettings:
     """
 
     n: int = 100
-    strategy: str = "sample"
+    strategy: str = "beam"
     top_k: int | None = 5
     top_p: float | None = None
     temperature: float = 1.0
@@ -75,6 +75,11 @@ class SearchSettings:
             raise ValueError(
                 f"temperature={self.temperature!r} is out of range: it must be a number above 0 "
                 "(top_k=1 takes the likeliest token every time)."
+            )
+        if self.strategy == "beam" and (self.temperature != 1 or self.top_p is not None):
+            raise ValueError(
+                "temperature and top_p shape what is drawn, and strategy='beam' draws nothing: "
+                "leave them out, or give strategy='sample'."
             )
 
 

@@ -53,7 +53,7 @@ def gen_synonyms(
     k: int | None = None,
     *,
     model: SimBert | str | os.PathLike[str] = DEFAULT_MODEL,
-    strategy: str = "sample",
+    strategy: str = "beam",
     top_k: int | None = 5,
     top_p: float | None = None,
     temperature: float = 1.0,
@@ -80,10 +80,11 @@ def gen_synonyms(
         k: Paraphrases to return for each text, at most; 20, or n if that is less, if None.
         model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
             default the package's English model.
-        strategy: ``sample`` (n independent samples, as SimBERT does), ``without_replacement`` (n
-            different sentences: stochastic beam search) or ``beam`` (the n likeliest).
-        top_k: Draw from this many likeliest tokens; None from all. ``beam`` draws nothing and
-            ignores this and the next two.
+        strategy: ``beam`` (the n likeliest sentences), ``sample`` (n independent samples, as
+            SimBERT does) or ``without_replacement`` (n different ones: stochastic beam search).
+            The last two vary from seed to seed.
+        top_k: Draw from this many likeliest tokens; None from all. ``beam``, which draws nothing,
+            takes no notice of it and of ``seed``.
         top_p: Draw from the likeliest tokens that together hold this probability; None from all.
         temperature: Above 1 the sentences vary more, below 1 less.
         seed: Same seed, same answer; None draws afresh.
