@@ -37,10 +37,10 @@ class Stage:
     """A training run: a recipe, its length, and the files and teachers that it is given.
 
     With ``related``, two of the sentences drawn of each file go together where the release's start
-    finds them alike: a cosine from one number to the other. What ``teaches`` is trained from that
-    start, too, and is a teacher of later stages, by the recipe's name. With ``start_share``, the
-    stage begins from the average of the model so far and the start, which counts this much. What a
-    stage begins from may be its teacher, too.
+    finds them alike: a cosine from one number to the other. With ``start_share``, the stage begins
+    from the average of the model so far and the start, which counts this much. What a stage begins
+    from may be its teacher, too. With ``kept_share``, the model becomes the average of what the
+    stage made and what it began from, which counts this much.
     """
 
     recipe: str
@@ -50,8 +50,8 @@ class Stage:
     sentences: tuple[str, ...] = ()
     related: tuple[float, float] | None = None
     drawn: int = 25_000
-    teaches: bool = False
     start_share: float = 0.0
+    kept_share: float = 0.0
     preferences: str | None = None
     one_way: str | None = None
 
@@ -86,12 +86,13 @@ class Release:
         return needed
 
 
+TATOEBA_ZH = "zh_synonyms.jsonl"
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
-ZH_PAIRS = ("data_similarity.json", "train_pair_postive_1w.json", "zh_synonyms.jsonl")
+WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN = "begun"  # what the stage begins from
@@ -153,6 +154,7 @@ RELEASES = {
                 WRITTEN,
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
+                kept_share=0.2,
             ),
         ),
         "stsb-en-dev.csv",
@@ -169,16 +171,21 @@ RELEASES = {
     "chinese": Release(
         ME5,
         (
-            Stage("chinese", 6000, (ME5,), ZH_PAIRS),
-            Stage("chinese_teacher", 90, (), ZH_PAIRS, teaches=True),
+            Stage(
+                "chinese",
+                1000,
+                (ME5,),
+                (*WRITTEN_ZH, TATOEBA_ZH, *WRITTEN),
+                OPEN_ZH_EN,
+                related=(0.84, 0.97),
+            ),
             Stage(
                 "chinese_related",
-                600,
-                (ME5, "chinese_teacher"),
-                ZH_PAIRS,
-                (*OPEN_ZH_EN, *ZH_PAIRS[:2]),
+                400,
+                (ME5,),
+                (*WRITTEN_ZH, TATOEBA_ZH, WRITTEN[1]),
+                OPEN_ZH_EN,
                 related=(0.84, 0.97),
-                drawn=8000,
             ),
         ),
         "stsb-zh-dev.csv",
@@ -189,7 +196,8 @@ RELEASES = {
             ("sts", "PAWS-X", "PAWS-X-test_2k.tsv"),
             ("sts", "STS-B en", "stsb-en-test.csv"),
         ),
-        ZH_PAIRS,
+        WRITTEN_ZH[:2],
+        "written_zh/test.jsonl",
     ),
 }
 
@@ -259,45 +267,57 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
     return str(related)
 
 
+def average(model: str, other: str, share: float, out: str) -> None:
+    """Average a model with another that counts this much."""
+    shares = (str(1 - share), str(share))
+    run("average_models.py", "--models", model, other, "--shares", *shares, f"--output_dir={out}")
+
+
+def train_stage(
+    release: Release,
+    stage: Stage,
+    starts: dict[str, str],
+    out: Path,
+    held_out: Path,
+    args: argparse.Namespace,
+) -> None:
+    """Train one stage from ``starts[BEGUN]``."""
+    given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
+    flags = [f"--model_name_or_path={starts[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
+    if stage.teachers:
+        flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
+    if stage.related:
+        flags += ["--sentences_file", mine(stage, starts[release.start], held_out, args)]
+    elif stage.sentences:
+        flags += ["--sentences_file", *(find(args.data, each)[0] for each in stage.sentences)]
+    for name in ("preferences", "one_way"):
+        if pattern := getattr(stage, name):
+            flags += [f"--{name}_file", find(args.data, pattern)[0]]
+    flags += [
+        f"--max_steps={stage.steps}",
+        f"--sts_file={find(args.data, release.sts_dev)[0]}",
+        f"--validation_file={held_out}",
+    ]
+    flags += ["--resume_from_checkpoint=true", *args.flags]
+    run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
+
+
 def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
     """Train every stage that has not ended; return the last one's folder."""
-    path, starts = starts[release.start], dict(starts)
+    start = path = starts[release.start]
     for number, stage in enumerate(release.stages[: args.stages]):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
-        begun = starts[release.start] if stage.teaches else path
+        begun = f"{out}-start" if stage.start_share else path
         if not (out / "all_results.json").exists():
             if stage.start_share:
-                begun = f"{out}-start"
-                shares = (str(1 - stage.start_share), str(stage.start_share))
-                run("average_models.py", "--models", path, starts[release.start],
-                    "--shares", *shares, f"--output_dir={begun}")  # fmt: skip
-            starts[BEGUN] = begun
-            given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
-            flags = [f"--model_name_or_path={begun}", f"--output_dir={out}", "--train_file", *given]
-            if stage.teachers:
-                flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
-            if stage.related:
-                mined = mine(stage, starts[release.start], held_out, args)
-                flags += ["--sentences_file", mined]
-            elif stage.sentences:
-                sentences = (find(args.data, pattern)[0] for pattern in stage.sentences)
-                flags += ["--sentences_file", *sentences]
-            for name in ("preferences", "one_way"):
-                if pattern := getattr(stage, name):
-                    flags += [f"--{name}_file", find(args.data, pattern)[0]]
-            flags += [
-                f"--max_steps={stage.steps}",
-                f"--sts_file={find(args.data, release.sts_dev)[0]}",
-                f"--validation_file={held_out}",
-            ]
-            flags += ["--resume_from_checkpoint=true", *args.flags]
-            run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
-        if stage.teaches:
-            starts[stage.recipe] = str(out)
-        else:
-            path = str(out)
+                average(path, start, stage.start_share, begun)
+            train_stage(release, stage, starts | {BEGUN: begun}, out, held_out, args)
+        path = str(out)
+        if stage.kept_share:
+            path = f"{out}-average"
+            average(str(out), begun, stage.kept_share, path)
     return Path(path)
 
 
@@ -361,9 +381,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for pattern in release.files(args.stages):  # missing ones are better known before
         find(args.data, pattern)
     stages = release.stages[: args.stages]
-    taught = {BEGUN, *(stage.recipe for stage in stages if stage.teaches)}
     teachers = {name for stage in stages for name in stage.teachers}
-    wanted = {release.start, *teachers} - taught
+    wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
     if args.judge:  # a judge that may not judge is better known before hours of training

@@ -33,7 +33,7 @@ def flag(flags: list[str], name: str) -> str:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Three stages, the last with more files; the scripts are only written down."""
+    """Two stages, the last with more files; the scripts are only written down."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
@@ -46,16 +46,16 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
         (data / name).touch()
     stages = (
         release.Stage("english", 3, ("a",), ("some.jsonl",)),
-        release.Stage("chinese_teacher", 1, (), ("more.jsonl",), teaches=True),
         release.Stage(
             "english_related",
             2,
-            ("a", "chinese_teacher", release.BEGUN),
+            ("a", release.BEGUN),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
             drawn=7,
             start_share=0.25,
+            kept_share=0.2,
             preferences="preferred.jsonl",
             one_way="written.jsonl",
         ),
@@ -105,7 +105,7 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     told = parse_arguments(types, [recipe, *flags, "--report_to=none"], PRESETS)
     assert told[3].max_steps == 2
-    Path(str(told[3].output_dir)).mkdir()  # as the script would have
+    Path(f"{told[3].output_dir}-average").mkdir()  # as the scripts would have
     (measured,) = parse_arguments((EvaluationArguments,), given["evaluate.py"])
     assert measured.prompts == ["", "say: "]
     assert [Path(task.split("=")[-1]).name for task in measured.sts] == ["sts.csv", "more_sts"]
@@ -114,27 +114,20 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     assert "--groups=" in " ".join(given["evaluate_paraphrases.py"])
 
 
-def test_a_stage_may_make_a_teacher_of_later_ones(
+def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
-    first, taught, last = (flags for script, flags in commands if script == "train_simbert.py")
-    start = str(tmp_path / "start")
-    assert flag(taught, "model_name_or_path") == flag(first, "model_name_or_path") == start
-    teachers = last[last.index("--teacher_name_or_path") + 1 :][:2]
-    assert teachers == [start, flag(taught, "output_dir")]
-
-
-def test_a_stage_may_begin_from_an_average_with_the_start(
-    commands: list[tuple[str, list[str]]], tmp_path: Path
-) -> None:
-    first, _, last = (flags for script, flags in commands if script == "train_simbert.py")
-    (averaged,) = (flags for script, flags in commands if script == "average_models.py")
+    first, last = (flags for script, flags in commands if script == "train_simbert.py")
+    averaged, ended = (flags for script, flags in commands if script == "average_models.py")
     begun = flag(averaged, "output_dir")
     assert averaged[:6] == [
         "--models", flag(first, "output_dir"), str(tmp_path / "start"), "--shares", "0.75", "0.25"
     ]  # fmt: skip
     assert flag(last, "model_name_or_path") == begun
-    assert last[last.index("--teacher_name_or_path") + 3] == begun
+    assert last[last.index("--teacher_name_or_path") + 2] == begun
+    assert ended[:6] == ["--models", flag(last, "output_dir"), begun, "--shares", "0.8", "0.2"]
+    measured = dict(commands)["evaluate.py"]
+    assert measured[1] == f"tiny={flag(ended, 'output_dir')}"
 
 
 def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
@@ -198,7 +191,7 @@ def test_what_is_measured_is_the_last_stage_that_was_trained(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     (folder,) = (Path(flag(flags, "output_dir")) for s, flags in commands if s == "evaluate.py")
-    last = [flag(flags, "output_dir") for s, flags in commands if s == "train_simbert.py"][-1]
+    last = [flag(flags, "output_dir") for s, flags in commands if s == "average_models.py"][-1]
     assert folder.name == f"{Path(last).name}-evaluation"
     (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
     assert Path(flag(judged, "output_dir")) == folder / "judged-by-judge"
