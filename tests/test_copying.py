@@ -118,7 +118,7 @@ def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("is the macbook better than the thinkpad?", "thinkpad"),
+        ("can i pay with klarna at decathlon?", "decathlon"),
         ("what does example.com sell?", "example.com"),
     ],
 )
@@ -141,7 +141,8 @@ def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
 
 def with_and_without_copying(model, text):  # noqa: F811
     found, without = (
-        model.gen_synonyms(text, n=50, k=50, seed=0, copying=weight) for weight in (1, 0)
+        model.gen_synonyms(text, n=50, k=50, seed=0, strategy="sample", copying=weight)
+        for weight in (1, 0)
     )
     assert len(found) >= 3
     return found, without
@@ -222,7 +223,9 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
         ("Sixty two thousand four hundred and eleven. Forty", {"62411", "40"}),
         ("the twenty-first, twelfth, and third; first wait a second", {"21st", "12th", "3rd"}),
         ("a two-year plan, hundreds of often weighty tenants", {"2"}),
-        ("买ten个", {"10"}),
+        ("买ten个", {"10", "ten"}),
+        ("换成 WiFi 或 5G 吗", {"wifi", "5g"}),
+        ("What does 你好 mean?", set()),
         ("Nothing, knot, noon, wont to", {"not"}),
         ("a knot at noon", set()),
         ("On Fridays, may I? In march.", {"friday", "march"}),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+from simbert_hf.utils.text import HAN_CHAR
+
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
+LATIN = re.compile("[A-Za-z]")
 ABBREVIATIONS = frozenset(("e.g", "i.e", "a.m", "p.m"))
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
@@ -161,16 +164,21 @@ def facts_of(text: str) -> frozenset[str]:
     """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
-    Dates are English names of days, and of months but May.
+    Dates are English names of days, and of months but May. Among more Chinese characters every word
+    in Latin letters counts.
 
     Example:
         >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
         ['3.5', '5', 'a.b@c.com', 'not']
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
+        >>> sorted(facts_of("怎么用 Wi-Fi 上网 - 要 password 吗"))
+        ['password', 'wi-fi']
     """
     words = [run.strip(AROUND) for run in RUN.findall(text)]
-    found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
+    chinese = len(HAN_CHAR.findall(text)) > len(words)
+    found = {w.lower() for w in words if INSIDE.search(w) or (chinese and LATIN.search(w))}
+    found -= ABBREVIATIONS
     found |= figures_of(text) | {*DATE.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)
