@@ -124,7 +124,7 @@ def fused_attention_backward(
     rows, heads, length, depth = query.shape
     found = tuple(query.new_empty(rows, length, heads, depth) for _ in range(3))
     mask = mask.expand(rows, -1, -1, -1)
-    gradient = gradient.transpose(1, 2)
+    gradient = gradient.contiguous().transpose(1, 2)
     backward_kernel[(rows * heads,)](
         query, key, value, mask, seed, gradient, *found,
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *gradient.stride()[:3],
