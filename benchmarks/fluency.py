@@ -60,6 +60,7 @@ def main() -> None:
         args.n,
         args.n,
         model=SimBert.from_pretrained(args.model),
+        strategy="sample",
         copying=0,
         repeats=True,
         seed=0,

@@ -48,11 +48,11 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"diversity": 0},
     {"fluency_weight": 0},
     {"fluency_weight": 0.2},
-    {"temperature": 0.7},
-    {"top_p": 0.9},
-    {"top_k": 10, "top_p": 0.9},
+    {"strategy": "sample"},
+    {"strategy": "sample", "temperature": 0.7},
+    {"strategy": "sample", "top_p": 0.9},
+    {"strategy": "sample", "top_k": 10, "top_p": 0.9},
     {"strategy": "without_replacement"},
-    {"strategy": "beam"},
 )
 TOP = 5
 FAULTS = ("slips", "unread")

@@ -123,7 +123,7 @@ def write_drafts(
     """Let a trained model write n samples for each text."""
     if name == OURS:
         settings = SearchSettings(
-            n, top_k=TOP_K, max_new_tokens=NEW_TOKENS, copying=0, repeats=True, seed=SEED
+            n, "sample", TOP_K, max_new_tokens=NEW_TOKENS, copying=0, repeats=True, seed=SEED
         )
         return {"drafts": write(load(out), texts, settings)}
     kind = BertLMHeadModel if name == CAUSAL else EncoderDecoderModel

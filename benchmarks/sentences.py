@@ -67,7 +67,7 @@ def main() -> None:
     chosen = np.random.default_rng(0).permutation(len(several))[: args.limit].tolist()
     sources = [several[i] for i in chosen]
     written = {
-        name: gen_synonyms(sources, args.n, TOP, model=args.model, seed=0, by_sentence=way)
+        name: gen_synonyms(sources, args.n, TOP, model=args.model, by_sentence=way)
         for name, way in WAYS.items()
     }
     others = [*sources[1:], sources[0]]

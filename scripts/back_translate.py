@@ -63,7 +63,7 @@ def claim(path: Path, work: Mapping[str, object]) -> None:
 
 def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float) -> list[str]:
     """Paraphrase each text once; leave out what cannot be, or has too many of its words."""
-    found = model.gen_synonyms(list(texts), n=1, seed=seed)
+    found = model.gen_synonyms(list(texts), n=1, strategy="sample", seed=seed)
     return [
         json.dumps({"source": source, "target": text}, ensure_ascii=False)
         for sources, text in zip(found, texts, strict=True)

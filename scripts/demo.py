@@ -43,7 +43,7 @@ def paraphrase(model: SimBert) -> None:
     print("\nParaphrases (score: cosine with the input, plus fluency; each unlike those before)")
     for text in SENTENCES:
         print(f"  {text}")
-        for found in model.gen_synonyms(text, n=100, k=5, seed=0, return_scores=True):
+        for found in model.gen_synonyms(text, n=100, k=5, return_scores=True):
             print(f"    {found.score:6.2f}  {found.text}")
 
 

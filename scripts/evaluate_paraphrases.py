@@ -69,7 +69,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--limit", type=at_least(2), help="measure on this many of the held-out groups")
     add("--n", type=at_least(1), default=50, help="sentences a model writes for each source")
     add("--k", type=at_least(1), default=5, help="of which it gives this many")
-    add("--seed", type=int, default=0, help="seed of the writing, and of the controls")
+    add("--seed", type=int, default=0, help="seed of the controls")
     add("--relatives", nargs="*", default=[], help="starts and teachers of what is judged")
     add("--allow_kin", action="store_true", help="let a kindred judge judge, and print so")
     add("--samples", type=at_least(0), default=20, help="sources on the page of samples")
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args.output_dir.mkdir(parents=True, exist_ok=True)
     known = [check_writer(path, judge, args.allow_kin) for _, path in models]
     systems = [
-        write_paraphrases(name, path, data, figures, args.n, args.k, args.seed)
+        write_paraphrases(name, path, data, figures, args.n, args.k)
         for (name, path), figures in zip(models, known, strict=True)
     ] + others
     scores = [

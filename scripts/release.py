@@ -30,6 +30,7 @@ from simbert_hf.utils.script import run_script
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
+DRAWN = 25_000  # sentences of each file, of which related ones are mined
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ class Stage:
     train: tuple[str, ...]
     sentences: tuple[str, ...] = ()
     related: tuple[float, float] | None = None
-    drawn: int = 25_000
     start_share: float = 0.0
     kept_share: float = 0.0
     preferences: str | None = None
@@ -258,7 +258,7 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
         hidden, texts = texts_of(held_out), []
         for pattern in stage.sentences:
             known = sorted(texts_of(find(args.data, pattern)[0]) - hidden)
-            texts += Random(SEED).sample(known, min(stage.drawn, len(known)))
+            texts += Random(SEED).sample(known, min(DRAWN, len(known)))
         write_text(drawn, "\n".join(texts))
         lowest, highest = stage.related
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
@@ -284,8 +284,7 @@ def train_stage(
     """Train one stage from ``starts[BEGUN]``."""
     given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
     flags = [f"--model_name_or_path={starts[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
-    if stage.teachers:
-        flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
+    flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
     if stage.related:
         flags += ["--sentences_file", mine(stage, starts[release.start], held_out, args)]
     elif stage.sentences:
@@ -305,7 +304,7 @@ def train_stage(
 def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
-    """Train every stage that has not ended; return the last one's folder."""
+    """Train every stage that has not ended; return the folder of the last one, or its average."""
     start = path = starts[release.start]
     for number, stage in enumerate(release.stages[: args.stages]):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"

@@ -115,7 +115,7 @@ class SimilarityTrainer(SavingTrainer):
             torch.backends.cuda.enable_cudnn_sdp(False)
         if self.args.packing:
             use_packing(model, self.args.packing)
-        elif self.args.device.type == "cuda" and has_triton():
+        elif self._may_fuse(model):
             from simbert_hf.training.fused_attention import use_fused_attention
 
             use_fused_attention(model)
@@ -123,6 +123,12 @@ class SimilarityTrainer(SavingTrainer):
             model.set_attn_implementation("eager")  # the fused one's backward pass is slow there
         if self.args.gradcache_batch_size:
             use_gradcache(model, self.args.gradcache_batch_size)
+
+    def _may_fuse(self, model: Any) -> bool:
+        """Tell whether attention may run as one kernel: in 16 bits, where torch's own would."""
+        half = self.args.device.type == "cuda" and (self.args.bf16 or self.args.fp16)
+        config = getattr(model, "config", None)
+        return half and has_triton() and getattr(config, "_attn_implementation", None) == "sdpa"
 
     def _check_stream(self, stream: PairStream) -> None:
         stream.check_process(self.args.process_index, self.args.world_size)

@@ -53,7 +53,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
-            drawn=7,
             start_share=0.25,
             kept_share=0.2,
             preferences="preferred.jsonl",
@@ -67,6 +66,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     tiny = release.Release("a", stages, "dev.csv", tests, judged, None, {"a": "say: "})
     monkeypatch.setitem(release.RELEASES, "tiny", tiny)
     monkeypatch.setattr(release, "HELD_OUT", 12)
+    monkeypatch.setattr(release, "DRAWN", 7)
     called: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
     tiny_simbert().save_pretrained(tmp_path / "start")

@@ -58,7 +58,8 @@ def write(model: str, sources: Sequence[str], target: Path) -> None:
     simbert, lines = SimBert.from_pretrained(model), []
     for first in range(0, len(sources), BLOCK):
         some = list(sources[first : first + BLOCK])
-        found = simbert.gen_synonyms(some, WRITTEN, WRITTEN, seed=first, return_scores=True)
+        options = {"strategy": "sample", "seed": first, "return_scores": True}
+        found = simbert.gen_synonyms(some, WRITTEN, WRITTEN, **options)
         for text, row in zip(some, found, strict=True):
             candidates = [(one.text, one.similarity, one.log_prob) for one in row]
             lines.append(json.dumps({"text": text, "candidates": candidates}))

@@ -54,9 +54,7 @@ def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> l
         ValueError: If the text is none to paraphrase, or nothing but copies of it was written.
     """
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
-    found = model.gen_synonyms(
-        check_text(model, text), n, min(k, n), seed=0, return_scores=True, **options
-    )
+    found = model.gen_synonyms(check_text(model, text), n, min(k, n), return_scores=True, **options)
     if not found:
         raise ValueError("Only copies were written, or sentences with other facts: raise Written.")
     return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]

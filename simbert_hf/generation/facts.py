@@ -11,7 +11,7 @@ RUN = re.compile(r"[!-~]+")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
-LATIN = re.compile("[A-Za-z]")
+LATIN = re.compile("[A-Za-z]+")
 ABBREVIATIONS = frozenset(("e.g", "i.e", "a.m", "p.m"))
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
@@ -122,6 +122,26 @@ def names_of(text: str) -> set[str]:
     return {name.lower() for name in NAME.findall(text)} - UNNAMED
 
 
+def foreign_words_of(text: str) -> set[str]:
+    """Find the words in Latin letters of a text.
+
+    Example:
+        >>> sorted(foreign_words_of("怎么用 Wi-Fi 上网，要 APP 吗"))
+        ['app', 'fi', 'wi']
+    """
+    return {word.lower() for word in LATIN.findall(text)}
+
+
+def is_chinese(text: str) -> bool:
+    """Tell whether a text has more Chinese characters than words in Latin letters.
+
+    Example:
+        >>> is_chinese("2024-05 用 app 吗"), is_chinese("What does 你好 mean?")
+        (True, False)
+    """
+    return len(HAN_CHAR.findall(text)) > len(LATIN.findall(text))
+
+
 def exchanges(text: str, other: str) -> bool:
     """Tell whether one English text has, say, "your" or "years" where another has "my" or "days".
 
@@ -164,21 +184,16 @@ def facts_of(text: str) -> frozenset[str]:
     """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
-    Dates are English names of days, and of months but May. Among more Chinese characters every word
-    in Latin letters counts.
+    Dates are English names of days, and of months but May.
 
     Example:
         >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
         ['3.5', '5', 'a.b@c.com', 'not']
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
-        >>> sorted(facts_of("怎么用 Wi-Fi 上网 - 要 password 吗"))
-        ['password', 'wi-fi']
     """
     words = [run.strip(AROUND) for run in RUN.findall(text)]
-    chinese = len(HAN_CHAR.findall(text)) > len(words)
-    found = {w.lower() for w in words if INSIDE.search(w) or (chinese and LATIN.search(w))}
-    found -= ABBREVIATIONS
+    found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
     found |= figures_of(text) | {*DATE.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)

@@ -31,7 +31,8 @@ class SearchSettings:
         top_k: Draw from this many likeliest tokens; None from all. Beam search, which draws
             nothing, takes no notice of it and of the seed.
         top_p: Draw from the likeliest tokens that together hold this probability; None from all.
-        temperature: Divides the logits; above 1 the draws vary more.
+            Not for beam search.
+        temperature: Divides the logits; above 1 the draws vary more. Not for beam search.
         max_new_tokens: Longest sentence in tokens, with its [SEP].
         copying: How much easier it is made to copy names, numbers and whatever else the model would
             not write by itself; 0 leaves its logits as they are.

@@ -86,16 +86,17 @@ def gen_synonyms(
         top_k: Draw from this many likeliest tokens; None from all. ``beam``, which draws nothing,
             takes no notice of it and of ``seed``.
         top_p: Draw from the likeliest tokens that together hold this probability; None from all.
-        temperature: Above 1 the sentences vary more, below 1 less.
+            Not for ``beam``.
+        temperature: Above 1 the sentences vary more, below 1 less. Not for ``beam``.
         seed: Same seed, same answer; None draws afresh.
         min_similarity: Drop paraphrases whose cosine with the input is below this.
         max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
             unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
             likelier. Unless 0, paraphrases are dropped that have other figures or addresses than
-            the text, and in English other days or months, that deny what it does not, leave out a
-            name or exchange words such as "my" and "your". 0 leaves all that to the model, as the
-            original does.
+            the text (of a Chinese one, other words in Latin letters), and in English other days or
+            months, that deny what it does not, leave out a name or exchange words such as "my" and
+            "your". 0 leaves all that to the model, as the original does.
         repeats: Let long words come more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
             alone, as the original does, which lets slips of grammar rank high.

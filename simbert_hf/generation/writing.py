@@ -13,7 +13,13 @@ from torch import Tensor
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
-from simbert_hf.generation.facts import exchanges, facts_of, names_of
+from simbert_hf.generation.facts import (
+    exchanges,
+    facts_of,
+    foreign_words_of,
+    is_chinese,
+    names_of,
+)
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -200,6 +206,8 @@ def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """Drop drafts with other facts or words exchanged; and, if some have them, names left out.
 
+    Drafts of a Chinese text keep its words in Latin letters, and have no others.
+
     Example:
         >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
         [Draft(text='send 5 now', log_prob=-2.0)]
@@ -207,6 +215,9 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     facts, names = facts_of(text), names_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
     same = [draft for draft in same if not exchanges(text, draft.text)]
+    if is_chinese(text):
+        foreign = foreign_words_of(text)
+        same = [draft for draft in same if foreign_words_of(draft.text) == foreign]
     named = [draft for draft in same if all(name in draft.text.lower() for name in names)]
     return named or same  # a capital may be no name's
 

@@ -37,7 +37,7 @@ def augment(
         k: Paraphrases of each question, at most.
         n: Sentences written, of which the k best are taken; 4 k, at least 20, if None.
         min_similarity: Least cosine with the question.
-        seed: Same seed, same paraphrases.
+        seed: Same seed, same paraphrases, where ``strategy`` samples.
         progress: Show a bar.
         **options: More for :func:`simbert_hf.gen_synonyms`.
 

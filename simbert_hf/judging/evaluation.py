@@ -167,7 +167,7 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Fig
 
 
 def write_paraphrases(
-    name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int, seed: int
+    name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int
 ) -> System:
     """Let a SimBert paraphrase the held-out sentences.
 
@@ -178,10 +178,9 @@ def write_paraphrases(
         known: What :func:`check_writer` said of it.
         n: Sentences written for each.
         k: Paraphrases of each to keep.
-        seed: Of the writing.
     """
     model = load(name_or_path)
-    found = gen_synonyms(data.sources, n, k, model=model, seed=seed, return_scores=True)
+    found = gen_synonyms(data.sources, n, k, model=model, return_scores=True)
     perplexity = reference_perplexity(model, data.sources, data.references)
     return System(
         name,

@@ -43,14 +43,15 @@ def attend(
     """Attend as transformers' layers ask for it; as SDPA where the kernel does not fit.
 
     It fits short rows of queries and keys alike, in half precision, on a GPU, under an additive
-    mask that all heads share.
+    mask that all heads share. A token's components lie side by side, as layers leave them.
     """
     length, depth = query.shape[2:]
     if (
         not query.is_cuda
-        or query.dtype == torch.float32
+        or query.dtype not in (torch.float16, torch.bfloat16)
         or attention_mask is None
         or attention_mask.dtype == torch.bool
+        or attention_mask.shape[1:] != (1, length, length)
         or length > LONGEST
         or key.shape[2] != length
         or depth not in (16, 32, 64, 128)
@@ -77,7 +78,7 @@ def constants(query: Tensor, dropout: float) -> dict[str, Any]:
         "SIZE": size,
         "DEPTH": query.shape[3],
         "DROPS": dropout > 0,
-        "EXACT": "ieee" if query.dtype == torch.float32 else "tf32",
+        "PRECISION": "ieee" if query.dtype == torch.float32 else "tf32",
         "num_warps": 8 if size > 64 else 4 if size > 32 else 2,
     }
 
