@@ -11,7 +11,6 @@ RUN = re.compile(r"[!-~]+")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
-LATIN = re.compile("[A-Za-z]+")
 ABBREVIATIONS = frozenset(("e.g", "i.e", "a.m", "p.m"))
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
@@ -122,14 +121,14 @@ def names_of(text: str) -> set[str]:
     return {name.lower() for name in NAME.findall(text)} - UNNAMED
 
 
-def foreign_words_of(text: str) -> set[str]:
+def words_of(text: str) -> set[str]:
     """Find the words in Latin letters of a text.
 
     Example:
-        >>> sorted(foreign_words_of("怎么用 Wi-Fi 上网，要 APP 吗"))
+        >>> sorted(words_of("怎么用 Wi-Fi 上网，要 APP 吗"))
         ['app', 'fi', 'wi']
     """
-    return {word.lower() for word in LATIN.findall(text)}
+    return {*WORD.findall(text.lower())}
 
 
 def is_chinese(text: str) -> bool:
@@ -139,7 +138,7 @@ def is_chinese(text: str) -> bool:
         >>> is_chinese("2024-05 用 app 吗"), is_chinese("What does 你好 mean?")
         (True, False)
     """
-    return len(HAN_CHAR.findall(text)) > len(LATIN.findall(text))
+    return len(HAN_CHAR.findall(text)) > len(WORD.findall(text.lower()))
 
 
 def exchanges(text: str, other: str) -> bool:
@@ -158,7 +157,7 @@ def exchanges(text: str, other: str) -> bool:
 def alternatives_of(text: str) -> dict[int, set[int]]:
     """Find which words of each line of ``EXCLUSIVE`` a text has."""
     found: dict[int, set[int]] = {}
-    for word in set(WORD.findall(text.lower())) & PLACES.keys():
+    for word in words_of(text) & PLACES.keys():
         for line, at in PLACES[word]:
             found.setdefault(line, set()).add(at)
     return found

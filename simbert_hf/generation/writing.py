@@ -16,9 +16,9 @@ from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
-    foreign_words_of,
     is_chinese,
     names_of,
+    words_of,
 )
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
@@ -216,8 +216,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
     same = [draft for draft in same if not exchanges(text, draft.text)]
     if is_chinese(text):
-        foreign = foreign_words_of(text)
-        same = [draft for draft in same if foreign_words_of(draft.text) == foreign]
+        words = words_of(text)
+        same = [draft for draft in same if words_of(draft.text) == words]
     named = [draft for draft in same if all(name in draft.text.lower() for name in names)]
     return named or same  # a capital may be no name's
 
