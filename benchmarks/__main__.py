@@ -22,7 +22,7 @@ def commands(model: str, output: Path) -> list[list[str]]:
     simcse = ["--steps=10", "--blocks=4", "--seeds", "0", "1", "2", "--bf16"]
     return [
         ["generate", f"--model={model}", f"--output={output / 'generate.json'}"],
-        ["fluency", f"--model={model}", "--n=30", "--limit=150", f"--output={output}"],
+        ["ranking", f"--model={model}", f"--output={output / 'ranking.json'}"],
         ["train", start, "--pairs=16", "--steps=6", f"--output={output / 'train.json'}"],
         ["padding", start, "--steps=8", f"--output={output / 'padding.json'}"],
         ["simcse", start, *simcse, f"--output={output / 'simcse.json'}"],

@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
-from naive import float64_weights, naive_next_log_probs
+from naive import float64_weights, naive_next_log_probs, naive_sequence_log_prob
 from tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import decoders
 from transformers import GenerationConfig
@@ -15,6 +15,7 @@ from transformers.cache_utils import DynamicLayer
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
 from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
+from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.synonyms import rank
 from simbert_hf.generation.writing import Draft, banned_tokens, distinct, sources_of, write
@@ -207,8 +208,9 @@ def test_what_comes_back(model, strategy):
         vectors = model.encode([text, *(p.text for p in row)])
         for p, vector in zip(row, vectors[1:], strict=True):
             assert p.similarity == pytest.approx(float(vector @ vectors[0]), abs=1e-5)
+            fluency = p.log_prob + p.reverse_log_prob
             assert p.score == pytest.approx(
-                p.similarity + synonyms.FLUENCY_WEIGHT * p.log_prob, abs=1e-6
+                p.similarity + synonyms.FLUENCY_WEIGHT * fluency, abs=1e-6
             )
         assert row[0].score == max(p.score for p in row)
 
@@ -241,9 +243,36 @@ def test_min_similarity_and_fluency_weight(model):
     assert kept == [p for p in by_meaning if p.similarity >= middle]
     assert len(kept) < len(by_meaning)
     by_fluency = model.gen_synonyms(TEXTS[0], fluency_weight=1e6, **options)
-    log_probs = [p.log_prob for p in by_fluency]
+    log_probs = [p.log_prob + p.reverse_log_prob for p in by_fluency]
     assert log_probs == sorted(log_probs, reverse=True)
     assert [p.text for p in by_fluency] != [p.text for p in by_meaning]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_pairs_are_read_as_each_alone(model, pooling, monkeypatch):
+    model.config.sentence_pooling = pooling
+    sources, targets = TEXTS, ["dog", *TEXTS[:3]]
+    weights = float64_weights(model.state_dict())
+    wanted = [
+        naive_sequence_log_prob(
+            weights, model.config, model.rows.sources([a], 32)[0], model.rows.targets([b], 32)[0]
+        ).item()
+        for a, b in zip(sources, targets, strict=True)
+    ]
+    for batch_size in (1, 3, 64):
+        monkeypatch.setattr("simbert_hf.generation.scoring.BATCH_SIZE", batch_size)
+        reading = read_pairs(model.train(), sources, targets)
+        assert model.training
+        assert reading.log_probs.tolist() == pytest.approx(wanted, abs=1e-4)
+        assert reading.tokens.tolist() == [len(row) for row in model.rows.targets(targets, 32)]
+        np.testing.assert_allclose(reading.vectors, model.encode(sources), atol=1e-5)
+
+
+def test_the_reverse_log_prob_is_that_of_the_input_given_the_paraphrase(model):
+    found = model.gen_synonyms(TEXTS[0], 20, 20, return_scores=True)
+    reading = read_pairs(model, [p.text for p in found], [TEXTS[0]] * len(found))
+    means = (reading.log_probs / reading.tokens).tolist()
+    assert [p.reverse_log_prob for p in found] == pytest.approx(means, abs=1e-4)
 
 
 def test_diversity_changes_which_come_behind_the_best(model):

@@ -179,7 +179,7 @@ def test_perplexity_is_that_of_each_pair_alone(tokenizer, monkeypatch) -> None:
             nats += [-spread[len(a) - 1 + i, token].item() for i, token in enumerate(b)]
     expected = math.exp(sum(nats) / len(nats))
     for batch_size in (1, 2, 64):
-        monkeypatch.setattr("simbert_hf.judging.metrics.BATCH_SIZE", batch_size)
+        monkeypatch.setattr("simbert_hf.generation.scoring.BATCH_SIZE", batch_size)
         found = reference_perplexity(model, sources, references)
         assert found == pytest.approx(expected, rel=1e-4)
     assert model.training

@@ -7,7 +7,7 @@ from tiny import tiny_simbert, wordpiece_tokenizer
 
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import end_as, split_sentences
-from simbert_hf.generation.synonyms import Paraphrase, join
+from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, join
 from simbert_hf.generation.writing import write
 
 FIRST, SECOND = "how can i reset my password?", "the weather is nice."
@@ -67,11 +67,11 @@ def test_join_takes_the_best_sums_as_trying_all_does(n):
     sentences = ["A a a. ", "B b b.\n\n", "C c c?", "D"]
     found = {
         sentence.strip(): [
-            Paraphrase(f"{sentence[0]}{i}", score, score, -i)
+            Paraphrase(f"{sentence[0]}{i}", score, score, -i, -2 * i)
             for i, score in enumerate(sorted(rng.random(5), reverse=True))
         ]
         for sentence in sentences[:3]
-    } | {"D": [Paraphrase("of another text", 1.0, 1.0, 0.0)]}
+    } | {"D": [Paraphrase("of another text", 1.0, 1.0, 0.0, 0.0)]}
     drafts = join(sentences, found, n)
     every = product(*(found[sentence.strip()] for sentence in sentences[:3]))
     best = sorted(every, key=lambda row: -sum(one.score for one in row))[:n]
@@ -80,10 +80,11 @@ def test_join_takes_the_best_sums_as_trying_all_does(n):
     ]
     means = [sum(one.log_prob for one in row) / 4 for row in best]
     assert [draft.log_prob for draft in drafts] == pytest.approx(means)
+    assert [draft.reverse_log_prob for draft in drafts] == pytest.approx([2 * x for x in means])
 
 
 def test_very_many_sentences_join():
-    found = {"a b c.": [Paraphrase("d", 1.0, 1.0, -1.0), Paraphrase("e", 0.9, 0.9, -1.0)]}
+    found = {"a b c.": [Paraphrase(text, 1.0, 1.0, -1.0, -1.0) for text in "de"]}
     drafts = join(["a b c. "] * 200, found, 5)
     assert len(drafts) == 5
     assert drafts[0].text == " ".join(["d."] * 200)
@@ -100,7 +101,9 @@ def test_each_sentence_is_paraphrased_and_all_are_ranked_together(model):
     assert [one.similarity for one in found] == pytest.approx(vectors[1:] @ vectors[0], abs=1e-5)
     scores = [one.score for one in found]
     assert scores[0] == max(scores)
-    assert scores == pytest.approx([one.similarity + 0.1 * one.log_prob for one in found])
+    fluencies = [one.log_prob + one.reverse_log_prob for one in found]
+    wanted = [a.similarity + FLUENCY_WEIGHT * b for a, b in zip(found, fluencies, strict=True)]
+    assert scores == pytest.approx(wanted)
 
 
 def test_a_text_of_sentences_gets_the_same_alone_and_among_others(model):

@@ -16,11 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 
 from link_grammar import Parser
+from prepare_rated import likeness
 from prepare_tatoeba import write_lines
 
 from simbert_hf import SimBert
@@ -75,11 +75,6 @@ def prefer(candidates: Sequence[Candidate], parses: Parser) -> Iterator[tuple[st
         near = [one for one in good if one[1] >= cosine - LOST]
         if near:
             yield max(near, key=lambda one: likeness(one[0], text))[0], text
-
-
-def likeness(text: str, other: str) -> float:
-    """Return the share of words that two sentences have in common, in order."""
-    return SequenceMatcher(None, text.split(), other.split()).ratio()
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def check_text(model: SimBert, text: str | None) -> str:
 
 
 def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> list[list[Any]]:
-    """Return the k best of n paraphrases: text, score, cosine with the input, log-probability.
+    """Return the k best of n paraphrases: text, score, cosine with the input, log-probabilities.
 
     Args:
         model: A ``SimBert`` that writes.

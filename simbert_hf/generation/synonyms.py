@@ -10,21 +10,24 @@ from heapq import nlargest
 from itertools import chain
 from operator import add
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse
+from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import end_as, split_sentences, worth_writing
 from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, cuts_known
+from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count, is_number
 
-FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine
+FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine, either way
 DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
 BLOCK = 256  # texts whose drafts and vectors are held at once
 
@@ -34,17 +37,21 @@ class Paraphrase(NamedTuple):
 
     Attributes:
         text: The sentence, or sentences.
-        score: ``similarity + fluency_weight * log_prob``; the order is by it and by ``diversity``.
+        score: ``similarity + fluency_weight * (log_prob + reverse_log_prob)``; the order is by it
+            and by ``diversity``.
         similarity: Cosine of its vector with the input's.
         log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
             the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
             mean of theirs.
+        reverse_log_prob: The same of the input, given this sentence. What it left out is not to be
+            guessed from it, nor what it changed.
     """
 
     text: str
     score: float
     similarity: float
     log_prob: float
+    reverse_log_prob: float
 
 
 def gen_synonyms(
@@ -98,8 +105,9 @@ def gen_synonyms(
             months, that deny what it does not, leave out a name or exchange words such as "my" and
             "your". 0 leaves all that to the model, as the original does.
         repeats: Let long words come more often than in the text, as the original does.
-        fluency_weight: What a nat of mean log-probability is worth in cosine; 0 ranks by meaning
-            alone, as the original does, which lets slips of grammar rank high.
+        fluency_weight: What a nat of mean log-probability is worth in cosine: of the paraphrase,
+            given the text, and of the text, given the paraphrase. 0 ranks by meaning alone, as the
+            original does, which lets slips of grammar rank high.
         diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance:
             :mod:`simbert_hf.generation.diversity`), as large as this for an equal one; 0 ranks by
             score alone, as the original does, and the k best are often much alike.
@@ -176,50 +184,77 @@ def paraphrase(
     several = [text for text, part in parts.items() if len(part) > 1]
     if several:
         joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
-        found |= zip(several, rank(model, several, joined, fluency_weight), strict=True)
+        vectors = model.encode([one.text for row in joined for one in row])
+        ordered = order(joined, vectors, model.encode(several), fluency_weight)
+        found |= zip(several, ordered, strict=True)
     return [found[text.strip() if len(parts[text]) == 1 else text] for text in texts]
 
 
 def join(
     sentences: Sequence[str], found: Mapping[str, Sequence[Paraphrase]], n: int
-) -> list[Draft]:
+) -> list[Paraphrase]:
     """Put paraphrases of sentences together: the n combinations of the best summed score.
 
     The white space between them stays, as does a sentence without a paraphrase or of a word or two.
+    Scores and similarities are means, too, until the whole is read.
     """
     best: list[tuple[Paraphrase, ...]] = [()]
     bare = [sentence.strip() for sentence in sentences]
     wanted = set(map(str.strip, worth_writing(sentences)))
     for sentence in bare:
         written = found[sentence] if sentence in wanted else []
-        choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0)]
+        choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0, 0.0)]
         # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
         longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
         best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
-    drafts, gaps = [], [sentence[len(sentence.rstrip()) :] for sentence in sentences]
+    joined, gaps = [], [sentence[len(sentence.rstrip()) :] for sentence in sentences]
     for row in best:
         ended = (end_as(one.text, as_in) for one, as_in in zip(row, bare, strict=True))
         text = "".join(map(add, ended, gaps))
-        log_prob = sum(one.log_prob for one in row) / len(row)
-        drafts.append(Draft(text.strip(), log_prob))
-    return drafts
+        means = (fmean(values) for values in zip(*(one[1:] for one in row), strict=True))
+        joined.append(Paraphrase(text.strip(), *means))
+    return joined
 
 
 def rank(
     model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
 ) -> list[list[Paraphrase]]:
-    """Sort each text's drafts by cosine with the text plus weighted fluency, best first."""
-    vectors = model.encode([*texts, *(draft.text for row in drafts for draft in row)])
-    ranked, first = [], len(texts)
-    for i, row in enumerate(drafts):
-        cosines = (vectors[first : first + len(row)] @ vectors[i]).tolist()
+    """Sort each text's drafts by cosine with the text plus weighted fluency, best first.
+
+    One forward pass reads a draft and, given it, the text: it gives the vector of the one and the
+    probability of the other (as Li et al. 2016, arXiv 1510.03055, rank replies).
+    """
+    pairs = [(draft.text, text) for text, row in zip(texts, drafts, strict=True) for draft in row]
+    reading = read_pairs(model, [a for a, _ in pairs], [b for _, b in pairs])
+    reverse = iter((reading.log_probs / reading.tokens).tolist())
+    rows = [[Paraphrase(one.text, 0, 0, one.log_prob, next(reverse)) for one in d] for d in drafts]
+    return order(rows, reading.vectors.numpy(), model.encode(texts), fluency_weight)
+
+
+def order(
+    rows: Sequence[Sequence[Paraphrase]], vectors: Vectors, wanted: Vectors, fluency_weight: float
+) -> list[list[Paraphrase]]:
+    """Score paraphrases of texts and sort them.
+
+    Args:
+        rows: Of each of T texts; N together.
+        vectors: Theirs, in order. Shape: (N, D).
+        wanted: Those of the texts. Shape: (T, D).
+        fluency_weight: As in :func:`gen_synonyms`.
+    """
+    ordered, first = [], 0
+    for row, vector in zip(rows, wanted, strict=True):
+        cosines = (vectors[first : first + len(row)] @ vector).tolist()
         first += len(row)
         scored = [
-            Paraphrase(draft.text, cosine + fluency_weight * draft.log_prob, cosine, draft.log_prob)
-            for draft, cosine in zip(row, cosines, strict=True)
+            one._replace(
+                score=cosine + fluency_weight * (one.log_prob + one.reverse_log_prob),
+                similarity=cosine,
+            )
+            for one, cosine in zip(row, cosines, strict=True)
         ]
-        ranked.append(sorted(scored, key=lambda found: -found.score))
-    return ranked
+        ordered.append(sorted(scored, key=lambda found: -found.score))
+    return ordered
 
 
 def load(name_or_path: str | os.PathLike[str]) -> SimBert:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -61,6 +61,21 @@ class Draft(NamedTuple):
 
     text: str
     log_prob: float
+
+
+class HasLikelihood(Protocol):
+    """A sentence with its likelihood: a :class:`Draft`, or what became of it."""
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+
+    @property
+    def log_prob(self) -> float:
+        """Its mean log-probability per token."""
+
+
+Written = TypeVar("Written", bound=HasLikelihood)
 
 
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
@@ -190,14 +205,14 @@ def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], flo
     yield from zip(found.source.tolist(), tokens, means, strict=True)
 
 
-def distinct(drafts: Sequence[Draft], unwanted: Sequence[str]) -> list[Draft]:
-    """Keep the likeliest of drafts that are the same sentence, and none that is unwanted or empty.
+def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written]:
+    """Keep the likeliest of sentences that are the same one, and none that is unwanted or empty.
 
     Example:
         >>> distinct([Draft("Go", -2.0), Draft("go!", -1.0), Draft("stop", -3.0)], ["Stop."])
         [Draft(text='go!', log_prob=-1.0)]
     """
-    best: dict[str, Draft | None] = dict.fromkeys(map(normalize_text, ["", *unwanted]))
+    best: dict[str, Written | None] = dict.fromkeys(map(normalize_text, ["", *unwanted]))
     for draft in sorted(drafts, key=lambda draft: -draft.log_prob):
         best.setdefault(normalize_text(draft.text), draft)
     return [draft for draft in best.values() if draft is not None]

@@ -17,10 +17,7 @@ from itertools import chain, pairwise
 from statistics import fmean
 from typing import Any
 
-import torch
-
-from simbert_hf.collators import target_labels
-from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import install
 from simbert_hf.utils.text import HAN, HAN_CHAR, normalize_text
@@ -37,7 +34,6 @@ TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
 WORDS = re.compile(rf"[^\W\d_{HAN}]+|[{HAN}]")
 TWICE = re.compile(rf"(?<!\S)([^\W_{HAN}]+)\s+(?=\1(?![^\W_{HAN}]))")
 IBLEU_ALPHA = 0.8
-BATCH_SIZE = 64
 
 
 def tokenizer_for(texts: Sequence[str]) -> str:
@@ -237,7 +233,6 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
     return [[unified(row[i]) if i < len(row) else None for row in references] for i in range(depth)]
 
 
-@torch.no_grad()
 def reference_perplexity(
     model: SimBert, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> float:
@@ -253,16 +248,5 @@ def reference_perplexity(
     pairs = list(
         chain(*([(a, b) for b in row] for a, row in zip(sources, references, strict=True)))
     )
-    limit = model.config.max_position_embeddings // 2
-    nats, count = 0.0, 0
-    with evaluating(model):
-        for start in range(0, len(pairs), BATCH_SIZE):
-            read, written = zip(*pairs[start : start + BATCH_SIZE], strict=True)
-            batch = model.rows.pad(
-                model.rows.sources(read, limit), model.rows.targets(written, limit)
-            )
-            batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-            places, labels = target_labels(batch).values()
-            loss = model(**batch, lm_targets={"target": (places, labels)}).lm_losses["target"]
-            nats, count = nats + float(loss), count + len(labels)
-    return math.exp(nats / count)
+    reading = read_pairs(model, *zip(*pairs, strict=True))
+    return math.exp(-float(reading.log_probs.sum() / reading.tokens.sum()))

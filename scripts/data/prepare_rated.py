@@ -1,0 +1,63 @@
+"""Make preferences and groups out of paraphrases that a reader rated.
+
+Of each sentence, a better rated paraphrase is preferred to each worse one: the one that is most
+like it, so that they differ in little but the fault. The good ones are a group with the sentence.
+
+    python scripts/data/prepare_rated.py scripts/data/rated_en/ratings.jsonl.gz outputs/rated
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from prepare_tatoeba import write_lines
+
+from simbert_hf.utils.textfiles import read_objects
+
+GOOD = 2  # the highest rating
+
+
+def likeness(text: str, other: str) -> float:
+    """Return the share of words that two sentences have in common, in order."""
+    return SequenceMatcher(None, text.split(), other.split()).ratio()
+
+
+def good_ones(row: Mapping[str, Any]) -> list[str]:
+    """Return the good paraphrases of a sentence, the reader's own last."""
+    rated = zip(row["candidates"], row["ratings"], strict=True)
+    return [text for text, rating in rated if rating == GOOD] + row["own"]
+
+
+def prefer(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield preferred and rejected paraphrases of a sentence."""
+    good = good_ones(row)
+    for text, rating in zip(row["candidates"], row["ratings"], strict=True):
+        if good and rating < GOOD:
+            yield max(good, key=lambda one: likeness(one, text)), text
+
+
+def main() -> None:
+    """Read ratings and write both files."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ratings", type=Path)
+    parser.add_argument("target", type=Path, help="folder")
+    args = parser.parse_args()
+    rows = [row for _, row in read_objects(args.ratings)]
+    preferences = [
+        {"prompt": row["text"], "chosen": chosen, "rejected": rejected}
+        for row in rows
+        for chosen, rejected in prefer(row)
+    ]
+    Random(0).shuffle(preferences)
+    write_lines(args.target / "preferences.jsonl.gz", preferences)
+    groups = [{"text": row["text"], "synonyms": good} for row in rows if (good := good_ones(row))]
+    write_lines(args.target / "groups.jsonl.gz", groups)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a model makes of pairs: the first sentence's vector, and how likely the second is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from simbert_hf.collators import target_labels
+from simbert_hf.losses import at_least_float32
+from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.pooling import normalize
+
+BATCH_SIZE = 64  # pairs in a forward pass
+
+
+class Reading(NamedTuple):
+    """Pairs as a model reads them; tensors on the CPU.
+
+    Attributes:
+        vectors: Of the sources, of length 1, as ``SimBert.encode`` makes them. Shape: (N, D).
+        log_probs: Of the targets, [SEP] included, given their sources: sums over the tokens, in
+            nats. Shape: (N,).
+        tokens: How many these are. Shape: (N,).
+    """
+
+    vectors: Tensor
+    log_probs: Tensor
+    tokens: Tensor
+
+
+@torch.no_grad()
+def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -> Reading:
+    """Read each source and, given it, its target, in one forward pass.
+
+    The source sees nothing of its target, so its vector is that of the source alone. Each is cut to
+    half of the model's positions.
+
+    Args:
+        model: A model with an LM head; its dropout is off meanwhile.
+        sources: Shape: (N,).
+        targets: Shape: (N,).
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> reading = read_pairs(model, ["thank you", "thank you"], ["thanks", "blue"])
+        >>> bool(reading.log_probs[0] > reading.log_probs[1]), reading.tokens.tolist()
+        (True, [2, 2])
+    """
+    limit = model.config.max_position_embeddings // 2
+    read, written = model.rows.sources(sources, limit), model.rows.targets(targets, limit)
+    tokens = torch.tensor([len(row) for row in written])
+    vectors = torch.zeros(len(read), model.dimension)
+    log_probs = torch.zeros(len(read), dtype=torch.float64)
+    order = sorted(range(len(read)), key=lambda i: len(read[i]) + len(written[i]))
+    with evaluating(model):
+        for start in range(0, len(order), BATCH_SIZE):
+            rows = order[start : start + BATCH_SIZE]
+            batch = model.rows.pad([read[i] for i in rows], [written[i] for i in rows])
+            batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
+            positions, labels = target_labels(batch).values()
+            output = model(**batch, lm_positions=positions)
+            vectors[rows] = normalize(output.sentence_embedding.float()).cpu()
+            nats = cross_entropy(at_least_float32(output.logits), labels, reduction="none")
+            owners = torch.tensor(rows).repeat_interleave(tokens[rows])
+            log_probs.index_add_(0, owners, -nats.cpu().double())
+    return Reading(vectors, log_probs, tokens)
