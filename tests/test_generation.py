@@ -259,8 +259,9 @@ def test_pairs_are_read_as_each_alone(model, pooling, monkeypatch):
         ).item()
         for a, b in zip(sources, targets, strict=True)
     ]
-    for batch_size in (1, 3, 64):
+    for batch_size, chunk in ((1, 2**20), (3, 1), (64, 200)):
         monkeypatch.setattr("simbert_hf.generation.scoring.BATCH_SIZE", batch_size)
+        monkeypatch.setattr("simbert_hf.losses.CPU_CHUNK", chunk)
         reading = read_pairs(model.train(), sources, targets)
         assert model.training
         assert reading.log_probs.tolist() == pytest.approx(wanted, abs=1e-4)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from simbert_hf.collators import target_labels
-from simbert_hf.losses import at_least_float32
+from simbert_hf.losses import at_least_float32, chunk_rows
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.pooling import normalize
@@ -63,10 +63,21 @@ def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -
             rows = order[start : start + BATCH_SIZE]
             batch = model.rows.pad([read[i] for i in rows], [written[i] for i in rows])
             batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
-            positions, labels = target_labels(batch).values()
-            output = model(**batch, lm_positions=positions)
+            output = model(**batch)
             vectors[rows] = normalize(output.sentence_embedding.float()).cpu()
-            nats = cross_entropy(at_least_float32(output.logits), labels, reduction="none")
             owners = torch.tensor(rows).repeat_interleave(tokens[rows])
+            nats = target_losses(model, output.last_hidden_state, batch)
             log_probs.index_add_(0, owners, -nats.cpu().double())
     return Reading(vectors, log_probs, tokens)
+
+
+def target_losses(model: SimBert, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """Cross-entropy of each target token in nats, (N,); the logits exist for a few at a time."""
+    positions, labels = target_labels(batch).values()
+    size = chunk_rows(hidden.device, model.config.vocab_size)
+    states = hidden.flatten(0, 1)
+    losses = [
+        cross_entropy(at_least_float32(model.lm_logits(states[some])), right, reduction="none")
+        for some, right in zip(positions.split(size), labels.split(size), strict=True)
+    ]
+    return torch.cat(losses)

@@ -27,7 +27,7 @@ from simbert_hf.rows import check_texts, cuts_known
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count, is_number
 
-FLUENCY_WEIGHT = 0.1  # what a nat of mean log-probability is worth in cosine, either way
+FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, either way
 DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
 BLOCK = 256  # texts whose drafts and vectors are held at once
 

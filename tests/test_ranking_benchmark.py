@@ -1,0 +1,77 @@
+"""Ratings of paraphrases: what the benchmark compares rankings with, and what is made of them."""
+
+import gzip
+import json
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import tiny_simbert
+
+from benchmarks import ranking
+from simbert_hf.generation.scoring import read_pairs
+
+DATA = Path(__file__).parents[1] / "scripts" / "data"
+sys.path.insert(0, str(DATA))
+import prepare_rated  # noqa: E402
+
+
+def rows_of(name):
+    with gzip.open(DATA / "rated_en" / name, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_agreement_counts_pairs_in_order_and_good_ones_at_the_top():
+    right, best, three = ranking.agreement(np.array([0.1, 0.4, 0.3, 0.2]), [2, 2, 0, 1])
+    # Ranked: 2, 0, 1, 2. Of the unequal pairs 2-0, 2-1 are right; 0-1, 0-2, 1-2 are not.
+    assert (right, best, three) == pytest.approx((2 / 5, 1.0, 1 / 3))
+    right, best, three = ranking.agreement(np.array([1.0, 2.0]), [1, 1])
+    assert math.isnan(right)
+    assert (best, three) == (0.0, 0.0)
+
+
+def test_features_are_the_cosine_and_both_log_probabilities():
+    model = tiny_simbert()
+    rows = [
+        {"text": "what time is it", "candidates": ["tell me the time", "dog"]},
+        {"text": "the cat", "candidates": ["a cat sat"]},
+    ]
+    found = ranking.features(model, rows)
+    assert [x.shape for x in found] == [(2, 3), (1, 3)]
+    forth = read_pairs(model, ["the cat"], ["a cat sat"])
+    back = read_pairs(model, ["a cat sat"], ["the cat"])
+    vectors = model.encode(["the cat", "a cat sat"])
+    means = [float(one.log_probs / one.tokens) for one in (forth, back)]
+    assert found[1][0] == pytest.approx([vectors[0] @ vectors[1], *means], abs=1e-4)
+
+
+def test_the_better_is_preferred_that_is_most_like_the_worse():
+    row = {
+        "text": "where is it",
+        "candidates": ["where it is", "so where is it now", "were is it now"],
+        "ratings": [2, 2, 1],
+        "own": ["tell me where it is"],
+    }
+    assert prepare_rated.good_ones(row) == [
+        "where it is",
+        "so where is it now",
+        "tell me where it is",
+    ]
+    assert list(prepare_rated.prefer(row)) == [("so where is it now", "were is it now")]
+    assert not list(prepare_rated.prefer(row | {"ratings": [1, 0, 0], "own": []}))
+
+
+def test_the_ratings_are_as_their_readme_says():
+    said = (DATA / "rated_en" / "README.md").read_text(encoding="utf-8")
+    texts = []
+    for name in ("ratings", "held_out", "choice"):
+        rows = rows_of(f"{name}.jsonl.gz")
+        assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
+        ratings = [rating for row in rows for rating in row["ratings"]]
+        shares = " / ".join(f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
+        assert f"{len(rows):,}" in said
+        assert f"| {len(ratings):,} | {shares} % |" in said
+        texts += [row["text"] for row in rows]
+    assert len(set(texts)) == len(texts)
