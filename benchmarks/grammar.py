@@ -47,7 +47,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"repeats": True},
     {"diversity": 0},
     {"fluency_weight": 0},
-    {"fluency_weight": 0.2},
+    {"fluency_weight": 0.1},
     {"strategy": "sample"},
     {"strategy": "sample", "temperature": 0.7},
     {"strategy": "sample", "top_p": 0.9},

@@ -14,9 +14,9 @@ identity, and fresh weights train at ten times the rate of the others. The peers
 --sweep with the least loss, after --sweep_steps, on held-out pairs that are not judged.
 
 Each writes n samples for every source, top-k 5. From them are taken, repetitions and copies of the
-source left out: by SimBERT's own ranking, the best by its vector and fluency; `by the start`, the
-same with the start's vector; `as drawn`, the first ones, unranked. What has been trained or written
-is not done again.
+source left out: by SimBERT's own ranking, the best by its vector and both log-probabilities; `by
+the start`, by the start's vector and the writer's fluency; `as drawn`, the first ones, unranked.
+What has been trained or written is not done again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,13 @@ from simbert_hf import SimBert
 from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, load, rank
+from simbert_hf.generation.synonyms import (
+    FLUENCY_WEIGHT,
+    Paraphrase,
+    load,
+    rank,
+    sort_by_score,
+)
 from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
 from simbert_hf.judging.judge import Judge, check_independent
@@ -144,9 +150,15 @@ def as_drawn(text: str, drafts: Sequence[Draft]) -> list[str]:
 
 
 def ranked(model: SimBert, name: str, texts: Sequence[str], drafts: Any, k: int) -> System:
-    """Take the k best by a model's vector and the writer's fluency."""
+    """Take the k best by a model's vector, the writer's fluency and, if it writes, the reverse."""
     unlike = [distinct(row, [text]) for text, row in zip(texts, drafts, strict=True)]
-    found = [row[:k] for row in rank(model, texts, unlike, FLUENCY_WEIGHT)]
+    if model.has_lm_head:
+        ordered = rank(model, texts, unlike, FLUENCY_WEIGHT)
+    else:
+        rows = [[Paraphrase(one.text, 0, 0, one.log_prob, 0) for one in row] for row in unlike]
+        vectors = model.encode([one.text for row in unlike for one in row])
+        ordered = sort_by_score(rows, vectors, model.encode(texts), FLUENCY_WEIGHT)
+    found = [row[:k] for row in ordered]
     similarities = [[item.similarity for item in row] for row in found]
     return System(name, [[item.text for item in row] for row in found], similarities)
 

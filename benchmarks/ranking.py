@@ -70,10 +70,15 @@ def main() -> None:
     for forth, back in product(WEIGHTS, WEIGHTS):
         weights = np.array([1.0, forth, back])
         found = [agreement(x @ weights, row["ratings"]) for x, row in zip(read, rows, strict=True)]
-        columns = np.array(found).T
-        columns[0] = np.where(np.isnan(columns[0]), np.nanmean(columns[0]), columns[0])
-        measured = Bootstrap().means("ranking", dict(zip(names, columns, strict=True)))
-        figures[forth, back] = {k: (f.value, *(f.interval or ())) for k, f in measured.items()}
+        columns = dict(zip(names, np.array(found).T, strict=True))
+        unequal = ~np.isnan(columns[names[0]])  # the sentences that have an order
+        measured = {
+            name: Bootstrap().means(name, {name: column[unequal] if name == names[0] else column})
+            for name, column in columns.items()
+        }
+        figures[forth, back] = {
+            name: (one[name].value, *(one[name].interval or ())) for name, one in measured.items()
+        }
     table = [
         [f"{forth:g}", f"{back:g}", *(f"{100 * row[name][0]:.1f}" for name in names)]
         for (forth, back), row in figures.items()

@@ -40,7 +40,7 @@ QUERIES = ["my card got stolen", "how do i say good morning in french", "who pai
 
 def paraphrase(model: SimBert) -> None:
     """Print paraphrases of a few sentences."""
-    print("\nParaphrases (score: cosine with the input, plus fluency; each unlike those before)")
+    print("\nParaphrases (score: cosine, and how likely each is, given the other)")
     for text in SENTENCES:
         print(f"  {text}")
         for found in model.gen_synonyms(text, n=100, k=5, return_scores=True):

@@ -144,7 +144,7 @@ def _add_synonyms(commands: Any) -> None:
     add("--copying", type=float, help="Ease of copying names and numbers (1); 0 lets others come.")
     add("--repeats", action="store_true", help="Let long words come again.")
     add("--whole", dest="by_sentence", action="store_false", help="Not sentence by sentence.")
-    add("--fluency_weight", type=float, help="What a nat is worth in cosine (0.2).")
+    add("--fluency_weight", type=float, help="What a nat is worth in cosine, either way (0.2).")
     add("--diversity", type=float, help="Penalty for likeness to better ones (0.2).")
     add("--min_similarity", type=float, help="Least cosine with the text.")
 

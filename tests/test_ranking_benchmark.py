@@ -11,6 +11,7 @@ import pytest
 from tiny import tiny_simbert
 
 from benchmarks import ranking
+from simbert_hf.data.readers import fold
 from simbert_hf.generation.scoring import read_pairs
 
 DATA = Path(__file__).parents[1] / "scripts" / "data"
@@ -19,7 +20,7 @@ import prepare_rated  # noqa: E402
 
 
 def rows_of(name):
-    with gzip.open(DATA / "rated_en" / name, "rt", encoding="utf-8") as file:
+    with gzip.open(DATA / name, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -67,11 +68,18 @@ def test_the_ratings_are_as_their_readme_says():
     said = (DATA / "rated_en" / "README.md").read_text(encoding="utf-8")
     texts = []
     for name in ("ratings", "held_out", "choice"):
-        rows = rows_of(f"{name}.jsonl.gz")
+        rows = rows_of(f"rated_en/{name}.jsonl.gz")
         assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
         ratings = [rating for row in rows for rating in row["ratings"]]
         shares = " / ".join(f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
-        assert f"{len(rows):,}" in said
-        assert f"| {len(ratings):,} | {shares} % |" in said
+        (row,) = (line for line in said.splitlines() if line.startswith(f"| `{name}.jsonl.gz`"))
+        assert f"| {len(rows):,}" in row
+        assert row.endswith(f"| {len(ratings):,} | {shares} % |")
         texts += [row["text"] for row in rows]
     assert len(set(texts)) == len(texts)
+    written = {
+        fold(row["text"])
+        for name in ("collected", "invented", "freer")
+        for row in rows_of(f"written_en/{name}.jsonl.gz")
+    }
+    assert not written & set(map(fold, texts))

@@ -1,7 +1,7 @@
 """Make preferences and groups out of paraphrases that a reader rated.
 
-Of each sentence, a better rated paraphrase is preferred to each worse one: the one that is most
-like it, so that they differ in little but the fault. The good ones are a group with the sentence.
+To each paraphrase that is not good, one that is good (the reader's own, too) is preferred: the one
+most like it, so that they differ in little but the fault. The good ones make a group with the text.
 
     python scripts/data/prepare_rated.py scripts/data/rated_en/ratings.jsonl.gz outputs/rated
 """

@@ -10,10 +10,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from simbert_hf.collators import target_labels
+from simbert_hf.generation.writing import check_can_write
 from simbert_hf.losses import at_least_float32, chunk_rows
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.pooling import normalize
+from simbert_hf.rows import warn_of_cuts
 
 BATCH_SIZE = 64  # pairs in a forward pass
 
@@ -37,13 +39,17 @@ class Reading(NamedTuple):
 def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -> Reading:
     """Read each source and, given it, its target, in one forward pass.
 
-    The source sees nothing of its target, so its vector is that of the source alone. Each is cut to
-    half of the model's positions.
+    The source sees nothing of its target, so its vector is that of the source alone. A target is
+    cut to half of the model's positions, a source to what is left and to the model's
+    ``max_length``.
 
     Args:
         model: A model with an LM head; its dropout is off meanwhile.
         sources: Shape: (N,).
         targets: Shape: (N,).
+
+    Raises:
+        ValueError: If the model has no LM head.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL
@@ -52,8 +58,13 @@ def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -
         >>> bool(reading.log_probs[0] > reading.log_probs[1]), reading.tokens.tolist()
         (True, [2, 2])
     """
-    limit = model.config.max_position_embeddings // 2
-    read, written = model.rows.sources(sources, limit), model.rows.targets(targets, limit)
+    check_can_write(model)
+    different = list(dict.fromkeys(targets))
+    rows_of = dict(zip(different, model.rows.targets(different, model.positions // 2), strict=True))
+    written = [rows_of[target] for target in targets]
+    rooms = (model.positions - len(row) for row in written)
+    whole = model.rows.sources(sources, model.max_length)
+    read = [cut(row, room) for row, room in zip(whole, rooms, strict=True)]
     tokens = torch.tensor([len(row) for row in written])
     vectors = torch.zeros(len(read), model.dimension)
     log_probs = torch.zeros(len(read), dtype=torch.float64)
@@ -69,6 +80,14 @@ def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -
             nats = target_losses(model, output.last_hidden_state, batch)
             log_probs.index_add_(0, owners, -nats.cpu().double())
     return Reading(vectors, log_probs, tokens)
+
+
+def cut(row: list[int], room: int) -> list[int]:
+    """Cut a source's row to the room there is; its separator stays."""
+    if len(row) <= room:
+        return row
+    warn_of_cuts(room)
+    return [*row[: room - 1], row[-1]]
 
 
 def target_losses(model: SimBert, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""gen_synonyms: write paraphrases, rank them by meaning and fluency, return good, varied ones."""
+"""gen_synonyms: write paraphrases, rank them, return good ones that are unlike one another."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Paraphrase(NamedTuple):
         log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
             the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
             mean of theirs.
-        reverse_log_prob: The same of the input, given this sentence. What it left out is not to be
-            guessed from it, nor what it changed.
+        reverse_log_prob: The same of the input, given this sentence, by the model alone, whatever
+            ``copying`` and ``repeats`` are: low where something is left out or changed.
     """
 
     text: str
@@ -185,7 +185,7 @@ def paraphrase(
     if several:
         joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
         vectors = model.encode([one.text for row in joined for one in row])
-        ordered = order(joined, vectors, model.encode(several), fluency_weight)
+        ordered = sort_by_score(joined, vectors, model.encode(several), fluency_weight)
         found |= zip(several, ordered, strict=True)
     return [found[text.strip() if len(parts[text]) == 1 else text] for text in texts]
 
@@ -196,7 +196,7 @@ def join(
     """Put paraphrases of sentences together: the n combinations of the best summed score.
 
     The white space between them stays, as does a sentence without a paraphrase or of a word or two.
-    Scores and similarities are means, too, until the whole is read.
+    All figures are means of theirs; :func:`sort_by_score` replaces score and similarity.
     """
     best: list[tuple[Paraphrase, ...]] = [()]
     bare = [sentence.strip() for sentence in sentences]
@@ -219,7 +219,7 @@ def join(
 def rank(
     model: SimBert, texts: Sequence[str], drafts: Sequence[Sequence[Draft]], fluency_weight: float
 ) -> list[list[Paraphrase]]:
-    """Sort each text's drafts by cosine with the text plus weighted fluency, best first.
+    """Sort each text's drafts by their score, best first; see :class:`Paraphrase`.
 
     One forward pass reads a draft and, given it, the text: it gives the vector of the one and the
     probability of the other (as Li et al. 2016, arXiv 1510.03055, rank replies).
@@ -227,23 +227,29 @@ def rank(
     pairs = [(draft.text, text) for text, row in zip(texts, drafts, strict=True) for draft in row]
     reading = read_pairs(model, [a for a, _ in pairs], [b for _, b in pairs])
     reverse = iter((reading.log_probs / reading.tokens).tolist())
-    rows = [[Paraphrase(one.text, 0, 0, one.log_prob, next(reverse)) for one in d] for d in drafts]
-    return order(rows, reading.vectors.numpy(), model.encode(texts), fluency_weight)
+    rows = [
+        [Paraphrase(draft.text, 0, 0, draft.log_prob, next(reverse)) for draft in row]
+        for row in drafts
+    ]
+    return sort_by_score(rows, reading.vectors.numpy(), model.encode(texts), fluency_weight)
 
 
-def order(
-    rows: Sequence[Sequence[Paraphrase]], vectors: Vectors, wanted: Vectors, fluency_weight: float
+def sort_by_score(
+    rows: Sequence[Sequence[Paraphrase]],
+    vectors: Vectors,
+    text_vectors: Vectors,
+    fluency_weight: float,
 ) -> list[list[Paraphrase]]:
-    """Score paraphrases of texts and sort them.
+    """Give paraphrases of texts their similarity and score, and sort them, best first.
 
     Args:
         rows: Of each of T texts; N together.
         vectors: Theirs, in order. Shape: (N, D).
-        wanted: Those of the texts. Shape: (T, D).
+        text_vectors: Those of the texts. Shape: (T, D).
         fluency_weight: As in :func:`gen_synonyms`.
     """
     ordered, first = [], 0
-    for row, vector in zip(rows, wanted, strict=True):
+    for row, vector in zip(rows, text_vectors, strict=True):
         cosines = (vectors[first : first + len(row)] @ vector).tolist()
         first += len(row)
         scored = [

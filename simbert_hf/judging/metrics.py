@@ -248,5 +248,5 @@ def reference_perplexity(
     pairs = list(
         chain(*([(a, b) for b in row] for a, row in zip(sources, references, strict=True)))
     )
-    reading = read_pairs(model, *zip(*pairs, strict=True))
+    reading = read_pairs(model, [a for a, _ in pairs], [b for _, b in pairs])
     return math.exp(-float(reading.log_probs.sum() / reading.tokens.sum()))
