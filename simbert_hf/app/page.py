@@ -127,7 +127,7 @@ def _paraphrase_tab(model: SimBert) -> None:
         diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
-        headers=["paraphrase", "score", "cosine", "log-probability", "of the sentence"],
+        headers=["paraphrase", "score", "cosine", "log-probability", "reverse"],
         label="Best first, each unlike those before",
         wrap=True,
     )
