@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks.reports import save_report
 from simbert_hf import DEFAULT_MODEL, SimBert
@@ -34,11 +35,9 @@ Rows = list[dict[str, Any]]
 def features(model: SimBert, rows: Rows) -> list[np.ndarray]:
     """Read each sentence's candidates: cosine, log-probability and its reverse, (C, 3) each."""
     pairs = [(text, row["text"]) for row in rows for text in row["candidates"]]
-    ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]
-    back, forth = read_pairs(model, ours, theirs), read_pairs(model, theirs, ours)
+    back, forth = read_pairs(model, pairs), read_pairs(model, [(b, a) for a, b in pairs])
     cosines = (back.vectors * forth.vectors).sum(dim=1)
-    means = (reading.log_probs / reading.tokens for reading in (forth, back))
-    read = np.stack([cosines.numpy(), *(mean.numpy() for mean in means)], axis=1)
+    read = torch.stack([cosines, forth.means, back.means], dim=1).numpy()
     return np.split(read, np.cumsum([len(row["candidates"]) for row in rows])[:-1])
 
 

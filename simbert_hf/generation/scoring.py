@@ -34,10 +34,15 @@ class Reading(NamedTuple):
     log_probs: Tensor
     tokens: Tensor
 
+    @property
+    def means(self) -> Tensor:
+        """Mean log-probability of a target's token. Shape: (N,)."""
+        return self.log_probs / self.tokens
+
 
 @torch.no_grad()
-def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -> Reading:
-    """Read each source and, given it, its target, in one forward pass.
+def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
+    """Read each pair's source and, given it, its target, in one forward pass.
 
     The source sees nothing of its target, so its vector is that of the source alone. A target is
     cut to half of the model's positions, a source to what is left and to the model's
@@ -45,8 +50,7 @@ def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -
 
     Args:
         model: A model with an LM head; its dropout is off meanwhile.
-        sources: Shape: (N,).
-        targets: Shape: (N,).
+        pairs: Sources and targets. Shape: (N,).
 
     Raises:
         ValueError: If the model has no LM head.
@@ -54,11 +58,12 @@ def read_pairs(model: SimBert, sources: Sequence[str], targets: Sequence[str]) -
     Example:
         >>> from simbert_hf import DEFAULT_MODEL
         >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
-        >>> reading = read_pairs(model, ["thank you", "thank you"], ["thanks", "blue"])
+        >>> reading = read_pairs(model, [("thank you", "thanks"), ("thank you", "blue")])
         >>> bool(reading.log_probs[0] > reading.log_probs[1]), reading.tokens.tolist()
         (True, [2, 2])
     """
     check_can_write(model)
+    sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     different = list(dict.fromkeys(targets))
     rows_of = dict(zip(different, model.rows.targets(different, model.positions // 2), strict=True))
     written = [rows_of[target] for target in targets]

@@ -225,8 +225,8 @@ def rank(
     probability of the other (as Li et al. 2016, arXiv 1510.03055, rank replies).
     """
     pairs = [(draft.text, text) for text, row in zip(texts, drafts, strict=True) for draft in row]
-    reading = read_pairs(model, [a for a, _ in pairs], [b for _, b in pairs])
-    reverse = iter((reading.log_probs / reading.tokens).tolist())
+    reading = read_pairs(model, pairs)
+    reverse = iter(reading.means.tolist())
     rows = [
         [Paraphrase(draft.text, 0, 0, draft.log_prob, next(reverse)) for draft in row]
         for row in drafts

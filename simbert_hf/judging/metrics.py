@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -245,8 +245,6 @@ def reference_perplexity(
         sources: What it reads.
         references: One or more for each source.
     """
-    pairs = list(
-        chain(*([(a, b) for b in row] for a, row in zip(sources, references, strict=True)))
-    )
-    reading = read_pairs(model, [a for a, _ in pairs], [b for _, b in pairs])
+    pairs = [(a, b) for a, row in zip(sources, references, strict=True) for b in row]
+    reading = read_pairs(model, pairs)
     return math.exp(-float(reading.log_probs.sum() / reading.tokens.sum()))
