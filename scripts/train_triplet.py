@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
         args=args,
         objective=triplet_args.objective(),
         evaluator=evaluator,
-        fresh_head=CLASSIFIER,
+        fresh_head=CLASSIFIER if triplet_args.loss == "siamese" else None,
         train_dataset=train,
         data_collator=make_collator(triplet_args, data_args, model.rows),
         callbacks=triplet_args.callbacks(train),

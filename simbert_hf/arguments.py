@@ -163,18 +163,10 @@ class ObjectiveArguments(LossArguments):
         weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
         if self.teacher_name_or_path:
             weights.append(self.distillation_weight)
+            self._check_distillation()
         else:
             idle = ["distillation_weight", "strangers_weight", "strangers_cosine"]
             refuse_idle(self, idle, "there is no --teacher_name_or_path")
-        if not 0 < self.strangers_weight <= 1:
-            raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
-        if not 0 <= self.strangers_cosine < 1:
-            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: give 0 to below 1.")
-        if len(self.teacher_name_or_path) == 1 and self.strangers_cosine:
-            raise ValueError(
-                "A single teacher's cosines are copied as they are, which --strangers_cosine would "
-                "narrow: leave it out, or give several teachers."
-            )
         if self.sentences_file:
             weights.append(self.simcse_weight)
         else:
@@ -192,6 +184,19 @@ class ObjectiveArguments(LossArguments):
         check_weights(weights)
         if self.sentences_file and not (self.simcse_weight or self.teacher_name_or_path):
             raise ValueError("--sentences_file with --simcse_weight 0 needs a teacher.")
+
+    def _check_distillation(self) -> None:
+        if not self.distillation_weight:
+            raise ValueError("--distillation_weight 0: drop --teacher_name_or_path instead.")
+        if not 0 < self.strangers_weight <= 1:
+            raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
+        if not 0 <= self.strangers_cosine < 1:
+            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: give 0 to below 1.")
+        if len(self.teacher_name_or_path) == 1 and self.strangers_cosine:
+            raise ValueError(
+                "A single teacher's cosines are copied as they are, which --strangers_cosine would "
+                "narrow: leave it out, or give several teachers."
+            )
 
     def _check_preferences(self) -> None:
         if not self.preference_weight:

@@ -39,9 +39,9 @@ RUN = "run.json"
 UNTOLD = frozenset(
     "token hub_token hub_model_id hub_private_repo hub_revision hub_strategy push_to_hub "
     "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
-    "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip "
-    "sample_sentences".split()
+    "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
 )
+EXAMPLES = "sample_sentences"  # told as samples; without them the samples are of the user's data
 MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
 LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
@@ -337,10 +337,11 @@ def record_run(
 def describe_run(folder: Path) -> dict[str, Any]:
     """Say how a run trained and what it measured, from its files; {} where there are none."""
     found: dict[str, Any] = {}
-    together = ""
+    together, public = "", None
     if (folder / RUN).exists():
         run = read_json(folder / RUN)
         arguments = {name: shortened(value) for name, value in run["arguments"].items()}
+        public = arguments.pop(EXAMPLES, None)
         found["command"] = as_yaml(arguments).strip()
         found["script"] = run["script"]
         found["base_model"] = run.get("base_model")
@@ -352,7 +353,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
         state = read_json(folder / "trainer_state.json")
         found["training"] = f"It made {state['global_step']:,} steps{together}."
         found["held_out"] = held_out_table(state["log_history"])
-    if (folder / "paraphrases.md").exists():
+    if public and (folder / "paraphrases.md").exists():
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")
         found["samples"] = text.rpartition("## ")[2].partition("\n")[2].strip()
         found["sources"] = re.findall(r"(?m)^- (.+?) -> ", found["samples"])
@@ -366,7 +367,8 @@ def read_recipe(path: str) -> str:
         DataError: If the file cannot be read, or holds no arguments.
     """
     content = load_yaml(Path(path))
-    told = {name: shortened(value) for name, value in content.items() if name not in UNTOLD}
+    hidden = UNTOLD | {EXAMPLES}
+    told = {name: shortened(value) for name, value in content.items() if name not in hidden}
     return f"# {Path(path).name}\n{as_yaml(told)}"
 
 

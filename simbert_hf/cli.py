@@ -304,8 +304,10 @@ def _search_flags(parser: argparse.ArgumentParser) -> None:
 def search(args: argparse.Namespace) -> None:
     """Answer each query, or show the near misses."""
     from simbert_hf.index import FaqIndex
+    from simbert_hf.index.faqs import check_question
 
-    texts = args.texts or lines_of("-")
+    name, texts = ("the query", args.texts) if args.texts else ("stdin", lines_of("-"))
+    texts = [check_question(name, line, text) for line, text in enumerate(texts, start=1)]
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
     if not known:

@@ -295,7 +295,9 @@ class SimilarityTrainer(SavingTrainer):
 
     def _check_batch(self) -> None:
         """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
-        if not contrasts(self.objective):
+        collator = self.data_collator
+        unpaired = getattr(collator, "twice", False) and len(getattr(collator, "sentences", ()))
+        if not (contrasts(self.objective) or unpaired):
             return
         has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
         processes = self.args.world_size if getattr(self.objective, "gather", True) else 1

@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
-from simbert_hf.arguments import ModelArguments, TrainingArguments
+from simbert_hf.arguments import DataArguments, ModelArguments, TrainingArguments
 from simbert_hf.card_tables import judged_samples
 from simbert_hf.cards import CardArguments, as_yaml, describe_run, make_card, record_run, write_card
 from simbert_hf.data import DataError
@@ -227,6 +227,20 @@ def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
     (again,) = parse_arguments((TrainingArguments,), [str(tmp_path / "run.yaml")])
     assert again.lr_scheduler_type == arguments.lr_scheduler_type
     assert again.lr_scheduler_kwargs == {"min_lr": 1e-6}
+
+
+@pytest.mark.parametrize("given", [None, ["a cat"]])
+def test_a_card_shows_no_sentence_that_nobody_gave_for_it(
+    model: Path, tmp_path: Path, given: list[str] | None
+) -> None:
+    """Those of a run without --sample_sentences are of the user's own data."""
+    shutil.copytree(model, tmp_path / "model")
+    folder = tmp_path / "model"
+    record_run(folder, "train_simbert.py", 3, [DataArguments(sample_sentences=given)])
+    (folder / "paraphrases.md").write_text("## Step 1\n\n- a secret -> secrets (.9)\n")
+    text = make_card(CardArguments(model=str(folder))).text
+    assert ("a secret" in text) == (given is not None)
+    assert "sample_sentences" not in text
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,21 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert error.startswith("The index has no threshold")
     assert line["hits"][0]["answer"] == "Late."
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
+    picture = tmp_path / "new" / "scores.svg"
     code, out, error = run(*argv, "--plot", tmp_path / "scores.foo")
     assert (code, out, "no picture ends so; give it one of" in error) == (1, "", True)
-    code, (found,), _ = run(*argv, "--plot", tmp_path / "scores.svg", "--json")
-    assert "out of scope" in (tmp_path / "scores.svg").read_text()
+    code, (found,), _ = run(*argv, "--plot", picture, "--json")
+    assert "out of scope" in picture.read_text()
     assert (code, found["false_accepts"]["value"], found["false_accepts"]["count"]) == (0, 0, 1)
     put_on_stdin(monkeypatch, b"\xef\xbb\xbfwhat time is it\r\nlearn english fast\n")
     code, (hit, miss), _ = run("index", "search", index, "--json")
     assert (hit["query"], miss["query"]) == ("what time is it", "learn english fast")
     assert (hit["answer"], miss["answer"]) == ("Late.", None)
     assert miss["reason"].startswith("The best score, ")
+    put_on_stdin(monkeypatch, b"what time is it\nso\x1b[0m late\n")
+    code, out, error = run("index", "search", index)
+    assert (code, out) == (1, "")
+    assert "stdin:2: the question" in error
     code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
     assert code == 0
     assert "reaches the threshold -1" in text

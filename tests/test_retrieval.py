@@ -880,6 +880,54 @@ def test_augment_adds_other_questions_only(model):
     assert augment(faqs[:1], model, k=21, min_similarity=1.0) == faqs[:1]  # writes more than k
 
 
+def test_numbers_of_numpy_are_saved_and_answers_of_windows_found(model, tmp_path):
+    rows = [{"question": "what time is it", "answer": "Late.\r\nGo home."}, *ROWS[:2]]
+    index = FaqIndex.build(model, rows, votes=np.int64(2))
+    queries = [
+        {"query": "what time it is", "answer": "Late.\r\nGo home."},
+        {"query": "learn english fast", "answer": None},
+    ]
+    index.calibrate(queries, false_accept_rate=np.float32(0.5))
+    index.save(tmp_path / "index")
+    again = FaqIndex.load(tmp_path / "index", model)
+    assert (again.votes, again.calibration.wanted) == (2, 0.5)
+
+
+def test_a_full_disk_is_an_oserror(tmp_path):
+    store = FaissVectors("flat")
+    store.add(unit(np.random.default_rng(0), 3, 4))
+    with pytest.raises(OSError, match="cannot be written"):
+        store.save(tmp_path / "gone")
+
+
+def test_paraphrases_go_with_their_row(model, monkeypatch):
+    written = {"what time is it": ["what time it is"], "who is the dog": ["who the dog is"]}
+    module = sys.modules["simbert_hf.index.augment"]  # the name is also a function's
+    monkeypatch.setattr(
+        module, "gen_synonyms", lambda texts, *_, **__: [written.get(text, []) for text in texts]
+    )
+    rows = [
+        {"id": "a", "question": "what time is it", "answer": "Late.", "page": 3},
+        {"id": "b", "question": "what is the time", "answer": "Noon."},
+        {"id": "c", "question": "who is the dog", "answer": "Me."},
+        {"id": "d", "question": "where is the cat", "answer": "Here.", "paraphrase_of": None},
+    ]
+    index = FaqIndex.build(model, augment(read_faqs(rows), model))
+    assert len(index) == 6
+    assert index.search("what time it is")[0].metadata == {
+        "page": 3, "paraphrase_of": "what time is it"
+    }  # fmt: skip
+    index.update([{"id": "a", "question": "what time is it", "answer": "Early."}])
+    index.remove("c")
+    left = {(faq.question, faq.answer) for faq in index.faqs()}
+    assert left == {
+        ("what time is it", "Early."),
+        ("what is the time", "Noon."),
+        ("where is the cat", "Here."),
+    }
+    index.remove("d")
+
+
 def test_nothing_is_written_for_questions_that_a_model_cannot_read(model, monkeypatch):
     monkeypatch.delattr(sys.modules["simbert_hf.index.augment"], "gen_synonyms")
     faqs = read_faqs([{"question": "营业时间", "answer": "九点"}])

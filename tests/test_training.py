@@ -539,6 +539,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--seq2seq_weight=nan"], "nan, 1.0, 0.0. must be at least 0"),
         (["--distillation_weight=3"], "--distillation_weight 3.0 would change nothing, as there"),
         (
+            ["--teacher_name_or_path=x", "--distillation_weight=0"],
+            "drop --teacher_name_or_path instead",
+        ),
+        (
             ["--strangers_weight=0", "--teacher_name_or_path", "a"],
             "--strangers_weight 0.0: give up to 1, above 0",
         ),
@@ -758,7 +762,12 @@ def test_a_pair_alone_is_refused(start: Path, groups: Path, tmp_path: Path) -> N
     alone = ("--per_device_train_batch_size=1", "--eval_strategy=no", "--save_strategy=no")
     with pytest.raises(ValueError, match="a pair alone has no negatives"):
         main(flags(start, groups, tmp_path / "out", *alone))
-    main(flags(start, groups, tmp_path / "out", *alone, "--similarity_weight=0"))
+    writes = (*alone, "--similarity_weight=0")
+    (tmp_path / "sentences.txt").write_text("a cat ran\na dog sat\n")
+    sentences = f"--sentences_file={tmp_path / 'sentences.txt'}"  # of which one stands twice
+    with pytest.raises(ValueError, match="a pair alone has no negatives"):
+        main(flags(start, groups, tmp_path / "out", *writes, sentences))
+    main(flags(start, groups, tmp_path / "out", *writes))
 
 
 def test_figures_of_which_less_is_better(start: Path) -> None:

@@ -257,6 +257,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--margin=0.3", "--loss=sdml"], "--margin 0.3 would change nothing, as --loss sdml"),
         (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
         (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
+        (["--remine_steps=9", "--sentences_per_group=4"], "drop --sentences_per_group"),
         (["--loss=softmax", "--mining=all"], "--mining all mines batches of groups"),
         (["--examples=triplets", "--mining=hard"], "--mining hard mines batches of groups"),
         (["--remine_steps=0"], "--remine_steps 0 must be at least 1"),

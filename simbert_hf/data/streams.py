@@ -205,7 +205,8 @@ class PairStream(IterableDataset[Pair]):
             if skipped and known != position.order:
                 raise DataError(
                     "The stream's sentences do not lie where the checkpoint left them: resume with "
-                    "the files, tokenizer, --max_length and --max_chars of then."
+                    "the files (--sentences_file, --preferences_file and --one_way_file, too), "
+                    "tokenizer, weights, --max_length and --max_chars of then."
                 )
             for taken, i in enumerate(order[skipped:], start=skipped + 1):
                 at = position._replace(lanes=lanes, taken=taken, begun=begun, order=known)

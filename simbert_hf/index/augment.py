@@ -11,7 +11,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.index.encoding import check_read
-from simbert_hf.index.faqs import Faq
+from simbert_hf.index.faqs import ORIGIN, Faq
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.text import normalize_text
 
@@ -42,9 +42,9 @@ def augment(
         **options: More for :func:`simbert_hf.gen_synonyms`.
 
     Returns:
-        The given rows, and after them the generated ones: in the same group, without id, with
-        ``{"paraphrase_of": question}`` as metadata. A paraphrase that is a question already, or
-        is written for two of different answers, is left out.
+        The given rows, and after them the generated ones: in the same group, without id, with the
+        question as ``"paraphrase_of"`` in their metadata. A paraphrase that is a question already,
+        or is written for two of different answers, is left out.
 
     Raises:
         DataError: If the model cannot read most of the questions.
@@ -68,7 +68,7 @@ def augment(
         )
         for faq, texts in zip(block, written, strict=True):
             for text in texts:
-                key, origin = normalize_text(text), {"paraphrase_of": faq.question}
+                key, origin = normalize_text(text), {**faq.metadata, ORIGIN: faq.question}
                 if key not in taken:
                     made.setdefault(key, Faq(text, faq.answer, faq.group, None, origin))
                     leads[key].add(faq.leads_to)

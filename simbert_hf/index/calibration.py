@@ -228,7 +228,7 @@ def calibrate_scores(
         for counts in blocks
     ]
     interval = _interval(np.concatenate([NONE, *drawn]))
-    found = Calibration(scores, kinds, target, wanted, float(edges[place]), interval)
+    found = Calibration(scores, kinds, target, float(wanted), float(edges[place]), interval)
     _warn(found)
     return found
 

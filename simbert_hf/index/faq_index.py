@@ -139,7 +139,7 @@ class FaqIndex:
         vectors = encode_questions(encoder, rows, progress=progress)
         place.add(vectors)
         recall = 1.0 if place.exact else measure_recall(place, vectors)
-        return cls(encoder, table, place, votes=votes, recall=recall)
+        return cls(encoder, table, place, votes=int(votes), recall=recall)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a directory, in the place of the one there.
@@ -346,8 +346,9 @@ class FaqIndex:
             self._switch(table, encode_questions(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | int | Iterable[str | int]) -> None:
-        """Remove rows; no search finds them again, and their text is gone with the next save.
+        """Remove rows, and the paraphrases that ``augment`` wrote of them.
 
+        No search finds them again, and their text is gone with the next save.
         Where very many are removed, build anew: ``FaqIndex.build(model, index.faqs())`` drops their
         vectors too, and picks the kind of store for what is left.
 
@@ -359,7 +360,7 @@ class FaqIndex:
             self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
-        """Put rows in the place of those with the same ids.
+        """Put rows in the place of those with the same ids; paraphrases written of these go.
 
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
@@ -388,7 +389,7 @@ class FaqIndex:
         named = list(dict.fromkeys(map(str, ids)))
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
-        return [known[one] for one in named]
+        return self._table.with_paraphrases([known[one] for one in named])
 
 
 def listed(query: str | Iterable[str]) -> list[str]:

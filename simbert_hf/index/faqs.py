@@ -21,6 +21,7 @@ from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten
 logger = logging.getLogger(__name__)
 
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
+ORIGIN = "paraphrase_of"  # in the metadata of a row that ``augment`` wrote: of which question
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
 
 Columns = Mapping[str, str]
@@ -301,4 +302,4 @@ def _key(row: Row, name: str) -> str | None:
         return None
     if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
         value = int(value)
-    return str(value).strip() or None
+    return str(value).strip().replace("\r\n", "\n") or None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,15 @@ logger = logging.getLogger(__name__)
 
 BATCH = 1000  # vectors a request
 MOST = 16_384  # results that a search may ask Milvus for
+
+
+@contextmanager
+def answering(failed: str = "Milvus cannot do it") -> Iterator[None]:
+    """Raise a ConnectionError for what the server refuses, or where it is silent."""
+    try:
+        yield
+    except pymilvus.MilvusException as error:
+        raise ConnectionError(f"{failed}: {error.message}") from error
 
 
 class MilvusVectors:
@@ -59,12 +68,11 @@ class MilvusVectors:
         self.collection = collection
         self._count = 0
         token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
-        try:
+        with answering(f"Milvus at {uri} does not answer"):
             self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
-        except pymilvus.MilvusException as error:
-            raise ConnectionError(f"Milvus at {uri} does not answer: {error.message}") from error
 
     @classmethod
+    @answering()
     def open(cls, facts: Mapping[str, Any]) -> MilvusVectors:
         """Open the collection that :meth:`save` named.
 
@@ -92,11 +100,13 @@ class MilvusVectors:
         store._count = facts["count"]
         return store
 
+    @answering()
     def stored(self) -> int:
         """Ask the server how many vectors there are, without removed ones."""
         rows = self.client.query(self.collection, filter="id >= 0", output_fields=["count(*)"])
         return int(rows[0]["count(*)"])
 
+    @answering()
     def save(self, folder: Path) -> dict[str, Any]:
         """Return what is needed to open the collection again; the vectors are on the server."""
         self.client.flush(self.collection)
@@ -110,6 +120,7 @@ class MilvusVectors:
     def __len__(self) -> int:
         return self._count
 
+    @answering()
     def add(self, vectors: Vectors) -> None:
         """Append unit vectors; the first make the collection. Shape: (N, D).
 
@@ -129,7 +140,8 @@ class MilvusVectors:
                 if first:  # else a retry would find it taken
                     self.client.drop_collection(self.collection)
                 else:
-                    self.remove(np.arange(self._count, self._count + len(vectors)))
+                    added = range(self._count, self._count + len(vectors))
+                    self.client.delete(self.collection, ids=list(added))
             raise
         self._count += len(vectors)
 
@@ -147,10 +159,12 @@ class MilvusVectors:
             self.collection, schema=schema, index_params=index, consistency_level="Strong"
         )
 
+    @answering()
     def remove(self, numbers: Ints) -> None:
         """Delete vectors. Shape: (N,)."""
         self.client.delete(self.collection, ids=numbers.tolist())
 
+    @answering()
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
@@ -167,6 +181,7 @@ class MilvusVectors:
                 numbers[i, : len(hits)] = [hit["id"] for hit in hits]
         return scores, numbers
 
+    @answering()
     def vectors(self, numbers: Ints) -> Vectors:
         """Return stored vectors: (N,) -> (N, D)."""
         rows = self.client.get(self.collection, ids=numbers.tolist(), output_fields=["vector"])

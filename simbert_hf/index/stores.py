@@ -120,8 +120,15 @@ class FaissVectors:
         return store
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the index by faiss's own format."""
-        faiss.write_index(self._index, str(folder / FILE))
+        """Write the index by faiss's own format.
+
+        Raises:
+            OSError: If it cannot be written, as on a full disk.
+        """
+        try:
+            faiss.write_index(self._index, str(folder / FILE))
+        except RuntimeError as error:
+            raise OSError(f"{folder / FILE} cannot be written: {error}") from error
         return {"type": "faiss", "kind": self.kind}
 
     @property

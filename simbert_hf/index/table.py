@@ -14,7 +14,7 @@ import pyarrow.compute  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
 from simbert_hf.data.readers import fold
-from simbert_hf.index.faqs import Faq
+from simbert_hf.index.faqs import ORIGIN, Faq
 from simbert_hf.index.stores import numbers_of
 from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.textfiles import DataError, fault, shorten
@@ -126,6 +126,18 @@ class FaqTable:
             Faq(**{name: row[name] for name in names}, metadata=json.loads(row["metadata"]))
             for row in rows
         ]
+
+    def with_paraphrases(self, numbers: Sequence[int]) -> list[int]:
+        """Add to rows the living ones that ``augment`` wrote of their questions."""
+        marked = pyarrow.compute.match_substring(self.data["metadata"], f'"{ORIGIN}"')
+        written = np.flatnonzero(marked.to_numpy()).tolist()
+        origins = {(row.question, row.answer, row.group) for row in self.faqs(numbers)}
+        of_these = [
+            number
+            for number, row in zip(written, self.faqs(written), strict=True)
+            if (row.metadata.get(ORIGIN), row.answer, row.group) in origins
+        ]
+        return list(dict.fromkeys([*numbers, *of_these]))
 
     def with_rows(self, faqs: Sequence[Faq]) -> FaqTable:
         """Append rows; those without id are numbered.

@@ -84,7 +84,10 @@ class SentenceEncoder(Embedder):
         hub = hub_options(kwargs)
         found = read_config(name_or_path, hub)
         if found.get("model_type") == "char_gru":
-            raise ValueError(f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained.")
+            raise ValueError(
+                f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained, train it by "
+                "--encoder gru, where there is this flag."
+            )
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
         dtype = kwargs.pop("dtype")
         config, kwargs = AutoConfig.from_pretrained(

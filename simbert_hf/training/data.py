@@ -107,6 +107,7 @@ def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> 
             "to choose by.",
             wanted,
         )
+    args.eval_on_start = False
     never_evaluate(args)
 
 

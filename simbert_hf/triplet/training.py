@@ -111,7 +111,8 @@ class TripletArguments:
         refuse_idle(self, idle, f"--loss {self.loss} does not read it")
         self._check_mining()
         pairwise = self.loss in ("sdml", "softmax") or self.examples == "triplets"
-        pairwise |= self.remine_steps is not None
+        if self.remine_steps is not None and self.sentences_per_group != 2:
+            raise ValueError("--remine_steps mines one positive each: drop --sentences_per_group.")
         if pairwise and self.sentences_per_group != 2:
             raise ValueError(
                 f"--sentences_per_group {self.sentences_per_group}: --loss {self.loss} on "

@@ -24,7 +24,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def check_picture(path: Path) -> None:
-    """Raise an error unless matplotlib can draw such a file there.
+    """Raise an error unless matplotlib can draw such a file there; make its folder.
 
     Raises:
         ImportError: If matplotlib is missing.
@@ -38,6 +38,7 @@ def check_picture(path: Path) -> None:
     if path.suffix.removeprefix(".").lower() not in kinds:
         raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
     check_writable(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
