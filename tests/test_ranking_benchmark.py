@@ -66,7 +66,7 @@ def test_the_better_is_preferred_that_is_most_like_the_worse():
 def test_the_ratings_are_as_their_readme_says():
     said = (DATA / "rated_en" / "README.md").read_text(encoding="utf-8")
     texts = []
-    for name in ("ratings", "held_out", "choice"):
+    for name in ("ratings", "held_out", "choice", "ratings_2"):
         rows = rows_of(f"rated_en/{name}.jsonl.gz")
         assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
         ratings = [rating for row in rows for rating in row["ratings"]]
@@ -78,7 +78,7 @@ def test_the_ratings_are_as_their_readme_says():
     assert len(set(texts)) == len(texts)
     written = {
         fold(row["text"])
-        for name in ("collected", "invented", "freer")
+        for name in ("collected", "invented", "freer", "invented_2")
         for row in rows_of(f"written_en/{name}.jsonl.gz")
     }
     assert not written & set(map(fold, texts))

@@ -3,7 +3,7 @@
 To each paraphrase that is not good, one that is good (the reader's own, too) is preferred: the one
 most like it, so that they differ in little but the fault. The good ones make a group with the text.
 
-    python scripts/data/prepare_rated.py scripts/data/rated_en/ratings.jsonl.gz outputs/rated
+    python scripts/data/prepare_rated.py scripts/data/rated_en/ratings*.jsonl.gz outputs/rated
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def prefer(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def main() -> None:
     """Read ratings and write both files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("ratings", type=Path)
+    parser.add_argument("ratings", type=Path, nargs="+", help="files")
     parser.add_argument("target", type=Path, help="folder")
     args = parser.parse_args()
-    rows = [row for _, row in read_objects(args.ratings)]
+    rows = [row for path in args.ratings for _, row in read_objects(path)]
     preferences = [
         {"prompt": row["text"], "chosen": chosen, "rejected": rejected}
         for row in rows
