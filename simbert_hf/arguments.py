@@ -115,7 +115,9 @@ class DataArguments:
         None, "Groups held out of training; a tenth, at most 500, if not given."
     )
     sts_file: str | None = flag(None, "Scored sentence pairs for a Spearman correlation.")
-    sample_sentences: list[str] | None = flag(None, "Sentences paraphrased at each evaluation.")
+    sample_sentences: list[str] | None = flag(
+        None, "Sentences paraphrased at each evaluation; the card shows them."
+    )
     max_length: int = flag(64, "Longest sentence in tokens, special ones included.")
     max_chars: int | None = flag(None, "Cut sentences at punctuation to this many characters.")
 
