@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import torch
 from torch import Tensor
@@ -181,6 +183,8 @@ def one_way_loss(
     scale: float,
     hard_negative_weight: float = 0.0,
     offset: int = 0,
+    groups: Tensor | None = None,
+    key_groups: Tensor | None = None,
 ) -> InBatchLoss:
     """SimCSE's loss as its paper has it (Gao et al. 2021, https://arxiv.org/abs/2104.08821).
 
@@ -194,6 +198,10 @@ def one_way_loss(
         scale: Inverse temperature; the paper uses 20.
         hard_negative_weight: Added to the scaled cosine of an anchor and its own hard negative.
         offset: Row of ``positives`` at which the anchors' own start.
+        groups: Groups of each anchor and of its own positive; keys of either are false negatives
+            and leave the softmax. None keeps them, as the paper does. Shape: (N, 2).
+        key_groups: Groups of each key, positives and then negatives, with ``groups``.
+            Shape: (K, 2) or (2K, 2).
 
     Returns:
         The loss and its accuracy over the N anchors.
@@ -207,13 +215,29 @@ def one_way_loss(
 
     def block(start: int, stop: int) -> InBatchLoss:
         own = torch.arange(start, stop, device=anchors.device) + offset
-        bias = None
+        bias = excluded = None
         if negatives is not None and hard_negative_weight:
             bias = at_least_float32(anchors).new_zeros(stop - start, len(keys))
             bias.scatter_(1, len(positives) + own[:, None], hard_negative_weight)
-        return in_batch_loss(anchors[start:stop], keys, own, scale=scale, bias=bias)
+        if groups is not None and key_groups is not None:
+            excluded = share_groups(groups[start:stop], key_groups)
+            excluded.scatter_(1, own[:, None], False)
+        return in_batch_loss(
+            anchors[start:stop], keys, own, scale=scale, excluded=excluded, bias=bias
+        )
 
     return mean_over_blocks(block, anchors, len(keys))
+
+
+def share_groups(rows: Tensor, columns: Tensor) -> Tensor:
+    """Tell which rows and columns have a group in common: (Q, A), (K, B) -> (Q, K), bool.
+
+    Example:
+        >>> share_groups(torch.tensor([[1, 2]]), torch.tensor([[2, 5], [3, 4]]))
+        tensor([[ True, False]])
+    """
+    pairs = ((one[:, None], other) for one in rows.unbind(1) for other in columns.unbind(1))
+    return reduce(or_, (one == other for one, other in pairs))
 
 
 def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> InBatchLoss:

@@ -241,7 +241,8 @@ class SimCseObjective:
         hard_negative_weight: Added to the scaled cosine of a source and its own hard negative.
         similarity_weight: Weight of the similarity loss, where the collator makes views.
         mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
-        mask_false_negatives: Leave other rows of a row's group out of the symmetric softmax.
+        mask_false_negatives: Leave other rows of a row's group out of the softmax; of one
+            direction, those of its partner's group as well.
     """
 
     scale: float = 20.0
@@ -285,9 +286,11 @@ class SimCseObjective:
             masked = groups if self.mask_false_negatives else None
             return gathered_pair_loss(paired, masked, scale=self.scale)
         positives, offset = gather_with_grad(paired[1::2])
-        negatives = None
+        groups, negatives = groups.view(-1, 2), None
+        key_groups, _ = gather_with_grad(groups)
         if "negative_rows" in batch:
             negatives, _ = gather_with_grad(vectors[batch["negative_rows"]])
+            key_groups = add_negatives(key_groups, gather_with_grad(batch["negative_groups"])[0])
         return one_way_loss(
             paired[0::2],
             positives,
@@ -295,7 +298,14 @@ class SimCseObjective:
             scale=self.scale,
             hard_negative_weight=self.hard_negative_weight,
             offset=offset,
+            groups=groups if self.mask_false_negatives else None,
+            key_groups=key_groups,
         )
+
+
+def add_negatives(groups: Tensor, negatives: Tensor) -> Tensor:
+    """Put the one group of hard negatives below the two of pairs: (K, 2), (K,) -> (2K, 2)."""
+    return torch.cat([groups, negatives[:, None].expand(-1, 2)])
 
 
 def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -284,11 +284,13 @@ def naive_one_way_loss(
     negatives: Tensor | None = None,
     scale: float = 20.0,
     hard_negative_weight: float = 0.0,
+    out: Sequence[tuple[int, int]] = (),
 ) -> Tensor:
     """Average, over the anchors, the cross entropy of finding one's own among all positives.
 
     With hard negatives, all of them are candidates too, and `hard_negative_weight` is added to the
-    score of an anchor's own. All arguments are (N, D).
+    score of an anchor's own. All are (N, D). `out` lists (anchor, key) that are not compared; keys
+    are the positives and then the negatives.
     """
     loss = torch.zeros((), dtype=torch.float64)
     for i in range(len(anchors)):
@@ -297,7 +299,8 @@ def naive_one_way_loss(
         for j in range(0 if negatives is None else len(negatives)):
             score = scale * (_unit(anchors[i]) @ _unit(negatives[j]))
             scores.append(score + hard_negative_weight if j == i else score)
-        loss = loss + torch.logsumexp(torch.stack(scores), dim=0) - right
+        kept = [score for j, score in enumerate(scores) if (i, j) not in out]
+        loss = loss + torch.logsumexp(torch.stack(kept), dim=0) - right
     return loss / len(anchors)
 
 

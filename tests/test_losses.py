@@ -136,6 +136,31 @@ def test_one_way_loss_equals_the_naive_one(weight: float | None) -> None:
     assert ours.grad.abs().max() > 1e-3
 
 
+def test_one_way_loss_without_false_negatives_equals_the_naive_one() -> None:
+    """Keys of the anchor's or the positive's group leave the softmax, at any offset and block."""
+    groups = torch.tensor([[1, 2], [3, 4], [1, 5], [2, 6], [7, 7]])
+    negatives = torch.tensor([8, 1, 4, 9, 7])  # the last row's is equal to its own anchor
+    out = [(0, 2), (0, 3), (0, 6), (1, 7), (2, 0), (2, 6), (3, 0), (4, 9)]
+    key_groups = torch.cat([groups, negatives[:, None].expand(5, 2)])
+    ours = torch.randn(3, 5, 6, dtype=torch.float64, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    options = {"scale": 20.0, "hard_negative_weight": 0.5}
+    loss = one_way_loss(*ours, groups=groups, key_groups=key_groups, **options).loss
+    naive = naive_one_way_loss(*theirs, **options, out=out)
+    assert loss.item() == pytest.approx(naive.item(), abs=1e-12)
+    loss.backward()
+    naive.backward()
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-12)
+    parts = [
+        one_way_loss(
+            ours[0, rows], *ours[1:], groups=groups[rows], key_groups=key_groups,
+            offset=rows.start, **options,
+        ).loss * (rows.stop - rows.start)
+        for rows in (slice(0, 2), slice(2, 5))
+    ]  # fmt: skip
+    assert sum(parts).item() / 5 == pytest.approx(naive.item(), abs=1e-12)
+
+
 def test_zero_vectors_give_the_log_of_the_columns() -> None:
     zeros = torch.zeros(7, 4)
     assert one_way_loss(zeros, zeros, scale=20.0).loss.item() == pytest.approx(math.log(7))

@@ -5,7 +5,7 @@ import torch
 
 from simbert_hf import objectives
 from simbert_hf.collators import PairCollator, SimCseCollator
-from simbert_hf.data import Triplet
+from simbert_hf.data import FixedPairs, Triplet
 from simbert_hf.losses import distillation_loss
 from simbert_hf.margin.classes import MarginObjective
 from simbert_hf.margin.softmax import MarginSoftmax
@@ -16,6 +16,7 @@ from simbert_hf.objectives import (
     contrasts,
 )
 from simbert_hf.pooling import POOLINGS
+from simbert_hf.triplet.objective import TripletObjective
 from tests.naive import (
     float64_weights,
     naive_cosent_loss,
@@ -23,6 +24,7 @@ from tests.naive import (
     naive_encode_row,
     naive_lm_logits,
     naive_one_way_loss,
+    naive_sdml_loss,
     naive_sentence_vector,
     naive_seq2seq_loss,
     naive_simbert_loss,
@@ -214,7 +216,8 @@ def test_one_way_simcse_with_hard_negatives_equals_the_naive_loss() -> None:
     rows = examples(target=targets, negative=negatives)
     batch = SimCseCollator(model.rows)(rows)
     assert len(batch["input_ids"]) == 12
-    parts = SimCseObjective(symmetric=False, hard_negative_weight=0.7)(model, batch)
+    papers = SimCseObjective(symmetric=False, hard_negative_weight=0.7, mask_false_negatives=False)
+    parts = papers(model, batch)
     parts.total.backward()
     weights = float64_weights(model.state_dict(), requires_grad=True)
     vectors = [
@@ -226,6 +229,31 @@ def test_one_way_simcse_with_hard_negatives_equals_the_naive_loss() -> None:
     assert_same_gradients(model, weights)
     with pytest.raises(ValueError, match="Hard negatives need the one-directional loss"):
         SimCseObjective(symmetric=True)(model, batch)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_equal_sentences_of_triplets_are_no_negatives(masked: bool) -> None:
+    model = tiny_simbert("cls").double()
+    columns = {  # the third row's anchor stands in all columns, as in mined triplets
+        "source": ["a cat sat", "a dog ran", "the cat sat", "what time is it"],
+        "target": ["the cat sat", "a dog sat", "the cat is sitting", "tell me the time"],
+        "negative": ["a dog ran", "A cat  sat", "the time", "the cat sat"],
+    }
+    out = [(0, 2), (0, 5), (0, 7), (1, 4), (2, 0), (2, 7)]
+    pairs = FixedPairs(columns)
+    batch = SimCseCollator(model.rows)(pairs.__getitems__(range(4)))
+    found = SimCseObjective(symmetric=False, mask_false_negatives=masked)(model, batch)
+    weights = float64_weights(model.state_dict())
+    vectors = [torch.stack(naive_vectors(weights, model, texts)) for texts in columns.values()]
+    naive = naive_one_way_loss(*vectors, out=out if masked else [])
+    assert found.total.item() == pytest.approx(naive.item(), abs=1e-9)
+    softmax = TripletObjective("softmax", scale=20.0)(model, batch).total
+    assert (softmax.item() == pytest.approx(naive.item(), abs=1e-9)) == masked
+    sdml = TripletObjective("sdml")(model, batch).total
+    keys = [*vectors[1], *vectors[2]]
+    assert sdml.item() == pytest.approx(
+        naive_sdml_loss([*vectors[0]], keys, 0.3, "cosine", out).item(), abs=1e-9
+    )
 
 
 def test_dropout_makes_the_two_views_and_the_head_works_in_training_only() -> None:

@@ -297,7 +297,10 @@ def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():
     texts = ["a", "bb", "A ", "dddd"]
     pairs = FixedPairs({"source": texts, "target": texts, "negative": ["x"] * 4}, seed=5)
     sampler = make_sampler(pairs, batch_size=2, window=2)
-    assert [pair["group"] for pair in pairs.__getitems__([0, 1, 2, 3])] == [0, 1, 0, 2]
+    drawn = pairs.__getitems__([0, 1, 2, 3])
+    assert [pair["group"] for pair in drawn] == [0, 1, 0, 2]
+    assert [pair["target_group"] for pair in drawn] == [0, 1, 0, 2]
+    assert {pair["negative_group"] for pair in drawn} == {3}
     first = pairs[-1]
     assert (first["source"], first["target"], first["negative"]) == ("dddd", "dddd", "x")
     assert sorted(sorted(batch) for batch in sampler) == [[0, 2], [1, 3]]

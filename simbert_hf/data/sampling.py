@@ -27,7 +27,9 @@ class Pair(TypedDict):
         target: The other; the same one for SimCSE without labels.
         group: Groups with the same number must not be negatives of each other.
         seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
+        target_group: Group of the target, where it differs from the source's.
         negative: A hard negative of the source, in triplets only.
+        negative_group: Its group, where it is known.
         score: How similar people found the two, in scored pairs only.
         label: The class of the source, in labelled sentences only.
         position: Where to go on after this pair, in streams only.
@@ -37,11 +39,16 @@ class Pair(TypedDict):
     target: str
     group: int
     seed: int
+    target_group: NotRequired[int]
     negative: NotRequired[str]
+    negative_group: NotRequired[int]
     score: NotRequired[float]
     label: NotRequired[int]
     position: NotRequired[Any]
 
+
+# Under what name a pair has the group of each of its sentences.
+GROUP_OF = {"source": "group", "target": "target_group", "negative": "negative_group"}
 
 Example = TypeVar("Example", covariant=True)
 
@@ -156,7 +163,7 @@ class FixedPairs(EpochDataset[Pair]):
 
     Args:
         columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
-            long. Rows with the same source, but for case and white space, are of one group.
+            long. Sentences that are equal but for case and white space are of one group.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Example:
@@ -172,18 +179,22 @@ class FixedPairs(EpochDataset[Pair]):
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Columns of pairs must be equally long; these are: {sizes}.")
         number: dict[str, int] = {}
-        self._groups = [number.setdefault(fold(text), len(number)) for text in columns["source"]]
+        self._groups = {
+            name: [number.setdefault(fold(text), len(number)) for text in columns[side]]
+            for side, name in GROUP_OF.items()
+            if side in columns
+        }
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._groups["group"])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return several pairs; a DataLoader calls this."""
         rows = [range(len(self))[i] for i in indices]
         seeds = random_bits(self.seed, self.epoch, np.array(rows))[2] >> np.uint64(1)
         pairs: list[Any] = [
-            {name: column[i] for name, column in self.columns.items()}
-            | {"group": self._groups[i], "seed": int(seed)}
+            {name: column[i] for name, column in (self.columns | self._groups).items()}
+            | {"seed": int(seed)}
             for i, seed in zip(rows, seeds, strict=True)
         ]
         return pairs

@@ -40,6 +40,7 @@ SIMCSE_MODERN: dict[str, Any] = {
 }
 SIMCSE_PAPER: dict[str, Any] = SIMCSE_MODERN | {
     "loss": "one_way",
+    "mask_false_negatives": False,
     "max_length": 32,
     "lr_scheduler_type": "linear",
     "warmup_steps": 0,
@@ -94,7 +95,7 @@ class SimCseArguments:
     hard_negative_weight: float = flag(
         0.0, "Added to the scaled cosine with one's own hard negative."
     )
-    mask_false_negatives: bool = flag(True, "Equal sentences are no negatives (symmetric loss).")
+    mask_false_negatives: bool = flag(True, "Equal sentences are no negatives.")
     similarity_weight: float = flag(
         1.0, "Weight of the similarity loss; 0 trains by --mlm_weight alone."
     )
@@ -125,8 +126,8 @@ class SimCseArguments:
             raise ValueError(f"--hard_negative_weight {self.hard_negative_weight}: give a number.")
         if not self.augmentation:
             refuse_idle(self, ["augmentation_rate"], "there is no --augmentation")
-        if self.loss != "symmetric":
-            refuse_idle(self, ["mask_false_negatives"], f"--loss {self.loss} has other negatives")
+        if self.examples == "scored":
+            refuse_idle(self, ["mask_false_negatives"], "scored pairs have no negatives")
         self._check_weights()
 
     def _check_weights(self) -> None:

@@ -8,6 +8,7 @@ from typing import TypedDict
 import datasets
 import numpy as np
 import torch
+from pyarrow.compute import list_value_length  # type: ignore[import-untyped]
 from torch import Tensor
 
 from simbert_hf.collators import TextCollator
@@ -55,8 +56,8 @@ class MemberDataset(EpochDataset[Members]):
         super().__init__(seed)
         self.groups = groups
         self.size = size
-        texts = groups.with_format("arrow")[:]["texts"].combine_chunks()
-        sizes = texts.value_lengths().to_numpy().astype(np.int64)
+        texts = groups.with_format("arrow")[:]["texts"]  # whole, they may exceed an array's 2 GB
+        sizes = list_value_length(texts).to_numpy().astype(np.int64)
         parts = np.maximum(sizes // size, 1)
         self._row = np.repeat(np.arange(len(sizes)), parts)
         self._part = np.arange(len(self._row)) - np.repeat(np.cumsum(parts) - parts, parts)

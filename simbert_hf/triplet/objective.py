@@ -8,12 +8,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from simbert_hf.distributed import gather_uneven_with_grad
-from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss
+from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss, share_groups
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.objectives import model_inputs
+from simbert_hf.objectives import add_negatives, model_inputs
 from simbert_hf.triplet.losses import (
     Distance,
     Mining,
@@ -85,11 +84,11 @@ class TripletObjective:
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
-        given = [] if rows is None else [vectors[rows]]
+        given = [] if rows is None else [vectors[rows], batch["negative_groups"]]
         vectors, groups, *given = gather_uneven_with_grad(vectors[: len(groups)], groups, *given)
-        negatives = given[0] if given else None
+        negatives, negative_groups = given or (None, None)
         if self.loss in ("sdml", "softmax"):
-            picked = self._softmax(vectors, groups, negatives)
+            picked = self._softmax(vectors, groups, negatives, negative_groups)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
             classifier = getattr(getattr(model, "module", model), CLASSIFIER)
@@ -114,18 +113,33 @@ class TripletObjective:
             vectors, groups, margin=self.margin, distance=self.distance, mining=self.mining
         )
 
-    def _softmax(self, vectors: Tensor, groups: Tensor, negatives: Tensor | None) -> InBatchLoss:
+    def _softmax(
+        self,
+        vectors: Tensor,
+        groups: Tensor,
+        negatives: Tensor | None,
+        negative_groups: Tensor | None,
+    ) -> InBatchLoss:
+        if self.loss == "softmax" and negatives is None:
+            return pair_loss(vectors, scale=self.scale, groups=groups)
         anchors, positives = vectors[0::2], vectors[1::2]
-        if self.loss == "sdml":
-            keys, same = positives, groups[0::2, None] == groups[None, 0::2]  # (N, N)
-            if negatives is not None:
-                keys, same = torch.cat([keys, negatives]), F.pad(same, (0, len(negatives)))
-            return sdml_loss(
-                anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
+        key_groups = groups = groups.view(-1, 2)
+        if negative_groups is not None:
+            key_groups = add_negatives(groups, negative_groups)
+        if self.loss == "softmax":
+            return one_way_loss(
+                anchors,
+                positives,
+                negatives,
+                scale=self.scale,
+                groups=groups,
+                key_groups=key_groups,
             )
-        if negatives is not None:
-            return one_way_loss(anchors, positives, negatives, scale=self.scale)
-        return pair_loss(vectors, scale=self.scale, groups=groups)
+        keys = positives if negatives is None else torch.cat([positives, negatives])
+        same = share_groups(groups, key_groups)
+        return sdml_loss(
+            anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
+        )
 
 
 def siamese_rows(
