@@ -68,12 +68,13 @@ class Recipe:
     flags: tuple[str, ...]
 
 
+PAPERS = ("--loss=one_way", "--mask_false_negatives=false")  # SimCSE's loss
 RECIPES = {
-    "unsup": Recipe(SENTENCES, ("--loss=one_way",)),
+    "unsup": Recipe(SENTENCES, PAPERS),
     "unsup-symmetric": Recipe(SENTENCES, ("--loss=symmetric",)),
-    "unsup-crop": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=crop")),
-    "unsup-delete": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=delete")),
-    "unsup-replace": Recipe(SENTENCES, ("--loss=one_way", "--augmentation=replace")),
+    "unsup-crop": Recipe(SENTENCES, (*PAPERS, "--augmentation=crop")),
+    "unsup-delete": Recipe(SENTENCES, (*PAPERS, "--augmentation=delete")),
+    "unsup-replace": Recipe(SENTENCES, (*PAPERS, "--augmentation=replace")),
     "pairs": Recipe(PAIRS, ("--examples=pairs",)),
     "cosent": Recipe(STS["train"], ("--examples=scored", "--loss=cosent")),
     "angle": Recipe(STS["train"], ("--examples=scored", "--loss=angle")),

@@ -87,7 +87,7 @@ def ours(
         SimilarityTrainer(
             model=model,
             args=args,
-            objective=SimCseObjective(scale=SCALE, symmetric=False),
+            objective=SimCseObjective(scale=SCALE, symmetric=False, mask_false_negatives=False),
             train_dataset=FixedPairs({"source": sentences, "target": sentences}),
             data_collator=SimCseCollator(model.rows, max_length=MAX_LENGTH),
             callbacks=[clock],

@@ -243,9 +243,9 @@ class SimCseCollator(TextCollator):
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); with ``views``,
             ``groups``, of the 2P rows of the pairs: (2P,); ``negative_rows``, where hard negatives
-            stand, their ``negative_groups`` and ``scores``, only where pairs have them: (P,); with
-            ``mlm``,
-            ``mlm_positions`` in the flattened B * L positions and ``mlm_labels``: (M,).
+            stand, ``target_groups``, ``negative_groups`` and ``scores``, only where pairs have
+            them: (P,); with ``mlm``, ``mlm_positions`` in the flattened B * L positions and
+            ``mlm_labels``: (M,).
         """
         clean = self.rows.sources(self._views(pairs), self.max_length) if self.views else []
         if not self.mlm:
@@ -283,12 +283,12 @@ class SimCseCollator(TextCollator):
     ) -> dict[str, Tensor]:
         """Say what the rows above the masked copies are."""
         if self.views:
-            sides = [(pair["group"], pair.get("target_group", pair["group"])) for pair in pairs]
-            batch["groups"] = torch.tensor(sides).flatten()
+            batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
         if n_clean > 2 * len(pairs):
             batch["negative_rows"] = torch.arange(2 * len(pairs), n_clean)
-            others = [pair.get("negative_group", -1) for pair in pairs]
-            batch["negative_groups"] = torch.tensor(others)
+        for name in ("target_group", "negative_group"):
+            if name in pairs[0]:
+                batch[f"{name}s"] = torch.tensor([pair[name] for pair in pairs])
         if "score" in pairs[0]:
             batch["scores"] = torch.tensor([pair["score"] for pair in pairs])
         return batch

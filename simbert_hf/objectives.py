@@ -286,11 +286,12 @@ class SimCseObjective:
             masked = groups if self.mask_false_negatives else None
             return gathered_pair_loss(paired, masked, scale=self.scale)
         positives, offset = gather_with_grad(paired[1::2])
-        groups, negatives = groups.view(-1, 2), None
-        key_groups, _ = gather_with_grad(groups)
+        negatives = own = every = None
         if "negative_rows" in batch:
             negatives, _ = gather_with_grad(vectors[batch["negative_rows"]])
-            key_groups = add_negatives(key_groups, gather_with_grad(batch["negative_groups"])[0])
+        if self.mask_false_negatives:
+            own, *others = key_groups(batch)
+            every = torch.cat([gather_with_grad(each)[0] for each in (own, *others)])
         return one_way_loss(
             paired[0::2],
             positives,
@@ -298,14 +299,23 @@ class SimCseObjective:
             scale=self.scale,
             hard_negative_weight=self.hard_negative_weight,
             offset=offset,
-            groups=groups if self.mask_false_negatives else None,
-            key_groups=key_groups,
+            groups=own,
+            key_groups=every,
         )
 
 
-def add_negatives(groups: Tensor, negatives: Tensor) -> Tensor:
-    """Put the one group of hard negatives below the two of pairs: (K, 2), (K,) -> (2K, 2)."""
-    return torch.cat([groups, negatives[:, None].expand(-1, 2)])
+def key_groups(batch: Mapping[str, Tensor]) -> list[Tensor]:
+    """Tell the two groups of each pair, its sentences', and of each hard negative, twice the same.
+
+    Returns:
+        Of the pairs, (P, 2), and of the negatives, if there are any, (P, 2); -1 is unknown.
+    """
+    sources, targets = batch["groups"].view(-1, 2).unbind(1)
+    found = [torch.stack([sources, batch.get("target_groups", targets)], dim=1)]
+    if "negative_rows" in batch:
+        negatives = batch.get("negative_groups", torch.full_like(sources, -1))
+        found.append(negatives[:, None].repeat(1, 2))
+    return found
 
 
 def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -42,6 +42,7 @@ def simcse_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
         [
             {"source": TEXTS[2 * i], "target": TEXTS[2 * i + 1], "group": GROUPS[i], "seed": i}
             | {"negative": TEXTS[2 * i - 2], "score": float(i % 3)}
+            | {"target_group": 10 + i, "negative_group": GROUPS[i - 1]}  # the anchor before
             for i in range(start, stop)
         ]
     )
@@ -73,6 +74,7 @@ OBJECTIVES = {
     "hard": (TripletObjective(), member_batch_of),
     "unanchored": (TripletObjective("unanchored", margin=2.0), member_batch_of),
     "given": (TripletObjective(), simcse_batch_of),
+    "given_softmax": (TripletObjective("softmax"), simcse_batch_of),
     "sdml": (TripletObjective("sdml", distance="squared"), member_pairs_of),
     "siamese": (TripletObjective("siamese"), simcse_batch_of),
     "margin": (MarginObjective(MarginSoftmax("arc"), center_weight=0.1), class_batch_of),

@@ -315,10 +315,6 @@ def test_the_papers_presets() -> None:
         (["--scale=0"], "--scale 0.0"),
         (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
         (["--augmentation_rate=0.2"], "--augmentation_rate 0.2 would change nothing"),
-        (
-            ["--examples=scored", "--mask_false_negatives=false"],
-            "would change nothing, as scored pairs have no negatives",
-        ),
         (["--mlm_weight=inf"], "must be at least 0"),
         (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
         (["--sts_file=DIR/flat.tsv"], "scores all 2 pairs 3, so nothing can correlate"),

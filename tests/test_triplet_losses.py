@@ -180,7 +180,7 @@ def test_the_objective_on_batches_of_groups() -> None:
 def test_the_objective_on_given_triplets() -> None:
     vectors = drawn(6)[0].detach()
     batch = {"input_ids": torch.zeros(6, 1), "groups": torch.tensor([0, 0, 1, 1])}
-    batch |= {"negative_rows": torch.tensor([4, 5]), "negative_groups": torch.tensor([-1, -1])}
+    batch["negative_rows"] = torch.tensor([4, 5])
     rows = vectors[0:4:2], vectors[1:4:2], vectors[4:]
     for loss in ("triplet", "unanchored"):
         found = TripletObjective(loss, margin=0.5)(Lookup(vectors), batch)

@@ -27,9 +27,9 @@ class Pair(TypedDict):
         target: The other; the same one for SimCSE without labels.
         group: Groups with the same number must not be negatives of each other.
         seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
-        target_group: Group of the target, where it differs from the source's.
         negative: A hard negative of the source, in triplets only.
-        negative_group: Its group, where it is known.
+        target_group: In triplets, the target's number: equal sentences have equal ones.
+        negative_group: The negative's.
         score: How similar people found the two, in scored pairs only.
         label: The class of the source, in labelled sentences only.
         position: Where to go on after this pair, in streams only.
@@ -39,15 +39,15 @@ class Pair(TypedDict):
     target: str
     group: int
     seed: int
-    target_group: NotRequired[int]
     negative: NotRequired[str]
+    target_group: NotRequired[int]
     negative_group: NotRequired[int]
     score: NotRequired[float]
     label: NotRequired[int]
     position: NotRequired[Any]
 
 
-# Under what name a pair has the group of each of its sentences.
+# Under what name a triplet has the group of each of its sentences.
 GROUP_OF = {"source": "group", "target": "target_group", "negative": "negative_group"}
 
 Example = TypeVar("Example", covariant=True)
@@ -163,7 +163,8 @@ class FixedPairs(EpochDataset[Pair]):
 
     Args:
         columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
-            long. Sentences that are equal but for case and white space are of one group.
+            long. Rows with the same source, but for case and white space, are of one group; of
+            triplets, targets and negatives are told apart so, too.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Example:
@@ -182,7 +183,7 @@ class FixedPairs(EpochDataset[Pair]):
         self._groups = {
             name: [number.setdefault(fold(text), len(number)) for text in columns[side]]
             for side, name in GROUP_OF.items()
-            if side in columns
+            if side == "source" or "negative" in columns
         }
 
     def __len__(self) -> int:
@@ -192,9 +193,9 @@ class FixedPairs(EpochDataset[Pair]):
         """Return several pairs; a DataLoader calls this."""
         rows = [range(len(self))[i] for i in indices]
         seeds = random_bits(self.seed, self.epoch, np.array(rows))[2] >> np.uint64(1)
+        columns = self.columns | self._groups
         pairs: list[Any] = [
-            {name: column[i] for name, column in (self.columns | self._groups).items()}
-            | {"seed": int(seed)}
+            {name: column[i] for name, column in columns.items()} | {"seed": int(seed)}
             for i, seed in zip(rows, seeds, strict=True)
         ]
         return pairs

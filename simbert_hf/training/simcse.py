@@ -126,8 +126,6 @@ class SimCseArguments:
             raise ValueError(f"--hard_negative_weight {self.hard_negative_weight}: give a number.")
         if not self.augmentation:
             refuse_idle(self, ["augmentation_rate"], "there is no --augmentation")
-        if self.examples == "scored":
-            refuse_idle(self, ["mask_false_negatives"], "scored pairs have no negatives")
         self._check_weights()
 
     def _check_weights(self) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from simbert_hf.distributed import gather_uneven_with_grad
 from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss, share_groups
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.objectives import add_negatives, model_inputs
+from simbert_hf.objectives import key_groups, model_inputs
 from simbert_hf.triplet.losses import (
     Distance,
     Mining,
@@ -84,11 +84,14 @@ class TripletObjective:
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
-        given = [] if rows is None else [vectors[rows], batch["negative_groups"]]
+        given = [] if rows is None else [vectors[rows]]
         vectors, groups, *given = gather_uneven_with_grad(vectors[: len(groups)], groups, *given)
-        negatives, negative_groups = given or (None, None)
-        if self.loss in ("sdml", "softmax"):
-            picked = self._softmax(vectors, groups, negatives, negative_groups)
+        negatives = given[0] if given else None
+        if self.loss == "sdml" or (self.loss == "softmax" and given):
+            picked = self._one_way(vectors, negatives, batch)
+            return TripletParts(picked.loss, accuracy=picked.accuracy)
+        if self.loss == "softmax":
+            picked = pair_loss(vectors, scale=self.scale, groups=groups)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
             classifier = getattr(getattr(model, "module", model), CLASSIFIER)
@@ -113,30 +116,18 @@ class TripletObjective:
             vectors, groups, margin=self.margin, distance=self.distance, mining=self.mining
         )
 
-    def _softmax(
-        self,
-        vectors: Tensor,
-        groups: Tensor,
-        negatives: Tensor | None,
-        negative_groups: Tensor | None,
+    def _one_way(
+        self, vectors: Tensor, negatives: Tensor | None, batch: Mapping[str, Tensor]
     ) -> InBatchLoss:
-        if self.loss == "softmax" and negatives is None:
-            return pair_loss(vectors, scale=self.scale, groups=groups)
         anchors, positives = vectors[0::2], vectors[1::2]
-        key_groups = groups = groups.view(-1, 2)
-        if negative_groups is not None:
-            key_groups = add_negatives(groups, negative_groups)
+        groups, *others = gather_uneven_with_grad(*key_groups(batch))
+        every = torch.cat([groups, *others])
         if self.loss == "softmax":
             return one_way_loss(
-                anchors,
-                positives,
-                negatives,
-                scale=self.scale,
-                groups=groups,
-                key_groups=key_groups,
+                anchors, positives, negatives, scale=self.scale, groups=groups, key_groups=every
             )
         keys = positives if negatives is None else torch.cat([positives, negatives])
-        same = share_groups(groups, key_groups)
+        same = share_groups(groups, every)
         return sdml_loss(
             anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
         )
