@@ -66,7 +66,7 @@ def test_the_better_is_preferred_that_is_most_like_the_worse():
 def test_the_ratings_are_as_their_readme_says():
     said = (DATA / "rated_en" / "README.md").read_text(encoding="utf-8")
     texts = []
-    for name in ("ratings", "held_out", "choice", "ratings_2"):
+    for name in ("ratings", "held_out", "choice", "ratings_2", "ratings_3"):
         rows = rows_of(f"rated_en/{name}.jsonl.gz")
         assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
         ratings = [rating for row in rows for rating in row["ratings"]]
@@ -82,3 +82,5 @@ def test_the_ratings_are_as_their_readme_says():
         for row in rows_of(f"written_en/{name}.jsonl.gz")
     }
     assert not written & set(map(fold, texts))
+    both = {row["text"] for row in rows_of("written_en/invented_3.jsonl.gz")} & set(texts)
+    assert len(both) > 0.9 * len(rows_of("rated_en/ratings_3.jsonl.gz"))
