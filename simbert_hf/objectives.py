@@ -279,11 +279,11 @@ class SimCseObjective:
         return SimCseLoss(total, loss, accuracy, mlm)
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
-        paired, groups = vectors[: len(batch["groups"])], batch["groups"]
+        paired = vectors[: len(batch["groups"])]
         if self.symmetric:
             if "negative_rows" in batch:
                 raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
-            masked = groups if self.mask_false_negatives else None
+            masked = batch["groups"] if self.mask_false_negatives else None
             return gathered_pair_loss(paired, masked, scale=self.scale)
         positives, offset = gather_with_grad(paired[1::2])
         negatives = own = every = None

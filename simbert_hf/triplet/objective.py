@@ -87,11 +87,8 @@ class TripletObjective:
         given = [] if rows is None else [vectors[rows]]
         vectors, groups, *given = gather_uneven_with_grad(vectors[: len(groups)], groups, *given)
         negatives = given[0] if given else None
-        if self.loss == "sdml" or (self.loss == "softmax" and given):
-            picked = self._one_way(vectors, negatives, batch)
-            return TripletParts(picked.loss, accuracy=picked.accuracy)
-        if self.loss == "softmax":
-            picked = pair_loss(vectors, scale=self.scale, groups=groups)
+        if self.loss in ("sdml", "softmax"):
+            picked = self._softmax(vectors, groups, negatives, batch)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
             classifier = getattr(getattr(model, "module", model), CLASSIFIER)
@@ -116,18 +113,24 @@ class TripletObjective:
             vectors, groups, margin=self.margin, distance=self.distance, mining=self.mining
         )
 
-    def _one_way(
-        self, vectors: Tensor, negatives: Tensor | None, batch: Mapping[str, Tensor]
+    def _softmax(
+        self,
+        vectors: Tensor,
+        groups: Tensor,
+        negatives: Tensor | None,
+        batch: Mapping[str, Tensor],
     ) -> InBatchLoss:
+        if self.loss == "softmax" and negatives is None:
+            return pair_loss(vectors, scale=self.scale, groups=groups)
         anchors, positives = vectors[0::2], vectors[1::2]
-        groups, *others = gather_uneven_with_grad(*key_groups(batch))
-        every = torch.cat([groups, *others])
+        own, *others = gather_uneven_with_grad(*key_groups(batch))
+        every = torch.cat([own, *others])
         if self.loss == "softmax":
             return one_way_loss(
-                anchors, positives, negatives, scale=self.scale, groups=groups, key_groups=every
+                anchors, positives, negatives, scale=self.scale, groups=own, key_groups=every
             )
         keys = positives if negatives is None else torch.cat([positives, negatives])
-        same = share_groups(groups, every)
+        same = share_groups(own, every)
         return sdml_loss(
             anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
         )
