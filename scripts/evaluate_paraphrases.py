@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
+from simbert_hf.cards import RUN
 from simbert_hf.data.readers import Form
 from simbert_hf.evaluation.suite import split_name
 from simbert_hf.judging.evaluation import (
@@ -29,6 +30,7 @@ from simbert_hf.judging.report import as_json, caption, markdown_table, samples_
 from simbert_hf.modeling.checkpoint import model_name
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script
+from simbert_hf.utils.textfiles import read_json
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -85,6 +87,41 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+def check_split(folder: str, args: argparse.Namespace) -> None:
+    """Refuse to call held out what a model was trained on, as far as its folder tells.
+
+    Raises:
+        ValueError: If its training read some of the files, and parted them otherwise.
+    """
+    path = Path(folder, RUN)
+    if args.held_out is None or not path.exists():
+        return
+    then = read_json(path)["arguments"]
+    trained, given = (
+        [Path(file).name for file in files] for files in (then.get("train_file", []), args.groups)
+    )
+    if set(trained).isdisjoint(given):
+        return
+    if file := then.get("validation_file"):
+        raise ValueError(
+            f"{path}: training held out none of {', '.join(trained)}, but was measured on another "
+            f"file: give --groups {file} --all_groups."
+        )
+    number = None if args.held_out == USUAL else args.held_out
+    for name, was, now in (
+        ("groups", trained, given),
+        ("split_seed", then.get("seed", 42), args.split_seed),
+        ("validation_groups", then.get("validation_groups"), number),
+        ("text_columns", then.get("text_columns"), args.text_columns),
+        ("form", then.get("form", "auto"), args.form),
+    ):
+        if was != now:
+            raise ValueError(
+                f"{path}: training held out other groups, as {name} was {was}, not {now}: give "
+                "what it was given."
+            )
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Write, judge, measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
@@ -106,6 +143,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     others += controls(data, args.seed)
     models = [(name or model_name(path), path) for name, path in map(split_name, args.models)]
     check_names([*(name for name, _ in models), *(system.name for system in others)])
+    for _, path in models:
+        check_split(path, args)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     known = [check_writer(path, judge, args.allow_kin) for _, path in models]
     systems = [

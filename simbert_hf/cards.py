@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -29,6 +30,8 @@ from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.modeling.checkpoint import model_name, resolve_name
 from simbert_hf.utils.parsing import flag, load_yaml
 from simbert_hf.utils.textfiles import fault, read_json
+
+logger = logging.getLogger(__name__)
 
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
@@ -98,9 +101,16 @@ def write_card(args: CardArguments) -> Path:
         ValueError: If the directory holds no model, or a card stands there that is not generated.
     """
     path = Path(args.output or Path(args.model, "README.md"))
-    if path.exists() and MARK not in path.read_text(encoding="utf-8"):
+    former = path.read_text(encoding="utf-8") if path.exists() else MARK
+    if MARK not in former:
         raise ValueError(f"{path} is a card of somebody's own; move it, or give another output.")
     card = make_card(args)
+    if "\nmodel-index:" in former and "\nmodel-index:" not in str(card):
+        logger.warning(
+            "%s held figures of an evaluation, which the new card lacks: give --evaluation, or "
+            "measure again with evaluate.py --write_card true.",
+            path,
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     card.save(path)
     return path
@@ -355,7 +365,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
         found["held_out"] = held_out_table(state["log_history"])
     if public and (folder / "paraphrases.md").exists():
         text = (folder / "paraphrases.md").read_text(encoding="utf-8")
-        found["samples"] = text.rpartition("## ")[2].partition("\n")[2].strip()
+        found["samples"] = re.split(r"(?m)^## ", text)[-1].partition("\n")[2].strip()
         found["sources"] = re.findall(r"(?m)^- (.+?) -> ", found["samples"])
     return found
 

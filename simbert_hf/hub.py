@@ -144,11 +144,18 @@ def shards_of(folder: Path) -> set[str]:
 
 
 def modules_of(folder: Path) -> set[str]:
-    """Name the folders of a model's sentence-transformers modules."""
+    """Name the folders of a model's sentence-transformers modules.
+
+    Raises:
+        ValueError: If the file that lists them is damaged.
+    """
     path = folder / "modules.json"
-    if not path.exists():
+    try:
+        return {module["path"] for module in json.loads(path.read_text(encoding="utf-8"))}
+    except FileNotFoundError:
         return set()
-    return {module["path"] for module in json.loads(path.read_text(encoding="utf-8"))}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): save the model anew.") from error
 
 
 def is_former(name: str, shards: Collection[str], modules: Collection[str]) -> bool:

@@ -62,6 +62,7 @@ def holds_texts(texts: object) -> TypeGuard[Iterable[Any]]:
         [True, True, False, False, False]
     """
     others = isinstance(texts, Mapping | bytes) or hasattr(texts, "columns")
+    others |= getattr(texts, "ndim", 1) == 0  # an array of one text, which nothing can go through
     return isinstance(texts, Iterable) and not others
 
 

@@ -56,7 +56,7 @@ def test_a_start_without_lm_head_leaves_the_head_as_it_is(
     headless.has_lm_head = False
     headless.save_pretrained(tmp_path / "start")
     both = [SimBert.from_pretrained(tmp_path / name) for name in ("tuned", "start")]
-    average = average_models([both[index] for index in order])
+    average = average_models(both[index] for index in order)
     assert average.has_lm_head
     head, embeddings = "cls.predictions.transform", "bert.embeddings.word_embeddings.weight"
     found, (tuned, start) = average.state_dict(), (model.state_dict() for model in both)

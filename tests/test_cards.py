@@ -293,6 +293,17 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
         make_card(CardArguments(model=str(model), evaluation=str(report)))
 
 
+def test_a_card_that_loses_its_figures_says_so(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    report, place = tmp_path / "results.json", str(tmp_path / "README.md")
+    report.write_text(json.dumps(EVALUATION))
+    write_card(CardArguments(model=str(model), output=place, row="start", evaluation=str(report)))
+    assert not caplog.messages
+    write_card(CardArguments(model=str(model), output=place))
+    assert "README.md held figures of an evaluation, which the new card lacks" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [

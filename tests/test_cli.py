@@ -194,6 +194,15 @@ def test_synonyms(run, model):
     assert [one["text"] for one in line["paraphrases"]] == found
 
 
+def test_texts_that_look_like_flags_stand_behind_dashes(run, model) -> None:
+    argv = ["synonyms", "-n", 5, "a cat", "-k", 2, "--seed", 0, "--model", model]
+    found = [run(*argv, *more)[:2] for more in ((), ("--", "-5 is cold"))]
+    assert [code for code, _ in found] == [0, 0]
+    assert "-5 is cold" in found[1][1]
+    with pytest.raises(SystemExit):
+        main(["index", "info", "nowhere", "--", "-5"])
+
+
 def test_synonyms_of_lines(run, model):
     text = "go,\nwhat is it? the cat ran"
     argv = ["synonyms", text, "--model", model, "-n", 20, "-k", 3, "--seed", 0]

@@ -228,6 +228,9 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
         ("a knot at noon", set()),
         ("On Fridays, may I? In march.", {"friday", "march"}),
         ("augustus sat mondayish", set()),
+        ("It is \u22125°C", {"-5"}),
+        ("1\u20132 days", {"1-2"}),
+        ("订单１２３，Ａ４纸", {"123", "a4"}),
     ],
 )
 def test_facts(text, facts):

@@ -19,6 +19,7 @@ from simbert_hf.data import (
     grouping,
     load_groups,
     split_groups,
+    usual_share,
 )
 from simbert_hf.data.grouping import find_components, find_first, hash_sentences
 from simbert_hf.data.readers import fold
@@ -373,7 +374,7 @@ def sentences(groups):
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("n_validation", [1, 7, 40])
+@pytest.mark.parametrize("n_validation", [2, 7, 40])
 def test_no_sentence_is_on_both_sides(write, load, seed, n_validation):
     groups, _ = load(write(*random_groups(120, 900, seed=9)))
     train, validation = split_groups(groups, n_validation, seed)
@@ -388,28 +389,43 @@ def test_split_depends_on_its_seed_alone(write, load):
     assert first == again != other
 
 
-@pytest.mark.parametrize("n_validation", [-1, 0, 3, 4])
+def of_components(*sizes):
+    group = [i for i, size in enumerate(sizes) for _ in range(size)]
+    return datasets.Dataset.from_dict({"texts": [["a", "b"]] * len(group), "group": group})
+
+
+@pytest.mark.parametrize("n_validation", [-1, 0, 1, 3, 4])
 def test_a_split_leaves_something_on_both_sides(n_validation):
-    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 3, "group": [0, 1, 2]})
-    said = message(split_groups, groups, n_validation, 0)
+    said = message(split_groups, of_components(1, 1, 1), n_validation, 0)
     assert f"{n_validation} of 3 groups cannot be held out" in said
-    assert "from 1 to 2" in said
+    assert said.endswith("choose a number from 2 to 2.")
 
 
-@pytest.mark.parametrize(
-    ("of", "remedy"), [([0] * 4, "none (--validation_groups 0)"), ([0, 0, 1, 1], "at least 2.")]
-)
-def test_groups_that_hang_together_are_held_out_together(of, remedy):
-    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 4, "group": of})
-    said = message(split_groups, groups, 1, 0)
-    assert f"1 rows cannot be held out; hold out {remedy}" in said
+@pytest.mark.parametrize("sizes", [(4,), (2, 2)])
+def test_where_too_much_hangs_together_nothing_can_be_held_out(sizes):
+    groups = of_components(*sizes)
+    assert "hold out none (--validation_groups 0)" in message(split_groups, groups, 3, 0)
+    assert usual_share(groups) == 0
 
 
-def test_a_split_does_not_part_a_component():
-    groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 6, "group": [0, 0, 0, 1, 1, 1]})
-    assert "hold out at least 3" in message(split_groups, groups, 2, 0)
-    train, validation = split_groups(groups, 5, 0)
-    assert len(train) == len(validation) == 3
+@pytest.mark.parametrize("seed", range(8))
+def test_two_components_at_least_are_held_out_whole(seed):
+    """Among the sentences of a single one, what is looked for is always found."""
+    groups = of_components(5, 3, 4, 8)
+    assert "choose a number from 7 to 19" in message(split_groups, groups, 6, seed)
+    for n_validation in (7, 8, 12):
+        train, validation = split_groups(groups, n_validation, seed)
+        parted = [set(side["group"]) for side in (train, validation)]
+        assert len(parted[1]) >= 2
+        assert parted[0].isdisjoint(parted[1])
+        assert len(train) + len(validation) == 20
+        assert len(validation) <= n_validation
+
+
+def test_the_usual_share_is_of_two_components():
+    assert usual_share(of_components(*[40] * 10)) == 80  # a tenth is but one
+    assert usual_share(of_components(*[1] * 30)) == 3
+    assert usual_share(of_components(8, 8, 9)) == 0  # more than half
 
 
 # The shipped data --------------------------------------------------------------------------------

@@ -279,6 +279,9 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--bootstrap=5"], "5 resamples are too few"),
         (["--seed=-1"], "The seed is -1"),
         (["--columns", "a", "b"], "name three"),
+        (["--columns", "a", "b", "c"], "--columns a b c: no file has a header that holds these"),
+        (["--retrieval", "mteb/banking77"], "mteb/banking77: is no file"),
+        (["--pairs", "DIR/more/stsb.csv"], "Write s1, s2, label in each row"),
     ],
 )
 def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> None:

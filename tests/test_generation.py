@@ -1,5 +1,6 @@
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from statistics import fmean
 
@@ -362,6 +363,13 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
     assert len(loads) == 2
     (tmp_path / "a" / ".#README.md").symlink_to("nowhere")  # as Emacs makes them
     assert gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a") == expected
+
+
+def test_threads_load_a_path_once(tmp_path, model):
+    model.save_pretrained(tmp_path / "a")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(synonyms.load, [tmp_path / "a"] * 4))
+    assert all(each is found[0] for each in found)
 
 
 def test_the_package_s_model_has_a_short_name(tmp_path, monkeypatch):

@@ -214,6 +214,14 @@ def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> Non
         plan_upload(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["[{", '[{"idx": 0}]', '{"a": 1}'])
+def test_a_damaged_list_of_modules_is_named(tmp_path: Path, content: str) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    (tmp_path / "modules.json").write_text(content)
+    with pytest.raises(ValueError, match=r"modules\.json is damaged .*: save the model anew"):
+        plan_upload(tmp_path)
+
+
 def test_what_a_former_model_left_stays_behind(tmp_path: Path) -> None:
     model = tiny_simbert("linear_pooler")
     model.save_pretrained(tmp_path, max_shard_size="20KB")

@@ -366,7 +366,7 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
         train([*flags, "--columns", "a", "b"])
     with pytest.raises(ValueError, match="--resume_from_checkpoint: a judge is not resumed"):
         train([*flags, "--resume_from_checkpoint", "somewhere"])
-    with pytest.raises(ValueError, match=r"--columns \['a', 'b', 'c'\]: no file has a header"):
+    with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
         train([*flags, "--columns", "a", "b", "c"])
     with pytest.raises(ValueError, match="start is what the model is made of"):
         train([*flags, "--output_dir", flags[1]])

@@ -1,6 +1,7 @@
 import json
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.training.packing import use_packing
@@ -333,6 +335,7 @@ def test_missing_checkpoint_is_named(tmp_path: Path) -> None:
     [
         (["fine", ""], ValueError, "text 1 is empty"),
         (["fine", 7], TypeError, "text 1 is int 7; pass strings only"),
+        (np.array("fine"), TypeError, "pass a string or a list of strings"),
         ("  ", ValueError, "text 0 is empty"),
     ],
 )
@@ -396,3 +399,16 @@ def test_a_cache_by_either_name(name: str) -> None:
     assert output.cache is cache
     assert cache.get_seq_length() == 5
     torch.testing.assert_close(output.last_hidden_state, whole[:, 4:], atol=1e-5, rtol=0)
+
+
+def test_threads_leave_each_other_s_dropout_off_and_training_as_it_was() -> None:
+    model = tiny_simbert().train()
+    with evaluating(model):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(model.encode, "a cat").result()
+        assert not model.training
+    assert all(module.training for module in model.modules())
+    model.bert.eval()
+    with evaluating(model):
+        pass
+    assert (model.training, model.bert.training) == (True, False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.stats import binomtest, bootstrap
 
-from scripts.evaluate_paraphrases import main
+from scripts.evaluate_paraphrases import check_split, main, parse
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
 from simbert_hf.data import DataError, load_groups, split_groups
 from simbert_hf.judging.evaluation import (
@@ -385,6 +385,32 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
         "one of the arguments --held_out --validation_groups --all_groups is required"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("then", "given", "message"),
+    [
+        ({"train_file": ["a.tsv"], "validation_file": "v.tsv"}, [], "give --groups v.tsv --all_g"),
+        ({"train_file": ["a.tsv", "c.tsv"]}, [], r"groups was \['a.tsv', 'c.tsv'\], not"),
+        ({"train_file": ["x/a.tsv"], "seed": 1}, [], "split_seed was 1, not 42"),
+        ({"train_file": ["a.tsv"]}, ["--validation_groups=3"], "validation_groups was None, not 3"),
+        ({"train_file": ["a.tsv"], "text_columns": ["s", "t"]}, [], r"was \['s', 't'\], not None"),
+        ({"train_file": ["a.tsv"], "form": "groups"}, [], "form was groups, not auto"),
+        ({"train_file": ["b.tsv"], "validation_file": "v.tsv"}, [], None),  # others altogether
+        ({"train_file": ["a.tsv"], "seed": 1}, ["--split_seed=1"], None),
+        ({"train_file": ["a.tsv"], "validation_groups": 3}, ["--validation_groups=3"], None),
+    ],
+)
+def test_what_training_saw_is_not_called_held_out(tmp_path, then, given, message) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({"arguments": then}))
+    which = [] if any("groups=" in flag for flag in given) else ["--held_out"]
+    paths = ["--groups", "other/a.tsv", "--models", str(tmp_path), "--output_dir", "out"]
+    args = parse([*paths, *which, *given])
+    if message is None:
+        check_split(str(tmp_path), args)
+        return
+    with pytest.raises(ValueError, match=message):
+        check_split(str(tmp_path), args)
 
 
 def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypatch) -> None:

@@ -208,6 +208,18 @@ BAD = {
         *("a.csv", "s1，s2\n怎么登录，如何登录\n", {}),
         *("a.csv:1: the columns ['s1，s2'] do not hold", "parted by '，': save it with commas"),
     ),
+    "labels under a name of their own": (
+        *("a.csv", "query,intent\nA,B\n", {}),
+        *("a.csv:1: the columns ['query', 'intent']", "--form groups --text_columns intent query"),
+    ),
+    "no such groups": (
+        *("a.csv", "q,t\nA,B\n", {"form": "groups"}),
+        *("a.csv:1: the columns ['q', 't'] do not hold 'group' and 'sentence' or", "Name the"),
+    ),
+    "columns that differ in case": (
+        *("a.csv", "Text,text\nA,B\n", {"text_columns": ("Text", "texts")}),
+        *("a.csv:1: the columns ['Text', 'text'] do not hold 'Text' and 'texts'", "Name the"),
+    ),
     "columns of their own": (
         *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
         *("a.csv:1: the columns ['问题', '相似问'] do not hold", "--text_columns first second"),

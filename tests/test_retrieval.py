@@ -111,6 +111,29 @@ def test_a_group_may_have_an_answers_name(model):
 
 
 @pytest.mark.parametrize("kind", ["hnsw", pytest.param("ivf_pq", marks=pytest.mark.slow)])
+def test_removed_vectors_do_not_hide_the_others(kind):
+    """A graph's walk would end among them, as would a search of the lists that they fill."""
+    rng = np.random.default_rng(1)
+    count, clusters = (4_000 if kind == "hnsw" else 12_000), 20
+    centres, of = unit(rng, clusters, 16), rng.integers(0, clusters, count)
+    vectors = centres[of] + 0.1 * rng.standard_normal((count, 16))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    store = FaissVectors(kind)
+    store.add(vectors)
+    for left in (19, 5, 1):  # clusters
+        store.remove(np.flatnonzero(of >= left))
+        living = np.flatnonzero(of < left)
+        scores, numbers = store.search(centres, 10)
+        due = np.sort(centres @ vectors[living].T, axis=1)[:, :-11:-1]
+        assert np.isin(numbers, living).all()
+        np.testing.assert_allclose(scores, due, atol=1e-5 if kind == "hnsw" else 1e-2)
+    store.remove(np.flatnonzero(of == 0)[:-2])
+    assert ((store.search(centres, 3)[1] >= 0).sum(axis=1) == 2).all()
+    store.remove(np.arange(count))
+    assert (store.search(centres, 3)[1] == -1).all()
+
+
+@pytest.mark.parametrize("kind", ["hnsw", pytest.param("ivf_pq", marks=pytest.mark.slow)])
 def test_approximate_stores_find_add_remove_and_map(kind, tmp_path):
     rng = np.random.default_rng(0)
     count = 600 if kind == "hnsw" else 10_000
@@ -864,9 +887,17 @@ def test_kinds_by_size():
     ]  # fmt: skip
 
 
+def test_an_index_leaves_its_model_in_training(model):
+    model.train()
+    index = FaqIndex.build(model, ROWS[:2])
+    assert index.search("a cat")
+    assert model.training
+    model.eval()
+
+
 def test_augment_adds_other_questions_only(model):
     faqs = read_faqs(ROWS[:4])
-    more = augment(faqs, model, k=3, n=10, min_similarity=-1.0, max_new_tokens=8)
+    more = augment(ROWS[:4], model, k=3, n=10, min_similarity=-1.0, max_new_tokens=8)
     assert more[:4] == faqs
     made = more[4:]
     assert made

@@ -234,6 +234,18 @@ def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
     assert (tmp_path / "there" / "checkpoint-3").is_dir()
 
 
+def test_with_another_measure_the_best_is_sought_anew(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=3")
+    former = main(setting(tmp_path, "--metric_for_best_model=eval_top10", *more)).state
+    again = ("--resume_from_checkpoint=true", "--max_steps=9")
+    state = main(setting(tmp_path, *more, *again)).state
+    assert state.best_global_step == 9
+    assert state.best_metric > 1 >= former.best_metric
+    assert "the best checkpoint is sought anew" in caplog.text
+
+
 class AskedToStop(TrainerCallback):
     """Stands for SIGTERM, after which transformers waits seconds before it asks for a save."""
 

@@ -135,3 +135,9 @@ def test_written_sentences_are_spelled_as_their_source(english):
     named = [text for text in found if "paypal" in text.lower()]
     assert len(named) > 5
     assert all("PayPal" in text for text in named)
+
+
+@pytest.mark.parametrize("text", ["a" * 400_000, "a b " * 10_000, "怎么登录" * 50_000])
+def test_long_texts_take_no_quadratic_time(text: str) -> None:
+    """As of a file pasted in; each took minutes or more."""
+    Spelling(text, SimBert.from_pretrained(DEFAULT_MODEL).tokenizer)

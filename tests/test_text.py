@@ -23,6 +23,7 @@ SENTENCES = [
     "a few days' rest will do you good, o'neil.",
     "if you can't beat 'em, join 'em at seven o'clock.",
     "mail tom@home or call 223-1374 on 9/11.",
+    "it costs $5 (£4), which is 5 € or 4 £ a day: the #1 choice.",
     "i like r & b; you'd better not be late.",
     "我喜欢你，真的！",
     "“你好吗？” “很好。”",

@@ -579,7 +579,7 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--text_columns", "left", "right"], "left"),
         (
             ["--validation_groups=48"],
-            "48 of 48 groups cannot be held out; choose a number from 1 to 47",
+            "48 of 48 groups cannot be held out, .*: choose a number from 2 to 47",
         ),
         (["--model_name_or_path="], "give --model_name_or_path"),
         (["--max_length=64"], r"--max_length 64 is out of range.* 3 to 32"),
@@ -650,6 +650,8 @@ def test_bad_arguments_are_named_before_training(
         ("--report_to=wandb", "wandb is not installed .pip install wandb"),
         ("--report_to=paper", "choose none, or of azure_ml"),
         ("--torch_compile_backend=tv", "choose one of .*inductor"),
+        ("--torch_compile_mode=tv", "choose one of default, "),
+        ("--lr_scheduler_type=warmup_stable_decay", "null: .*'num_decay_steps'"),
     ],
 )
 def test_what_trains_nothing_or_fails_late_is_refused_at_once(
@@ -690,7 +692,7 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
         main(flags(start, path, tmp_path / "stream", *more))
 
 
-@pytest.mark.parametrize(("labels", "warned"), [(11, True), (13, False)])
+@pytest.mark.parametrize(("labels", "warned"), [(29, True), (31, False)])
 def test_labels_named_as_sentences_are_told(
     start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, labels: int, warned: bool
 ) -> None:
@@ -699,7 +701,7 @@ def test_labels_named_as_sentences_are_told(
     more = ("--text_columns", "text", "kind")
     with pytest.raises(ValueError, match="cannot be held out"):
         main(flags(start, path, tmp_path / "out", *more))
-    told = "intents.csv has 11 different values of kind in 600 rows, such as '0 kind': if they are"
+    told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': if they are"
     assert (told in caplog.text) == warned
     assert ("give --form groups --text_columns kind text" in caplog.text) == warned
 
@@ -803,6 +805,10 @@ def test_validation_sentences_leave_the_training_groups(
         )
     assert "left out held-out sentences, and so 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
+    one = tmp_path / "one.tsv"
+    one.write_text("sentence1\tsentence2\nA\tB\nB\tC\n")
+    with pytest.raises(DataError, match=r"one\.tsv: has all sentences in one group"):
+        main(flags(start, groups, tmp_path / "none", f"--validation_file={one}"))
     with pytest.raises(ValueError, match="Every training group is of sentences of the validation"):
         main(flags(start, held_out, tmp_path / "none", f"--validation_file={held_out}"))
 
@@ -829,6 +835,16 @@ def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(tmp_path: P
     one.write_text("held out\n")
     with pytest.raises(DataError, match=r"one\.txt: too few sentences that are not held out"):
         load_unpaired([str(one)], held_out, twice=True)
+
+
+def test_a_blank_line_parts_no_unpaired_sentences_that_go_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a cat\na dog\n\n\ngo\ngoing\n\n")
+    assert load_unpaired([str(path)], None, twice=False) == ["a cat", "a dog", "go", "going"]
+    path.write_text("a cat\na dog\ngo\n\ncome\ncoming\n")
+    assert len(load_unpaired([str(path)], None, twice=True)) == 5
+    with pytest.raises(DataError, match=r"a\.txt:4: is blank, though two lines at a time go"):
+        load_unpaired([str(path)], None, twice=False)
 
 
 def test_preferences_are_not_held_out(tmp_path: Path) -> None:

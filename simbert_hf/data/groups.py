@@ -8,7 +8,7 @@ Rows that share a sentence, directly or through others, have the same ``group``:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,16 +93,20 @@ def load_groups(
     return group_records(name, _read_all(sources, options, cache_dir), max_chars)
 
 
-def usual_share(groups: Sized) -> int:
+def usual_share(groups: datasets.Dataset) -> int:
     """Count the groups that training holds out where it is told no number.
 
-    At least two, as what is looked for among a single group's sentences is always found.
-
     Example:
-        >>> [usual_share(range(groups)) for groups in (9, 10, 90, 9000)]
+        >>> def apart(groups):
+        ...     return datasets.Dataset.from_dict({"group": range(groups)})
+        >>> [usual_share(apart(groups)) for groups in (9, 10, 90, 9000)]
         [0, 2, 9, 500]
     """
-    return min(500, max(len(groups) // 10, 2)) if len(groups) >= FEW_GROUPS else 0
+    sizes = _components(groups)[1]
+    least = int(np.sort(sizes)[:2].sum())  # as of split_groups
+    if len(groups) < FEW_GROUPS or len(sizes) < 3 or 2 * least > len(groups):
+        return 0
+    return max(min(500, len(groups) // 10), least)
 
 
 def split_groups(
@@ -110,53 +114,60 @@ def split_groups(
 ) -> tuple[datasets.Dataset, datasets.Dataset]:
     """Hold out groups at random, so that no sentence is on both sides.
 
+    Rows of one ``group`` stay together, and those of two at least are held out, as what is looked
+    for among the sentences of a single one is always found.
+
     Args:
         groups: A data set of groups.
-        n_validation_groups: Number of rows to hold out; fewer if none fits the remainder, since
-            rows of one ``group`` stay together.
+        n_validation_groups: Number of rows to hold out; fewer if none fits the remainder.
         seed: Choice of the rows.
 
     Returns:
         The data sets for training and for validation.
 
     Raises:
-        DataError: If either would be empty.
+        DataError: If either would be empty, or the second of a single ``group``.
 
     Example:
         >>> texts = [["a", "b"], ["b", "c"], ["d", "e"], ["f", "g"]]
         >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 0, 1, 2]})
-        >>> train, validation = split_groups(groups, 1, seed=0)
+        >>> train, validation = split_groups(groups, 2, seed=0)
         >>> train["group"][:], validation["group"][:]
-        ([0, 0, 1], [2])
+        ([0, 0], [1, 2])
     """
-    labels = np.asarray(groups.with_format("numpy")["group"][:])
-    _check_split(n_validation_groups, len(labels))
-    components, sizes = np.unique(labels, return_counts=True)
-    chosen, room = [], n_validation_groups
+    components, sizes, rows = _components(groups)
+    _check_split(n_validation_groups, sizes)
+    smallest, second = np.sort(sizes)[:2]
+    chosen: list[int] = []
+    room = n_validation_groups
     for i in np.random.default_rng(seed).permutation(len(components)):
-        if sizes[i] <= room:
-            chosen.append(components[i])
+        other = second if sizes[i] == smallest else smallest  # must fit beside the first
+        if sizes[i] + (0 if chosen else other) <= room:
+            chosen.append(int(components[i]))
             room -= int(sizes[i])
         if room == 0:
             break
-    held_out = np.isin(labels, chosen)
-    if not chosen:
-        remedy = f"hold out at least {sizes.min()}"
-        if len(sizes) == 1:
-            remedy = "hold out none (--validation_groups 0), or name a --validation_file"
-        raise DataError(
-            f"Each group shares sentences with so many others that {n_validation_groups} rows "
-            f"cannot be held out; {remedy}."
-        )
+    held_out = np.isin(rows, chosen)
     return groups.select(np.flatnonzero(~held_out)), groups.select(np.flatnonzero(held_out))
 
 
-def _check_split(n_validation: int, n_groups: int) -> None:
-    if not 0 < n_validation < n_groups:
-        raise DataError(
-            f"{n_validation} of {n_groups} groups cannot be held out; choose a number from 1 "
-            f"to {n_groups - 1}, so that both sides hold some."
-        )
+def _components(groups: datasets.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the different values of ``group``, the number of rows of each, and each row's."""
+    rows = np.asarray(groups.with_format("numpy")["group"][:])
+    return *np.unique(rows, return_counts=True), rows
+
+
+def _check_split(n_validation: int, sizes: np.ndarray) -> None:
+    least, most = int(np.sort(sizes)[:2].sum()), int(sizes.sum()) - 1
+    if len(sizes) > 2 and least <= n_validation <= most:
+        return
+    remedy = f"choose a number from {least} to {most}"
+    if len(sizes) < 3:
+        remedy = "hold out none (--validation_groups 0), or name a --validation_file"
+    raise DataError(
+        f"{n_validation} of {sizes.sum()} groups cannot be held out, two at least that share no "
+        f"sentence, and one be left: {remedy}."
+    )
 
 
 # Sources ----------------------------------------------------------------------------------------

@@ -64,6 +64,12 @@ GROUP_COLUMNS = (
     ("intent", "text"),
     ("label", "text"),
 )
+KNOWN: dict[Form, tuple[tuple[str, str], ...]] = {
+    "synonyms": (("text", "synonyms"),),
+    "pairs": PAIR_COLUMNS,
+    "groups": GROUP_COLUMNS,
+}
+GROUP_NAMES = {first for first, _ in GROUP_COLUMNS}
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
 LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
@@ -170,8 +176,8 @@ def choose_shape(
         >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
         Shape(form='pairs', columns=('s1', 's2'), label='label')
     """
-    names = {name.strip().lower(): name for name in columns}
-    form, found = _find_columns(names, options)
+    names = _lowered(columns)
+    form, found = _find_columns(columns, options)
     if found is None:
         raise _columns_fault(file, line, columns, options)
     if form != "pairs":
@@ -185,20 +191,20 @@ def choose_shape(
     return Shape(form, found, label)
 
 
+def _lowered(columns: Sequence[str]) -> dict[str, str]:
+    return {name.strip().lower(): name for name in columns}
+
+
 def _find_columns(
-    names: dict[str, str], options: ReadOptions
+    columns: Sequence[str], options: ReadOptions
 ) -> tuple[Form, tuple[str, str] | None]:
     if options.text_columns is not None:
         first, second = options.text_columns
         form: Form = "pairs" if options.form == "auto" else options.form
-        present = {first, second} <= set(names.values())
+        present = {first, second} <= set(columns)
         return form, (first, second) if present else None
-    known: tuple[tuple[Form, tuple[tuple[str, str], ...]], ...] = (
-        ("synonyms", (("text", "synonyms"),)),
-        ("pairs", PAIR_COLUMNS),
-        ("groups", GROUP_COLUMNS),
-    )
-    for form, candidates in known:
+    names = _lowered(columns)
+    for form, candidates in KNOWN.items():
         for first, second in candidates if options.form in ("auto", form) else ():
             if first in names and second in names:
                 return form, (names[first], names[second])
@@ -209,12 +215,22 @@ def _columns_fault(
     file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
 ) -> DataError:
     wanted = " and ".join(map(repr, options.text_columns or ()))
-    wanted = wanted or "'text' and 'synonyms', 'sentence1' and 'sentence2' or another known pair"
+    if not wanted:
+        usual = (pairs[0] for form, pairs in KNOWN.items() if options.form in ("auto", form))
+        wanted = ", ".join(f"{first!r} and {second!r}" for first, second in usual)
+        wanted += " or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
     remedy = (
         "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
         "text_columns=(first, second))"
     )
+    label = next((name for name in columns if name.strip().lower() in GROUP_NAMES), None)
+    if label and options.form in ("auto", "groups"):
+        sentence = next((name for name in columns if name != label), "SENTENCE")
+        remedy = (
+            f"If {label!r} says which sentences mean the same, read them by --form groups "
+            f"--text_columns {label} {sentence}; else name a pair's columns: --text_columns A B"
+        )
     return fault(file, line, problem, separator_of(columns, remedy))
 
 
@@ -241,9 +257,8 @@ def _table_rows(path: str | Path, options: ReadOptions) -> Numbered:
 def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[str] | None:
     """Return the names of the first line if it is a header."""
     names = [cell.strip() for cell in cells]
-    known = {name.lower(): name for name in names}
     must = suffix_of(path) == ".csv" or options.text_columns is not None
-    return names if must or _find_columns(known, options)[1] else None
+    return names if must or _find_columns(names, options)[1] else None
 
 
 def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:

@@ -12,6 +12,7 @@ from simbert_hf.utils.text import is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
+UNQUOTED = "Put it in quotes, or name another column"
 MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
@@ -84,7 +85,10 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
         values = [first, *_synonyms(file, line, shape.columns[1], second)]
     else:
         values = [first, second]
-    texts = [text_of(file, line, value) for value in values]
+    remedy = UNQUOTED
+    if isinstance(second, list):
+        remedy = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
+    texts = [text_of(file, line, value, remedy) for value in values]
     if shape.label is None or is_positive(file, line, shape.label, row.get(shape.label)):
         return texts, USABLE
     return texts, NEGATIVE
@@ -110,15 +114,12 @@ def is_missing(value: object) -> bool:
     return not isinstance(value, str) and str(value) in MISSING
 
 
-def text_of(file: str | Path, line: int, value: object) -> str:
-    """Strip a sentence; a missing one is empty."""
+def text_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
+    """Strip a sentence; a missing one is empty, and for what is none there is a remedy."""
     if is_missing(value):
         return ""
     if not isinstance(value, str):
         problem = f"{shorten(value)} is {type(value).__name__}, not a sentence"
-        remedy = "Put it in quotes, or name another column"
-        if isinstance(value, list):
-            remedy = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
         raise fault(file, line, problem, remedy)
     if not is_whole(value):
         problem = f"{shorten(value)} holds half a character"

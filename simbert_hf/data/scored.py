@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,10 +121,17 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
     ]
 
 
-def has_columns(path: str | Path, columns: Sequence[str]) -> bool:
-    """Tell whether a file's header holds columns of these names."""
-    names = {cell.strip().lower() for _, cells in _rows(path)[:1] for cell in cells}
-    return names.issuperset(name.strip().lower() for name in columns)
+def check_columns(columns: Sequence[str], paths: Iterable[str | Path]) -> None:
+    """Refuse names of columns, if there are any, that no file's header holds.
+
+    Raises:
+        ValueError: If none does.
+    """
+    wanted = {name.strip().lower() for name in columns}
+    headers = (_rows(path)[:1] for path in paths if wanted)
+    named = ({cell.strip().lower() for _, cells in header for cell in cells} for header in headers)
+    if wanted and not any(map(wanted.issubset, named)):
+        raise ValueError(f"--columns {' '.join(columns)}: no file has a header that holds these.")
 
 
 def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
@@ -155,7 +162,7 @@ def _find_rows(
     names = [cell.strip().lower() for cell in rows[0][1]]
     headed = _headed(names, columns, third)
     if headed is None:
-        return rows, _headless(path, rows)
+        return rows, _headless(path, rows, third[0])
     check_names(path, names)
     return rows[1:], headed
 
@@ -188,7 +195,7 @@ def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _
     return _Layout(at[pair[0]], at[pair[1]], at[score], len(names))
 
 
-def _headless(path: str | Path, rows: Cells) -> _Layout:
+def _headless(path: str | Path, rows: Cells, third: str) -> _Layout:
     line, cells = rows[0]
     head = [cells for _, cells in rows[:SNIFFED_ROWS]]
     first = sum(_number(cells[0]) is not None for cells in head)
@@ -198,7 +205,7 @@ def _headless(path: str | Path, rows: Cells) -> _Layout:
     named = len(head) > 1 and score and _number(score) is None  # by a header of unknown names
     if len(cells) != 3 or not (first or last) or named:
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
-        remedy = "Write s1, s2, score in each row, or name them so in a header"
+        remedy = f"Write s1, s2, {third} in each row, or name them so in a header"
         raise fault(path, line, problem, separator_of(cells, remedy))
     return layout
 

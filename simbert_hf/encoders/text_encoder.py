@@ -53,7 +53,7 @@ class TextEncoder:
             raise TypeError(
                 f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
             )
-        self.model: Any = model.eval()  # else threads switch each other's dropout on
+        self.model: Any = model
         self.batch_size = batch_size
         self.prompt = default_prompt(model) if prompt is None else prompt
         found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut

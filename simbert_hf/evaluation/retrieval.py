@@ -18,7 +18,7 @@ from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.utils.arrays import Floats, Ints
-from simbert_hf.utils.textfiles import fault
+from simbert_hf.utils.textfiles import check_exists, fault
 
 logger = logging.getLogger(__name__)
 
@@ -216,6 +216,7 @@ def load_retrieval_task(name: str | None, path: Path) -> RetrievalTask:
     Raises:
         DataError: If it cannot be read, or all sentences are in one group.
     """
+    check_exists(path)
     groups, report = load_groups(path)
     level = logging.WARNING if report.one_member else logging.INFO  # strangers that are not ranked
     logger.log(level, "%s: %s", path, report)

@@ -15,6 +15,7 @@ from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
 from simbert_hf.data.groups import HUB_ID
+from simbert_hf.data.scored import check_columns
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import load_pair_task
@@ -112,16 +113,19 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
 
     Raises:
         DataError: If a file cannot be read, or nothing can be measured on it.
-        ValueError: If two sets have one name.
+        ValueError: If two sets have one name, or columns are named that no file has.
     """
     columns = args.columns or ()
     sts = [(name, file) for name, path in map(split_name, args.sts) for file in files_of(path)]
     tasks: list[Task] = [*load_sts_tasks(sts, columns)]
+    scored = [file for _, file in sts]
     for name, paths in map(split_name, args.pairs):
         *dev, test = map(Path, paths.split(","))
         if len(dev) > 1:
             raise ValueError(f"--pairs {paths}: name two files, DEV,TEST, or one.")
         tasks.append(load_pair_task(name, test, dev[0] if dev else None, columns))
+        scored += [test, *dev]
+    check_columns(columns, scored)
     for name, path in map(split_name, args.retrieval):
         tasks.append(load_retrieval_task(name, Path(path)))
     names = [task.name for task in tasks]

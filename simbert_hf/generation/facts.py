@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from string import ascii_letters, digits
 
 from simbert_hf.utils.text import HAN_CHAR
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
+# Wide letters and figures, the minus and dashes mean the same as these.
+PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}"}
+PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
@@ -191,6 +195,7 @@ def facts_of(text: str) -> frozenset[str]:
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
     """
+    text = text.translate(PLAIN)
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
     found |= figures_of(text) | {*DATE.findall(text.lower())}

@@ -20,6 +20,7 @@ RUN = re.compile(rf"[^\s{CJK}]+")
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
+NEAR = 100  # characters, in which the marks before a word lie
 CASED = re.compile(r"[^\W\d_]{2,}")
 # What stands before a capital that may be the place's: nothing but marks, or one of these.
 START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
@@ -35,7 +36,7 @@ APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
-HYPHENED = re.compile(r"(\w+)([-\u2013])(?=(\w+))")
+HYPHENED = re.compile(r"(?<!\w)(\w+)([-\u2013])(?=(\w+))")
 DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
 # They may stand for another word than the source's US, IT or Will; "the US" is no "us".
@@ -153,7 +154,9 @@ def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
         if not any(map(str.isalnum, bare)):
             continue
         at = found.start() + found[0].index(bare)
-        placed = titled or found.start() in starts or bool(START.search(source[:at]))
+        placed = (
+            titled or found.start() in starts or bool(START.search(source, max(0, at - NEAR), at))
+        )
         placed = placed and not CHINESE.search(source[max(0, found.start() - 1) : found.end() + 1])
         whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
         owner = OWNED.sub("", bare)

@@ -11,6 +11,7 @@ from itertools import chain
 from operator import add
 from pathlib import Path
 from statistics import fmean
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -277,7 +278,8 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
     changed = max(map(modified, files), default=0)
-    return _load(name, changed)
+    with _LOADING:  # else each of several threads would load it, and transformers fails at that
+        return _load(name, changed)
 
 
 def modified(file: Path) -> int:
@@ -286,6 +288,9 @@ def modified(file: Path) -> int:
         return file.stat().st_mtime_ns
     except FileNotFoundError:
         return 0
+
+
+_LOADING = Lock()
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
@@ -11,7 +10,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.index.encoding import check_read
-from simbert_hf.index.faqs import ORIGIN, Faq
+from simbert_hf.index.faqs import ORIGIN, Faq, Source, read_faqs
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.text import normalize_text
 
@@ -19,7 +18,7 @@ BLOCK = 64  # questions written for at a time
 
 
 def augment(
-    faqs: Sequence[Faq],
+    faqs: Source,
     model: Any,
     *,
     k: int = 5,
@@ -32,7 +31,7 @@ def augment(
     """Add generated paraphrases of each question, with its answer.
 
     Args:
-        faqs: Questions and answers, as :func:`read_faqs` gives them.
+        faqs: Questions and answers, as :func:`read_faqs` takes or gives them.
         model: A ``SimBert`` that writes, or a path.
         k: Paraphrases of each question, at most.
         n: Sentences written, of which the k best are taken; 4 k, at least 20, if None.
@@ -47,9 +46,10 @@ def augment(
         or is written for two of different answers, is left out.
 
     Raises:
-        DataError: If the model cannot read most of the questions.
+        DataError: If a row cannot be read, or most of the questions by the model.
         ValueError: If it cannot write.
     """
+    faqs = read_faqs(faqs)
     model = model if isinstance(model, SimBert) else load(model)
     check_read(TextEncoder(model), faqs)
     taken = {normalize_text(faq.question) for faq in faqs}

@@ -158,18 +158,47 @@ class FaissVectors:
         self._set_removed(np.union1d(self._removed, numbers))
 
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
-        scores, numbers = self._index.search(vectors, k, params=self._parameters(k))
+        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each.
+
+        Where removed vectors lie in the way of a search that is no scan, it becomes one.
+        """
+        if self.kind == "hnsw":
+            scores, numbers = self._walk(vectors, k)
+        else:
+            scores, numbers = self._index.search(vectors, k, params=self._parameters(PROBES))
+        due = min(k, len(self) - len(self._removed))
+        lacking = np.flatnonzero((numbers >= 0).sum(axis=1) < due)
+        if len(lacking) and not self.exact:
+            scores[lacking], numbers[lacking] = self._scan(vectors[lacking], k)
         scores[numbers < 0] = -np.inf
         return scores, numbers
 
-    def _parameters(self, k: int) -> Any:
-        selector = self._selector
-        if self.kind == "flat":
-            return faiss.SearchParameters(sel=selector)
+    def _walk(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
+        """Search a graph: among all vectors, as a walk ends where those it must leave out lie."""
+        living = max(1, len(self) - len(self._removed))
+        fetch = k
+        if len(self._removed):
+            fetch = max(k, min(2 * k * len(self) // living, len(self) // 8))
+        wide = faiss.SearchParametersHNSW(efSearch=max(EF_SEARCH, 2 * fetch))
+        scores, numbers = self._index.search(vectors, fetch, params=wide)
+        numbers[np.isin(numbers, self._removed)] = -1
+        first = np.argsort(numbers < 0, axis=1, kind="stable")[:, :k]  # the living, in order
+        return np.take_along_axis(scores, first, 1), np.take_along_axis(numbers, first, 1)
+
+    def _scan(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
+        """Look at all vectors."""
+        index, params = self._index, faiss.SearchParameters(sel=self._selector)
         if self.kind == "hnsw":
-            return faiss.SearchParametersHNSW(sel=selector, efSearch=max(EF_SEARCH, 2 * k))
-        probe = faiss.SearchParametersIVF(sel=selector, nprobe=PROBES)
+            index = faiss.downcast_index(index.storage)
+        else:
+            params = self._parameters(faiss.downcast_index(index.base_index).nlist)
+        scores, numbers = index.search(vectors, k, params=params)
+        return scores, numbers
+
+    def _parameters(self, probes: int) -> Any:
+        if self.kind == "flat":
+            return faiss.SearchParameters(sel=self._selector)
+        probe = faiss.SearchParametersIVF(sel=self._selector, nprobe=probes)
         return faiss.IndexRefineSearchParameters(k_factor=RESCORED, base_index_params=probe)
 
     def vectors(self, numbers: Ints) -> Vectors:

@@ -25,7 +25,7 @@ from simbert_hf.arguments import refuse_idle
 from simbert_hf.data.batching import LengthGroupedBatchSampler, Measure
 from simbert_hf.data.grouping import find_components, hash_sentences
 from simbert_hf.data.sampling import FixedPairs, Pair
-from simbert_hf.data.scored import LabelledPair, check_labels, has_columns, load_labelled_pairs
+from simbert_hf.data.scored import LabelledPair, check_columns, check_labels, load_labelled_pairs
 from simbert_hf.judging.judge import (
     Judge,
     acceptance_threshold,
@@ -157,8 +157,7 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
         ValueError: If columns are named that no file has.
     """
     paths = [*given.train_file, *given.dev_file, *given.test_file]
-    if given.columns and not any(has_columns(path, given.columns) for path in paths):
-        raise ValueError(f"--columns {given.columns}: no file has a header that holds these.")
+    check_columns(given.columns, paths)
     train, dev, test = (
         [
             replace(load_labelled_file(path, given.columns), name=name)

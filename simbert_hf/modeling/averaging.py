@@ -7,7 +7,7 @@ only models that were trained from one start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 
 @torch.no_grad()
 def average_models(
-    models: Sequence[AnyEmbedder], shares: Sequence[float] | None = None
+    models: Iterable[AnyEmbedder], shares: Sequence[float] | None = None
 ) -> AnyEmbedder:
     """Make a model whose weights are the mean of others'.
 
@@ -41,6 +41,7 @@ def average_models(
         >>> average_models([tuned, start], [3, 1]).pooler.bias[0].item()
         1.25
     """
+    models = list(models)
     shares = [1.0] * len(models) if shares is None else shares
     if not models or len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
         raise ValueError(

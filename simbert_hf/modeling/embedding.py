@@ -10,7 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -317,13 +319,24 @@ def encode_by(
     return vectors[0] if isinstance(texts, str) else vectors
 
 
+_SWITCHING = Lock()
+_EVALUATING: WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]] = WeakKeyDictionary()
+
+
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off inside the block."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
+    """Switch dropout off inside the block, and on again when no thread is in one any more."""
+    with _SWITCHING:
+        users, training = _EVALUATING.get(model, (0, []))
+        training += [module for module in model.modules() if module.training]
+        _EVALUATING[model] = users + 1, training
+        model.eval()
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _SWITCHING:
+            users, training = _EVALUATING.pop(model)
+            if users > 1:
+                _EVALUATING[model] = users - 1, training
+            for module in training if users == 1 else ():
+                module.training = True

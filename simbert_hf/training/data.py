@@ -28,6 +28,7 @@ from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.rows import check_texts
 from simbert_hf.training.first_look import warn_of_labels
+from simbert_hf.utils.textfiles import fault, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +161,9 @@ def hold_out(
     """Part the groups into those to train and those to measure on, no sentence on both sides."""
     if data_args.validation_file:
         held_out = read_groups(data_args, args, held_out=True)
+        if len(set(held_out["group"])) < 2:
+            remedy = "Give it groups that share no sentence"
+            raise fault(data_args.validation_file, None, "has all sentences in one group", remedy)
         return without_sentences_of(held_out, groups), held_out
     if data_args.streaming:
         return groups, None
@@ -216,6 +220,8 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
         DataError: If a file cannot be read, or nothing is left.
     """
     lines = [load_sentences(file) for file in files]
+    for file in () if twice else files:
+        check_partners(file)
     size = 1 if twice else 2
     units = [unit for each in lines for unit in zip(*[iter(each)] * size, strict=False)]
     kept = list(filter(strangers_to(held_out), units))
@@ -230,6 +236,23 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
         why = "equal" if twice else "without a partner"
         logger.info("left out %d unpaired sentences, held out or %s", left_out, why)
     return [text for unit in kept for text in unit]
+
+
+def check_partners(path: str) -> None:
+    """Refuse a blank line inside a pair of lines.
+
+    Raises:
+        DataError: If there is one.
+    """
+    waits, blank = False, 0  # a sentence for its partner; since this line
+    for line, text in enumerate(read_lines(path), start=1):
+        if not text.strip():
+            blank = line
+        elif waits and blank:
+            remedy = "Write a sentence's partner on the line below it, or drop both"
+            raise fault(path, blank, "is blank, though two lines at a time go together", remedy)
+        else:
+            waits, blank = not waits, 0
 
 
 def load_unseen(

@@ -16,8 +16,8 @@ from simbert_hf.utils.textfiles import shorten
 logger = logging.getLogger(__name__)
 
 SAMPLE = 1000  # sentences
-MANY_PAIRS = 500
-LABELS = 0.02  # different values a row, below which sentences seldom are
+MANY_PAIRS = 100
+LABELS = 0.05  # different values a row, below which sentences seldom are
 CHUNK = 10_000  # groups
 
 

@@ -35,6 +35,8 @@ TOLD = (
     "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed", "length_window",
     "even_tokens", "dataloader_drop_last",
 )  # fmt: skip
+BEST = ("metric_for_best_model", "greater_is_better")  # what the best checkpoint is found by
+MEASURED = (*BEST, "validation_file", "validation_groups", "sts_file")
 
 
 @dataclass
@@ -44,10 +46,12 @@ class SameRun(CheckpointPart):
     Attributes:
         settings: By their names.
         writes: Whether this process writes them.
+        measures_anew: Whether it goes on from a run that was measured otherwise.
     """
 
     settings: dict[str, Any]
     writes: bool = True
+    measures_anew: bool = False
 
     @classmethod
     def of(cls, args: SimilarityTrainingArguments, *others: Any, **facts: Any) -> SameRun:
@@ -58,7 +62,7 @@ class SameRun(CheckpointPart):
             *others: Dataclasses of others, of which all but secrets counts.
             **facts: What none of them says, or says otherwise.
         """
-        given = {name: getattr(args, name) for name in (*KEPT, *TOLD) if hasattr(args, name)}
+        given = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
         known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
         told = (item for other in others for item in vars(other).items())
         known |= {name: value for name, value in told if name not in UNSAID}
@@ -80,6 +84,8 @@ class SameRun(CheckpointPart):
     ) -> None:
         """Log, evaluate, save and set the learning rate as is asked for now, not as then."""
         state.compute_steps(args, state.max_steps)
+        if self.measures_anew:  # the best of then had another measure
+            state.best_metric = state.best_global_step = state.best_model_checkpoint = None
         if isinstance(lr_scheduler, LambdaLR):  # a loaded optimizer has the rate of then
             groups = lr_scheduler.optimizer.param_groups
             schedules = zip(lr_scheduler.base_lrs, lr_scheduler.lr_lambdas, strict=True)
@@ -105,6 +111,9 @@ class SameRun(CheckpointPart):
                     f"--model_name_or_path {directory} and another --output_dir."
                 )
             logger.warning("%s is of a run with other %s: %s, now %s", directory, name, then, now)
+            if name in MEASURED:
+                self.measures_anew = True
+                logger.warning("the best checkpoint is sought anew, among those from here on")
 
 
 def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:

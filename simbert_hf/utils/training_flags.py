@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from math import inf
 
+import torch
 from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
+from torch._inductor import list_mode_options
 from torch.compiler import list_backends
-from transformers import TrainingArguments
+from torch.optim import SGD
+from transformers import SchedulerType, TrainingArguments, get_scheduler
 
 FROM_0 = ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm", "warmup_steps")
 ABOVE_0 = ("num_train_epochs", "logging_steps", "eval_steps", "save_steps")
@@ -35,7 +39,8 @@ def check_training(args: TrainingArguments, given: Collection[str]) -> None:
         raise ValueError("--do_train false: training is all that this does; drop it.")
     if args.fp16 and args.device.type == "cpu":
         raise ValueError("--fp16 true needs a GPU; give --bf16 true.")
-    _check_backend(args.torch_compile_backend)
+    _check_schedule(args)
+    _check_compilation(args.torch_compile_backend, args.torch_compile_mode)
     if args.report_to:
         _check_loggers(args.report_to)
 
@@ -56,7 +61,22 @@ def _check_numbers(args: TrainingArguments) -> None:
             raise ValueError(f"--{name} {value}: give {due}.")
 
 
-def _check_backend(name: str | None) -> None:
+def _check_schedule(args: TrainingArguments) -> None:
+    optimizer, kwargs = SGD([torch.zeros(1, requires_grad=True)]), args.lr_scheduler_kwargs
+    try:
+        get_scheduler(args.lr_scheduler_type, optimizer, 1, 2, kwargs)  # type: ignore[arg-type]
+    except (AttributeError, TypeError, ValueError) as error:
+        kind = SchedulerType(args.lr_scheduler_type).value
+        raise ValueError(
+            f"--lr_scheduler_type {kind} --lr_scheduler_kwargs {json.dumps(kwargs)}: {error}"
+        ) from error
+
+
+def _check_compilation(name: str | None, mode: str | None) -> None:
+    if mode:
+        modes = list_mode_options()
+        if mode not in modes:
+            raise ValueError(f"--torch_compile_mode {mode}: choose one of {', '.join(modes)}.")
     name = name.lower() if name else None
     if name and name != "inductor":  # to list them takes seconds
         accelerates = {each.value for each in DynamoBackend}
