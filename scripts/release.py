@@ -38,10 +38,11 @@ class Stage:
     """A training run: a recipe, its length, and the files and teachers that it is given.
 
     With ``related``, two of the sentences drawn of each file go together where the release's start
-    finds them alike: a cosine from one number to the other. With ``start_share``, the stage begins
-    from the average of the model so far and the start, which counts this much. What a stage begins
-    from may be its teacher, too. With ``kept_share``, the model becomes the average of what the
-    stage made and what it began from, which counts this much.
+    finds them alike: a cosine from one number to the other. Paraphrases that are ``rated`` make
+    preferences, and groups to train on. A stage begins from the model so far, or from an average
+    that ``begins`` names: shares of the release's start and of what earlier stages ended in, by
+    their recipes. That may be its teacher, too. With ``ends``, the stage ends in an average, of
+    these and of what it began from and made.
     """
 
     recipe: str
@@ -50,10 +51,11 @@ class Stage:
     train: tuple[str, ...]
     sentences: tuple[str, ...] = ()
     related: tuple[float, float] | None = None
-    start_share: float = 0.0
-    kept_share: float = 0.0
     preferences: str | None = None
     one_way: str | None = None
+    rated: tuple[str, ...] = ()
+    begins: Mapping[str, float] = field(default_factory=dict)
+    ends: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Release:
         ]
         needed += [self.questions] if self.questions else []
         for stage in self.stages[:stages]:
-            needed += [*stage.train, *stage.sentences]
+            needed += [*stage.train, *stage.sentences, *stage.rated]
             needed += [file for file in (stage.preferences, stage.one_way) if file]
         return needed
 
@@ -89,13 +91,15 @@ class Release:
 TATOEBA_ZH = "zh_synonyms.jsonl"
 TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
+MORE_WRITTEN = tuple(f"written_en/invented_{number}.jsonl.gz" for number in (2, 3))
+RATED = tuple(f"rated_en/ratings{number}.jsonl.gz" for number in ("", "_2", "_3"))
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
 WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
-BEGUN = "begun"  # what the stage begins from
+BEGUN, MADE = "begun", "made"  # what a stage begins from, and what it makes of it
 RELEASES = {
     "english": Release(
         MINILM,
@@ -118,7 +122,7 @@ RELEASES = {
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
-                start_share=0.4,
+                begins={"english_related": 0.6, MINILM: 0.4},
             ),
             Stage(
                 "english_anchored",
@@ -127,7 +131,7 @@ RELEASES = {
                 (TATOEBA, QUESTIONS),
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
-                start_share=0.3,
+                begins={"english_average": 0.7, MINILM: 0.3},
             ),
             Stage(
                 "english_preferences",
@@ -154,7 +158,47 @@ RELEASES = {
                 WRITTEN,
                 (*OPEN_EN, QUESTIONS),
                 related=(0.3, 0.9),
-                kept_share=0.2,
+                ends={MADE: 0.8, BEGUN: 0.2},
+            ),
+            Stage(
+                "english_rated_1",
+                300,
+                (*ALL, ME5),
+                WRITTEN,
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                rated=RATED[:1],
+                ends={MADE: 0.5, BEGUN: 0.5},
+            ),
+            Stage(
+                "english_rated_2",
+                450,
+                (*ALL, ME5),
+                (*WRITTEN, MORE_WRITTEN[0]),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                rated=RATED[:2],
+            ),
+            Stage(
+                "english_rated_3",
+                200,
+                (BEGUN,),
+                (*WRITTEN, MORE_WRITTEN[0]),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                rated=RATED[:2],
+                begins={"english_rated_2": 0.8, MINILM: 0.2},
+            ),
+            Stage(
+                "english_rated_4",
+                750,
+                (BEGUN,),
+                (*WRITTEN, *MORE_WRITTEN),
+                (*OPEN_EN, QUESTIONS),
+                related=(0.3, 0.9),
+                rated=RATED,
+                begins={"english_rated_3": 0.6, "english_written": 0.3, MINILM: 0.1},
+                ends={MADE: 0.7, "english_written": 0.3},
             ),
         ),
         "stsb-en-dev.csv",
@@ -267,10 +311,19 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
     return str(related)
 
 
-def average(model: str, other: str, share: float, out: str) -> None:
-    """Average a model with another that counts this much."""
-    shares = (str(1 - share), str(share))
-    run("average_models.py", "--models", model, other, "--shares", *shares, f"--output_dir={out}")
+def prefer(stage: Stage, args: argparse.Namespace) -> Path:
+    """Make preferences and groups of what is rated; name their folder."""
+    folder: Path = args.output_dir / f"{args.name}-{stage.recipe}-rated"
+    run("data/prepare_rated.py", *(find(args.data, each)[0] for each in stage.rated), str(folder))
+    return folder
+
+
+def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) -> str:
+    """Average some of the models; return the folder."""
+    names = [models[name] for name in shares]
+    run("average_models.py", "--models", *names, "--shares", *map(str, shares.values()),
+        f"--output_dir={out}")  # fmt: skip
+    return out
 
 
 def train_stage(
@@ -283,15 +336,21 @@ def train_stage(
 ) -> None:
     """Train one stage from ``starts[BEGUN]``."""
     given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
+    preferences = find(args.data, stage.preferences)[:1] if stage.preferences else []
+    if stage.rated:
+        rated = prefer(stage, args)
+        given.append(str(rated / "groups.jsonl.gz"))
+        preferences.append(str(rated / "preferences.jsonl.gz"))
     flags = [f"--model_name_or_path={starts[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
     flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
     if stage.related:
         flags += ["--sentences_file", mine(stage, starts[release.start], held_out, args)]
     elif stage.sentences:
         flags += ["--sentences_file", *(find(args.data, each)[0] for each in stage.sentences)]
-    for name in ("preferences", "one_way"):
-        if pattern := getattr(stage, name):
-            flags += [f"--{name}_file", find(args.data, pattern)[0]]
+    if preferences:
+        flags += ["--preferences_file", *preferences]
+    if stage.one_way:
+        flags += ["--one_way_file", find(args.data, stage.one_way)[0]]
     flags += [
         f"--max_steps={stage.steps}",
         f"--sts_file={find(args.data, release.sts_dev)[0]}",
@@ -305,18 +364,18 @@ def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
     """Train every stage that has not ended; return the folder of the last one, or its average."""
-    start = path = starts[release.start]
+    models, path = dict(starts), starts[release.start]
     for number, stage in enumerate(release.stages[: args.stages]):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
-        begun = f"{out}-start" if stage.start_share else path
+        begun = f"{out}-start" if stage.begins else path
         if not (out / "all_results.json").exists():
-            if stage.start_share:
-                average(path, start, stage.start_share, begun)
+            if stage.begins:
+                average(stage.begins, models, begun)
             train_stage(release, stage, starts | {BEGUN: begun}, out, held_out, args)
         path = str(out)
-        if stage.kept_share:
-            path = f"{out}-average"
-            average(str(out), begun, stage.kept_share, path)
+        if stage.ends:
+            path = average(stage.ends, models | {BEGUN: begun, MADE: path}, f"{out}-average")
+        models[stage.recipe] = path
     return Path(path)
 
 

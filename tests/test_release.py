@@ -1,5 +1,6 @@
 """The release script: what one stage holds out, no stage trains on."""
 
+import gzip
 import json
 from itertools import takewhile
 from pathlib import Path
@@ -39,8 +40,12 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
-    for name in ("preferred.jsonl", "written.jsonl"):
+    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl"):
         (data / name).touch()
+    rated = tmp_path / "out" / "tiny-english_related-rated"
+    rated.mkdir(parents=True)  # as its script would have
+    with gzip.open(rated / "groups.jsonl.gz", "wt") as file:
+        file.write('{"text": "rated", "synonyms": ["rated too"]}\n')
     (data / "open.txt").write_text("".join(f"Sentence {i}.\n" for i in range(9)))
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
@@ -53,10 +58,11 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
-            start_share=0.25,
-            kept_share=0.2,
             preferences="preferred.jsonl",
             one_way="written.jsonl",
+            rated=("ratings.jsonl",),
+            begins={"english": 0.75, "a": 0.25},
+            ends={release.MADE: 0.7, release.BEGUN: 0.2, "english": 0.1},
         ),
     )
     (data / "more_sts").mkdir()
@@ -125,12 +131,17 @@ def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     ]  # fmt: skip
     assert flag(last, "model_name_or_path") == begun
     assert last[last.index("--teacher_name_or_path") + 2] == begun
-    assert ended[:6] == ["--models", flag(last, "output_dir"), begun, "--shares", "0.8", "0.2"]
+    assert ended[:8] == [
+        "--models", flag(last, "output_dir"), begun, flag(first, "output_dir"),
+        "--shares", "0.7", "0.2", "0.1",
+    ]  # fmt: skip
     measured = dict(commands)["evaluate.py"]
     assert measured[1] == f"tiny={flag(ended, 'output_dir')}"
 
 
-def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[str]]]) -> None:
+def test_related_sentences_are_mined_for_a_stage(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
     (mined,) = (flags for script, flags in commands if script == "mine_pairs.py")
     drawn = Path(flag(mined, "sentences_file")).read_text().splitlines()
     assert len(set(drawn)) == 14
@@ -139,7 +150,9 @@ def test_related_sentences_are_mined_for_a_stage(commands: list[tuple[str, list[
     assert not set(drawn) & release.texts_of(validated)
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
-    assert last[last.index("--preferences_file") + 1].endswith("data/preferred.jsonl")
+    given, made = last[last.index("--preferences_file") + 1 :][:2]
+    assert given.endswith("data/preferred.jsonl")
+    assert made == str(tmp_path / "out" / "tiny-english_related-rated" / "preferences.jsonl.gz")
     assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
 
 
