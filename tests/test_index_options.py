@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 
+import faiss
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -137,9 +138,20 @@ def test_recall_is_measured_where_a_store_may_miss(model, monkeypatch):
     assert FaqIndex.build(model, ROWS).recall == 1.0
 
 
-def test_a_deeper_search_looks_at_more_of_a_graph():
+def test_a_deeper_search_looks_at_more_of_a_graph(monkeypatch):
+    make, asked = faiss.SearchParametersHNSW, []
+    monkeypatch.setattr(
+        faiss,
+        "SearchParametersHNSW",
+        lambda efSearch: asked.append(efSearch) or make(efSearch=efSearch),
+    )
     store = FaissVectors("hnsw")
-    assert [store._parameters(k).efSearch for k in (5, 100)] == [128, 200]
+    store.add(np.eye(8, dtype=np.float32)[np.arange(2000) % 8])
+    for k in (5, 100):
+        store.search(np.eye(8, dtype=np.float32)[:1], k)
+    store.remove(np.arange(1000))  # half of them
+    store.search(np.eye(8, dtype=np.float32)[:1], 40)
+    assert asked == [128, 200, 320]
 
 
 def test_equally_near_answers_keep_the_order_of_their_rows(model):

@@ -218,7 +218,7 @@ def test_the_articles_preset() -> None:
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is one class only"),
         (["--train_file=DIR/unlabelled.csv"], "do not hold 'text' and 'synonyms'"),
-        (["--validation_groups=6"], "choose a number from 1 to 5"),
+        (["--validation_groups=6"], "choose a number from 2 to 5"),
         (["--sub_centres=99999999999"], "GB are free; sample them with --sampled_classes"),
         (["--metric_for_best_model=loss"], "loss is not measured; choose one of eval_top1"),
     ],

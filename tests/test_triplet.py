@@ -271,7 +271,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--examples=triplets"], "hold no triplets"),
         (["--streaming=true"], "drop --streaming"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "are of one group"),
-        (["--validation_groups=6"], "choose a number from 1 to 5"),
+        (["--validation_groups=6"], "choose a number from 2 to 5"),
         (
             ["--metric_for_best_model=loss", "--validation_groups=2"],
             "loss is not measured; choose one of eval_top1",
