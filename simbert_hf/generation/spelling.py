@@ -9,12 +9,22 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.utils.text import CJK, HAN, HAN_CHAR, is_wordpiece, place_spaces, raw_text
+from simbert_hf.generation.inflection import inflect_pieces
+from simbert_hf.utils.text import (
+    CJK,
+    HAN,
+    HAN_CHAR,
+    is_wordpiece,
+    join_wordpieces,
+    pieces_of,
+    place_spaces,
+    raw_text,
+)
 
 RUN = re.compile(rf"[^\s{CJK}]+")
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
@@ -50,7 +60,7 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are, and "a" or "an" stands before a word as there. Sentences begin with a
+    are left as they are, but for English endings, and "a" or "an" stands before a word as there. Sentences begin with a
     capital if the source does, marks beside Chinese are wide unless the source's are not, and
     blanks set off its other words, and dashes that are no hyphens, if they do there. But for the
     articles all of it only where the tokenizer forgets it: what a cased model writes stays.
@@ -85,6 +95,10 @@ class Spelling:
             else:
                 spelled[flattened].add(word)
         uncased = pronoun == "i"
+        self.pairs: set[tuple[str, str]] = set()
+        if self.wordpiece:
+            own = tokenizer(source, add_special_tokens=False, verbose=False)["input_ids"]
+            self.pairs = set(pairwise(pieces_of(tokenizer, own)))
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         if self.capitals:
@@ -120,7 +134,10 @@ class Spelling:
 
     def __call__(self, tokens: list[int]) -> str:
         """Turn what the model wrote into text."""
-        raw = raw_text(self.tokenizer, tokens)
+        if self.wordpiece:
+            raw = join_wordpieces(inflect_pieces(pieces_of(self.tokenizer, tokens), self.pairs))
+        else:
+            raw = raw_text(self.tokenizer, tokens)
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
@@ -26,7 +27,7 @@ from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import RowBuilder, cuts_known, warn_of_cuts
-from simbert_hf.utils.text import normalize_text
+from simbert_hf.utils.text import is_wordpiece, normalize_text
 
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
@@ -145,6 +146,9 @@ def write_by(
             decoder = CopyingDecoder(reader, fed, inside, settings.copying)
             excluded = excluded_tokens(tokenizer, [texts[i] for i in batch], some)
             decoder = ExcludingDecoder(decoder, excluded)
+            if is_wordpiece(tokenizer):
+                pieces, loss = pieces_of_words(tokenizer), COINED * settings.copying
+                decoder = CoiningDecoder(decoder, padded(known), pieces, loss)
         if not settings.repeats:
             kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
             decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)

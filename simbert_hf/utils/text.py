@@ -80,7 +80,12 @@ def raw_text(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> str:
     if not is_wordpiece(tokenizer):
         text = str(tokenizer.decode(row, skip_special_tokens=True))
         return SPACE_IN_CJK.sub("", " ".join(text.split()))
-    return join_wordpieces(tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True))
+    return join_wordpieces(pieces_of(tokenizer, row))
+
+
+def pieces_of(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> list[str]:
+    """Name a row's tokens, but the special ones."""
+    return list(tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True))
 
 
 def join_wordpieces(pieces: Iterable[str]) -> str:
