@@ -107,18 +107,26 @@ def check_split(folder: str, args: argparse.Namespace) -> None:
             f"{path}: training held out none of {', '.join(trained)}, but was measured on another "
             f"file: give --groups {file} --all_groups."
         )
+    if then.get("streaming") or then.get("validation_groups") == 0:
+        raise ValueError(
+            f"{path}: training held out none of {', '.join(trained)}: give other --groups and "
+            "--all_groups."
+        )
     number = None if args.held_out == USUAL else args.held_out
     for name, was, now in (
-        ("groups", trained, given),
-        ("split_seed", then.get("seed", 42), args.split_seed),
-        ("validation_groups", then.get("validation_groups"), number),
-        ("text_columns", then.get("text_columns"), args.text_columns),
-        ("form", then.get("form", "auto"), args.form),
+        ("--groups", trained, given),
+        ("--split_seed", then.get("seed", 42), args.split_seed),
+        ("--validation_groups", then.get("validation_groups"), number),
+        ("--text_columns", then.get("text_columns"), args.text_columns),
+        ("--form", then.get("form", "auto"), args.form),
+        ("--dataset_split", then.get("dataset_split", "train"), "train"),
+        ("--dataset_config", then.get("dataset_config"), None),
     ):
         if was != now:
+            told = ["not given" if value is None else value for value in (was, now)]
             raise ValueError(
-                f"{path}: training held out other groups, as {name} was {was}, not {now}: give "
-                "what it was given."
+                f"{path}: training held out other groups, as {name} was {told[0]}, now {told[1]}: "
+                "hold out as it did, or give other --groups and --all_groups."
             )
 
 

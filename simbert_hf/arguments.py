@@ -112,7 +112,7 @@ class DataArguments:
     streaming: bool = flag(False, "Read rows as they come; needs --max_steps.")
     validation_file: str | None = flag(None, "Groups to evaluate on, in place of held-out ones.")
     validation_groups: int | None = flag(
-        None, "Groups held out of training; a tenth, at most 500, if not given."
+        None, "Groups held out of training; if not given about a tenth, at most 500."
     )
     sts_file: str | None = flag(None, "Scored sentence pairs for a Spearman correlation.")
     sample_sentences: list[str] | None = flag(

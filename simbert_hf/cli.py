@@ -53,13 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line, texts behind flags too, which argparse alone does not take."""
     parser = make_parser()
-    cut = argv.index("--") if "--" in argv else len(argv)
-    args, rest = parser.parse_known_args(argv[:cut])
-    behind = list(argv[cut + 1 :])  # texts, whatever they begin with
-    if rest + behind and (not hasattr(args, "texts") or any(text[:1] == "-" for text in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest + behind)}")
-    if rest + behind:
-        args.texts += rest + behind
+    args, rest = parser.parse_known_args(argv)
+    cut = rest.index("--") if "--" in rest else len(rest)
+    if rest and (not hasattr(args, "texts") or any(text[:1] == "-" for text in rest[:cut])):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        args.texts += rest[:cut] + rest[cut + 1 :]  # behind it, whatever they begin with
     return args
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from simbert_hf import SimBert, __version__
-from simbert_hf.cli import main
+from simbert_hf.cli import main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
 from simbert_hf.utils.atomic import put_in_place
@@ -200,7 +200,9 @@ def test_texts_that_look_like_flags_stand_behind_dashes(run, model) -> None:
     assert [code for code, _ in found] == [0, 0]
     assert "-5 is cold" in found[1][1]
     with pytest.raises(SystemExit):
-        main(["index", "info", "nowhere", "--", "-5"])
+        main(["index", "build", "there", "faqs.csv", "--", "-5"])
+    args = read_arguments(["index", "remove", "there", "a", "--", "-5"])
+    assert args.ids == ["a", "-5"]
 
 
 def test_synonyms_of_lines(run, model):

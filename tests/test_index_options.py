@@ -150,8 +150,9 @@ def test_a_deeper_search_looks_at_more_of_a_graph(monkeypatch):
     for k in (5, 100):
         store.search(np.eye(8, dtype=np.float32)[:1], k)
     store.remove(np.arange(1000))  # half of them
-    store.search(np.eye(8, dtype=np.float32)[:1], 40)
-    assert asked == [128, 200, 320]
+    for k in (1, 40):  # the last is a scan, which takes no longer
+        assert (store.search(np.eye(8, dtype=np.float32)[:1], k)[1] >= 1000).all()
+    assert asked == [128, 200, 128]
 
 
 def test_equally_near_answers_keep_the_order_of_their_rows(model):

@@ -212,6 +212,10 @@ BAD = {
         *("a.csv", "query,intent\nA,B\n", {}),
         *("a.csv:1: the columns ['query', 'intent']", "--form groups --text_columns intent query"),
     ),
+    "labels among several columns": (
+        *("a.csv", "the intent,intent,no\nA,B,1\n", {}),
+        *("a.csv:1: the columns", "--form groups --text_columns intent SENTENCE"),
+    ),
     "no such groups": (
         *("a.csv", "q,t\nA,B\n", {"form": "groups"}),
         *("a.csv:1: the columns ['q', 't'] do not hold 'group' and 'sentence' or", "Name the"),

@@ -152,7 +152,10 @@ def test_related_sentences_are_mined_for_a_stage(
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
     given, made = last[last.index("--preferences_file") + 1 :][:2]
     assert given.endswith("data/preferred.jsonl")
-    assert made == str(tmp_path / "out" / "tiny-english_related-rated" / "preferences.jsonl.gz")
+    ratings, folder = next(flags for script, flags in commands if "prepare_rated" in script)
+    assert ratings.endswith("data/ratings.jsonl")
+    assert folder == str(tmp_path / "out" / "tiny-english_related-rated")
+    assert made == str(Path(folder, "preferences.jsonl.gz"))
     assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
 
 

@@ -22,7 +22,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from scripts.train_simbert import main
 from simbert_hf import SimBert
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.resuming import newest_checkpoint
+from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.utils.atomic import write_text
 from tests.tiny import WORDS, tiny_simbert
 
@@ -244,6 +244,24 @@ def test_with_another_measure_the_best_is_sought_anew(
     assert state.best_global_step == 9
     assert state.best_metric > 1 >= former.best_metric
     assert "the best checkpoint is sought anew" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "then", "now", "anew"),
+    [
+        ("seq2seq_weight", 1.0, 10.0, True),
+        ("train_file", ["a.jsonl"], ["b.jsonl"], True),
+        ("train_file", ["a.jsonl"], ["moved/a.jsonl"], False),
+        ("rows", 5, 6, True),
+        ("per_device_train_batch_size", 8, 16, False),
+        ("sample_sentences", None, ["go"], False),
+    ],
+)
+def test_what_may_change_a_measure_forgets_the_best(tmp_path: Path, name, then, now, anew) -> None:
+    SameRun({name: then}).save(tmp_path)
+    run = SameRun({name: now})
+    run.load(tmp_path)
+    assert run.measures_anew == anew
 
 
 class AskedToStop(TrainerCallback):

@@ -24,6 +24,7 @@ SENTENCES = [
     "if you can't beat 'em, join 'em at seven o'clock.",
     "mail tom@home or call 223-1374 on 9/11.",
     "it costs $5 (£4), which is 5 € or 4 £ a day: the #1 choice.",
+    "in 2020 $5 was enough for 3 $100 cards, and \u22123.5 is not 5 \u2212 3.",
     "i like r & b; you'd better not be late.",
     "我喜欢你，真的！",
     "“你好吗？” “很好。”",

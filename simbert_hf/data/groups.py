@@ -104,7 +104,7 @@ def usual_share(groups: datasets.Dataset) -> int:
     """
     sizes = _components(groups)[1]
     least = int(np.sort(sizes)[:2].sum())  # as of split_groups
-    if len(groups) < FEW_GROUPS or len(sizes) < 3 or 2 * least > len(groups):
+    if len(groups) < FEW_GROUPS or len(sizes) < 3 or 5 * least > len(groups):
         return 0
     return max(min(500, len(groups) // 10), least)
 

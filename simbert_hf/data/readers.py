@@ -18,6 +18,7 @@ by ``text_columns`` below a header.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -226,10 +227,11 @@ def _columns_fault(
     )
     label = next((name for name in columns if name.strip().lower() in GROUP_NAMES), None)
     if label and options.form in ("auto", "groups"):
-        sentence = next((name for name in columns if name != label), "SENTENCE")
+        others = [name for name in columns if name != label]
+        names = shlex.join([label, others[0] if len(others) == 1 else "SENTENCE"])
         remedy = (
             f"If {label!r} says which sentences mean the same, read them by --form groups "
-            f"--text_columns {label} {sentence}; else name a pair's columns: --text_columns A B"
+            f"--text_columns {names}; else name a pair's columns: --text_columns A B"
         )
     return fault(file, line, problem, separator_of(columns, remedy))
 

@@ -13,6 +13,7 @@ from simbert_hf.utils.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
 UNQUOTED = "Put it in quotes, or name another column"
+LISTED = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
 MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
@@ -85,10 +86,11 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
         values = [first, *_synonyms(file, line, shape.columns[1], second)]
     else:
         values = [first, second]
-    remedy = UNQUOTED
-    if isinstance(second, list):
-        remedy = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
-    texts = [text_of(file, line, value, remedy) for value in values]
+    listed = LISTED if shape.form == "pairs" else UNQUOTED
+    texts = [
+        text_of(file, line, value, listed if isinstance(value, list) else UNQUOTED)
+        for value in values
+    ]
     if shape.label is None or is_positive(file, line, shape.label, row.get(shape.label)):
         return texts, USABLE
     return texts, NEGATIVE

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.embedding import Embedder, evaluating
 from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.textfiles import DataError, shorten
@@ -81,7 +81,9 @@ class TextEncoder:
             options["prompt"], prompt = self.prompt, ""
         else:
             prompt = self.prompt
-        return check_vectors(self.model.encode([prompt + text for text in texts], **options), texts)
+        with evaluating(self.model):
+            found = self.model.encode([prompt + text for text in texts], **options)
+        return check_vectors(found, texts)
 
     def unread(self, texts: Sequence[str]) -> list[str]:
         """Find the texts that the model cannot read; see :func:`simbert_hf.rows.unread`."""

@@ -117,15 +117,16 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
     """
     columns = args.columns or ()
     sts = [(name, file) for name, path in map(split_name, args.sts) for file in files_of(path)]
+    pairs = [(name, [*map(Path, paths.split(","))]) for name, paths in map(split_name, args.pairs)]
+    for _, files in pairs:
+        if len(files) > 2:
+            raise ValueError(
+                f"--pairs {','.join(map(str, files))}: name two files, DEV,TEST, or one."
+            )
+    check_columns(columns, [file for _, file in sts] + [file for _, some in pairs for file in some])
     tasks: list[Task] = [*load_sts_tasks(sts, columns)]
-    scored = [file for _, file in sts]
-    for name, paths in map(split_name, args.pairs):
-        *dev, test = map(Path, paths.split(","))
-        if len(dev) > 1:
-            raise ValueError(f"--pairs {paths}: name two files, DEV,TEST, or one.")
+    for name, (*dev, test) in pairs:
         tasks.append(load_pair_task(name, test, dev[0] if dev else None, columns))
-        scored += [test, *dev]
-    check_columns(columns, scored)
     for name, path in map(split_name, args.retrieval):
         tasks.append(load_retrieval_task(name, Path(path)))
     names = [task.name for task in tasks]

@@ -9,8 +9,8 @@ from simbert_hf.utils.text import HAN_CHAR
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
-# Wide letters and figures, the minus and dashes mean the same as these.
-PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}"}
+# Wide letters, figures and marks within words, the minus and dashes mean the same as these.
+PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}.%@#+/-_"}
 PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from heapq import nlargest
 from itertools import chain
 from operator import add
@@ -277,9 +276,17 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     name = resolve_name(name_or_path)
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
-    changed = max(map(modified, files), default=0)
+    key = name, max(map(modified, files), default=0)
+    if found := _LOADED.get(key):
+        return found
     with _LOADING:  # else each of several threads would load it, and transformers fails at that
-        return _load(name, changed)
+        if key not in _LOADED:
+            model = SimBert.from_pretrained(name)
+            torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
+            for old in [*_LOADED][:-1]:  # two are kept
+                del _LOADED[old]
+            _LOADED[key] = model
+        return _LOADED[key]
 
 
 def modified(file: Path) -> int:
@@ -291,10 +298,4 @@ def modified(file: Path) -> int:
 
 
 _LOADING = Lock()
-
-
-@lru_cache(maxsize=2)
-def _load(name_or_path: str, changed: int) -> SimBert:
-    model = SimBert.from_pretrained(name_or_path)
-    torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
-    return model
+_LOADED: dict[tuple[str, int], SimBert] = {}

@@ -27,6 +27,7 @@ KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
 IVF_LEAST = 10_000
 EF_SEARCH = 128  # candidates an HNSW search keeps
+WALKED = 128  # vectors that one more found costs such a search, of those that a scan reads
 PROBES = 32  # lists of an IVF that a search reads
 RESCORED = 16  # candidates of the product quantizer for each vector wanted
 TRAINING_POINTS = 64  # vectors for each IVF list that k-means looks at
@@ -162,23 +163,24 @@ class FaissVectors:
 
         Where removed vectors lie in the way of a search that is no scan, it becomes one.
         """
+        living = len(self) - len(self._removed)
         if self.kind == "hnsw":
-            scores, numbers = self._walk(vectors, k)
+            scores, numbers = self._walk(vectors, k, living)
         else:
             scores, numbers = self._index.search(vectors, k, params=self._parameters(PROBES))
-        due = min(k, len(self) - len(self._removed))
-        lacking = np.flatnonzero((numbers >= 0).sum(axis=1) < due)
+        lacking = np.flatnonzero((numbers >= 0).sum(axis=1) < min(k, living))
         if len(lacking) and not self.exact:
             scores[lacking], numbers[lacking] = self._scan(vectors[lacking], k)
         scores[numbers < 0] = -np.inf
         return scores, numbers
 
-    def _walk(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
+    def _walk(self, vectors: Vectors, k: int, living: int) -> tuple[Vectors, Ints]:
         """Search a graph: among all vectors, as a walk ends where those it must leave out lie."""
-        living = max(1, len(self) - len(self._removed))
         fetch = k
         if len(self._removed):
-            fetch = max(k, min(2 * k * len(self) // living, len(self) // 8))
+            fetch = max(k, 2 * k * len(self) // max(1, living))
+            if fetch * WALKED > living:
+                return self._scan(vectors, k)
         wide = faiss.SearchParametersHNSW(efSearch=max(EF_SEARCH, 2 * fetch))
         scores, numbers = self._index.search(vectors, fetch, params=wide)
         numbers[np.isin(numbers, self._removed)] = -1

@@ -36,7 +36,11 @@ TOLD = (
     "even_tokens", "dataloader_drop_last",
 )  # fmt: skip
 BEST = ("metric_for_best_model", "greater_is_better")  # what the best checkpoint is found by
-MEASURED = (*BEST, "validation_file", "validation_groups", "sts_file")
+# What changes no figure of an evaluation; anything else may.
+UNMEASURED = (
+    *TOLD, "processes", "model_name_or_path", "revision", "hidden_dropout", "attention_dropout",
+    "sample_sentences",
+)  # fmt: skip
 
 
 @dataclass
@@ -111,9 +115,21 @@ class SameRun(CheckpointPart):
                     f"--model_name_or_path {directory} and another --output_dir."
                 )
             logger.warning("%s is of a run with other %s: %s, now %s", directory, name, then, now)
-            if name in MEASURED:
-                self.measures_anew = True
-                logger.warning("the best checkpoint is sought anew, among those from here on")
+            self.measures_anew |= name not in UNMEASURED and file_names(then) != file_names(now)
+        if self.measures_anew:
+            logger.warning("the best checkpoint is sought anew, among those from here on")
+
+
+def file_names(value: Any) -> Any:
+    """Reduce paths to their names, as files may have moved.
+
+    Example:
+        >>> file_names(["data/pairs.csv", 5]), file_names("dev.csv")
+        (['pairs.csv', 5], 'dev.csv')
+    """
+    if isinstance(value, list):
+        return list(map(file_names, value))
+    return Path(value).name if isinstance(value, str) else value
 
 
 def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:

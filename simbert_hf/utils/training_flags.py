@@ -62,14 +62,14 @@ def _check_numbers(args: TrainingArguments) -> None:
 
 
 def _check_schedule(args: TrainingArguments) -> None:
-    optimizer, kwargs = SGD([torch.zeros(1, requires_grad=True)]), args.lr_scheduler_kwargs
+    kwargs, weight = args.lr_scheduler_kwargs, torch.zeros(1, requires_grad=True)
+    optimizer = SGD([weight], lr=args.learning_rate)
     try:
         get_scheduler(args.lr_scheduler_type, optimizer, 1, 2, kwargs)  # type: ignore[arg-type]
     except (AttributeError, TypeError, ValueError) as error:
         kind = SchedulerType(args.lr_scheduler_type).value
-        raise ValueError(
-            f"--lr_scheduler_type {kind} --lr_scheduler_kwargs {json.dumps(kwargs)}: {error}"
-        ) from error
+        given = f" --lr_scheduler_kwargs {json.dumps(kwargs)}" if kwargs else ""
+        raise ValueError(f"--lr_scheduler_type {kind}{given}: {error}") from error
 
 
 def _check_compilation(name: str | None, mode: str | None) -> None:
