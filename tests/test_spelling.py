@@ -55,6 +55,8 @@ def respelled(source, written, tokenizer):
         ("Is x@a.com or f(x)=1 it?", "x@a.com? f(x)=1.", "x@a.com? f(x)=1."),
         ("ATM?", "where is the atm?", "Where is the ATM?"),
         ("Is ASP.NET or www.Foo.com up?", "www.foo.com, asp.net", "www.Foo.com, ASP.NET"),
+        ("reset it", "i am reseting it, balanceing it", "i am resetting it, balancing it"),
+        ("is it reseting or crys", "it is reseting, crys", "it is reseting, crys"),
         ("Is plan A best?", "is a plan best? a?", "Is a plan best? A?"),
         ("T-Mobile's offer", "an offer of t-mobile", "An offer of T-Mobile"),
         ("In the U.S. or not?", "what's in the u.s.?", "What's in the U.S.?"),

@@ -60,10 +60,11 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are, but for English endings, and "a" or "an" stands before a word as there. Sentences begin with a
-    capital if the source does, marks beside Chinese are wide unless the source's are not, and
-    blanks set off its other words, and dashes that are no hyphens, if they do there. But for the
-    articles all of it only where the tokenizer forgets it: what a cased model writes stays.
+    are left as they are, but for English endings, and "a" or "an" stands before a word as there.
+    Sentences begin with a capital if the source does, marks beside Chinese are wide unless the
+    source's are not, and blanks set off its other words, and dashes that are no hyphens, if they do
+    there. But for articles and endings all of it only where the tokenizer forgets it: what a cased
+    model writes stays.
 
     Args:
         source: The text.

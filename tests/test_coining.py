@@ -1,0 +1,68 @@
+"""Coining: what joining pieces costs, by hand, and what a real model writes less of."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from simbert_hf import DEFAULT_MODEL, SimBert
+from simbert_hf.generation import writing
+from simbert_hf.generation.coining import CoiningDecoder, pieces_of_words
+
+
+class Flat:
+    """Finds all nine tokens equally likely."""
+
+    sources = 2
+
+    def start(self):
+        return torch.zeros(2, 9)
+
+    def step(self, parents, sources, tokens):
+        return torch.zeros(len(tokens), 9)
+
+
+def test_only_pieces_that_the_source_does_not_join_are_less_likely():
+    """Pieces are 5, 6 and 7; the sources 3 5 6 4 5 4 5 and 4 6."""
+    known = torch.tensor([[3, 5, 6, 4, 5, 4, 5], [4, 6, -1, -1, -1, -1, -1]])
+    decoder = CoiningDecoder(Flat(), known, torch.tensor([5, 6, 7]), 2.0)
+    assert not decoder.start().any()
+    for source, token, kept in (
+        (0, 3, {5}),
+        (0, 4, {5}),
+        (0, 5, {6}),
+        (0, 8, set()),
+        (1, 4, {6}),
+        (1, 6, set()),  # nothing stands behind it
+    ):
+        (logits,) = decoder.step(
+            torch.tensor([0]), torch.tensor([source]), torch.tensor([token])
+        ).tolist()
+        assert logits == [-2.0 if i in {5, 6, 7} - kept else 0.0 for i in range(9)]
+
+
+@pytest.fixture(scope="module")
+def english():
+    return SimBert.from_pretrained(DEFAULT_MODEL)
+
+
+def test_pieces_go_on_with_words(english):
+    names = english.tokenizer.convert_ids_to_tokens(pieces_of_words(english.tokenizer))
+    assert len(names) > 5000
+    assert all(name.startswith("##") for name in names)
+
+
+def joined(tokenizer, source: str, text: str) -> set[tuple[str, str]]:
+    pairs = ({*pairwise(tokenizer.tokenize(some))} for some in (text, source))
+    return {pair for pair in set.difference(*pairs) if pair[1].startswith("##")}
+
+
+def test_a_real_model_puts_fewer_new_words_together(english, monkeypatch):
+    text = "Sunflowers in a vase on a windowsill."
+    counts = []
+    for coined in (0.0, 4.0):
+        monkeypatch.setattr(writing, "COINED", coined)
+        found = english.gen_synonyms(text, n=40, k=40, diversity=0)
+        counts.append(sum(bool(joined(english.tokenizer, text, other)) for other in found))
+    assert counts[0] > 2 * counts[1]
+    assert sum("windowsill" in other for other in found) > 10  # pieces that the text joins
