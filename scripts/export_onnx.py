@@ -2,7 +2,7 @@
 
 python scripts/export_onnx.py --model_name_or_path DIR_OR_ID [--output_dir out]
 
-Writes onnx/model.onnx (encoder, with pooling and normalisation), onnx/model_qint8.onnx (8-bit) and
+Writes onnx/model.onnx (encoder, with pooling and normalisation), onnx/model_quint8.onnx (8-bit) and
 onnx/decoder.onnx (writes paraphrases, with a cache) into the directory, or with config, tokenizer
 and weights into another. Run them with simbert_hf.onnx_export.OnnxSimBert, or see docs/serving.md.
 """

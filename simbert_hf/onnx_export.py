@@ -2,7 +2,7 @@
 
 ``onnx/model.onnx`` encodes: ``input_ids, attention_mask, token_type_ids`` (B, L), int64, give
 ``last_hidden_state`` (B, L, D), which sentence-transformers' ``backend="onnx"`` pools itself, and
-``sentence_embedding`` (B, D), pooled, whitened and of length 1. ``onnx/model_qint8.onnx`` is the
+``sentence_embedding`` (B, D), pooled, whitened and of length 1. ``onnx/model_quint8.onnx`` is the
 same with 8-bit weights. ``onnx/decoder.onnx`` writes: see :class:`DecoderGraph`.
 """
 
@@ -36,7 +36,7 @@ from simbert_hf.utils.atomic import put_in_place
 from simbert_hf.utils.extras import install
 
 FOLDER = "onnx"
-ENCODER, QUANTIZED, DECODER = "model.onnx", "model_qint8.onnx", "decoder.onnx"
+ENCODER, QUANTIZED, DECODER = "model.onnx", "model_quint8.onnx", "decoder.onnx"
 OPSET = 18
 CACHED = ("keys", "values")
 MISSING = f"ONNX needs the extra `onnx`: {install('onnx')}."
@@ -206,7 +206,10 @@ def quiet_export() -> Iterator[None]:
 
 
 def quantize(path: Path, out: Path) -> None:
-    """Write a graph with 8-bit weights, scaled by column; activations as they come."""
+    """Write a graph with 8-bit weights, scaled by column; activations as they come.
+
+    Unsigned ones, since the sums of signed ones overflow on processors that have AVX2 but no VNNI.
+    """
     try:
         import onnx
         from onnxruntime.quantization import (  # type: ignore[import-untyped]
@@ -219,7 +222,7 @@ def quantize(path: Path, out: Path) -> None:
     graph = onnx.load(path)
     del graph.graph.value_info[:]  # shapes, which it does not turn where it turns weights
     with quiet_export():
-        quantize_dynamic(graph, temporary, weight_type=QuantType.QInt8, per_channel=True)
+        quantize_dynamic(graph, temporary, weight_type=QuantType.QUInt8, per_channel=True)
     put_in_place(temporary, out)
 
 
@@ -228,7 +231,7 @@ class OnnxSimBert:
 
     Args:
         folder: What ``save_pretrained`` and :func:`export` wrote.
-        encoder: Which encoder: ``model.onnx``, or ``model_qint8.onnx``.
+        encoder: Which encoder: ``model.onnx``, or ``model_quint8.onnx``.
         threads: Of one operation; onnxruntime's choice if None.
 
     Raises:
