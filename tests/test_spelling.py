@@ -80,6 +80,12 @@ def respelled(source, written, tokenizer):
         ("WHO HAS AN ATM?", "is this a atm?", "IS THIS AN ATM?"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),
+        (
+            "is it the end?",
+            "a end of a era, a one; a is a us",
+            "an end of an era, a one; a is a us",
+        ),
+        ("il est ici", "il a aime a paris", "il a aime a paris"),
         ("a one, an one, an X", "an one, a one, a-x", "an one, a one, a-X"),  # both are in use
     ],
 )

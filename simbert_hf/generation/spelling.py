@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.generation.facts import ENGLISH
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.utils.text import (
     CJK,
@@ -46,6 +47,11 @@ APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
+# A vowel as it sounds (before u, who knows), and no word behind a name, as in "plan a is"
+VOWEL = re.compile(
+    r"(?!eu|ew|one|once|oui|(?:a[mst]|after|also|and|are|i[fns]|into|o[fnr]|only|over|isn|aren)\b)"
+    "[aeio][a-z]"
+)
 HYPHENED = re.compile(r"(?<!\w)(\w+)([-\u2013])(?=(\w+))")
 DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
@@ -60,11 +66,11 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are, but for English endings, and "a" or "an" stands before a word as there.
-    Sentences begin with a capital if the source does, marks beside Chinese are wide unless the
-    source's are not, and blanks set off its other words, and dashes that are no hyphens, if they do
-    there. But for articles and endings all of it only where the tokenizer forgets it: what a cased
-    model writes stays.
+    are left as they are, but for English endings, and "a" or "an" stands before a word as there,
+    in English "an" before other vowels. Sentences begin with a capital if the source does, marks
+    beside Chinese are wide unless the source's are not, and blanks set off its other words, and
+    dashes that are no hyphens, if they do there. But for articles and endings all of it only where
+    the tokenizer forgets it: what a cased model writes stays.
 
     Args:
         source: The text.
@@ -109,7 +115,7 @@ class Spelling:
         self.wide = comma == "," and not NARROW.search(source)
         self.apart = bool(APART.search(source)) and not CLOSE.search(source)
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
-        self.articles = articles_of(source)
+        self.articles, self.english = articles_of(source), bool(ENGLISH.search(source))
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
@@ -122,7 +128,9 @@ class Spelling:
         self.forms = dict(zip(self.standins.values(), self.parted.values(), strict=True))
 
     def _article(self, found: re.Match[str]) -> str:
-        article = self.articles.get(found[2].lower(), found[1])
+        vowel = self.english and found[1] == "a" and VOWEL.match(found[2])
+        usual = "an" if vowel else found[1]
+        article = self.articles.get(found[2].lower(), usual)
         return f"{found[1][0]}{article[1:]} {found[2]}"
 
     def _dash(self, found: re.Match[str]) -> str:
