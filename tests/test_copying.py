@@ -242,6 +242,23 @@ def test_facts(text, facts):
 
 
 @pytest.mark.parametrize(
+    ("text", "others", "kept"),
+    [
+        ('say "hi" now', ['say " hi now', 'say "hi', "say hi"], ["say hi"]),
+        ('say "hi" now', ['say " hi now', 'say "hi'], ['say " hi now', 'say "hi']),
+        ('5" is short', ['short is 5"'], ['short is 5"']),  # no pair there, either
+        ("\uff08好\uff09吗", ["\uff08好吗", "好吗"], ["好吗"]),
+        ("at 6:30, 5 of us", ["at 6:30 at 6:30, 5 of us", "5 of us at 6:30"], ["5 of us at 6:30"]),
+        ("card 42 42", ["card 42", "42 42 is the card"], ["42 42 is the card"]),
+        ("\uff12 of 2", ["2 of 2"], ["2 of 2"]),
+    ],
+)
+def test_marks_stand_in_pairs_and_numbers_as_often(text, others, kept):
+    drafts = [Draft(other, -1.0) for other in others]
+    assert [draft.text for draft in keep_facts(drafts, text)] == kept
+
+
+@pytest.mark.parametrize(
     ("text", "names"),
     [
         ("My flight from Berlin to Madrid was cancelled", {"berlin", "madrid"}),

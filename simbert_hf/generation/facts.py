@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from string import ascii_letters, digits
 
 from simbert_hf.utils.text import HAN_CHAR
@@ -12,6 +13,7 @@ RUN = re.compile(r"[!-~]+")
 # Wide letters, figures and marks within words, the minus and dashes mean the same as these.
 PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}.%@#+/-_"}
 PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
+FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
@@ -181,6 +183,34 @@ def excluded_words(text: str) -> set[str]:
         if any(line in ours and at not in ours[line] for line, at in places)
     }
     return foreign | (DATES - {*DATE.findall(text.lower())})
+
+
+def is_balanced(text: str) -> bool:
+    """Whether quotation marks and brackets stand in pairs.
+
+    Example:
+        >>> is_balanced('He (Tom) said "hi."'), is_balanced('He said "hi.'), is_balanced("(Tom")
+        (True, False, False)
+    """
+    pairs = zip("([“«（「《", ")]”»）」》", strict=True)
+    same = (text.count(left) == text.count(right) for left, right in pairs)
+    return text.count('"') % 2 == 0 and all(same)
+
+
+def repeats_figures(text: str, other: str) -> bool:
+    """Whether another text has a number in figures more often, or one that comes again less often.
+
+    Example:
+        >>> repeats_figures("at 6:30", "at 6:30, 6:30"), repeats_figures("4242 4242", "4242")
+        (True, True)
+        >>> repeats_figures("two of 5", "5 and 2")
+        False
+    """
+    ours, theirs = (Counter(FIGURES.findall(some.translate(PLAIN))) for some in (text, other))
+    return any(
+        theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
+        for figure in theirs.keys() | ours.keys()
+    )
 
 
 def facts_of(text: str) -> frozenset[str]:

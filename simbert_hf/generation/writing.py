@@ -17,8 +17,10 @@ from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
+    is_balanced,
     is_chinese,
     names_of,
+    repeats_figures,
     words_of,
 )
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
@@ -223,7 +225,9 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other facts or words exchanged; and, if some have them, names left out.
+    """Drop drafts with other facts or words exchanged; if others are left, those that lose names.
+
+    Or have a quotation mark or bracket without its other.
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others.
 
@@ -234,6 +238,9 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     facts, names = facts_of(text), names_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
     same = [draft for draft in same if not exchanges(text, draft.text)]
+    same = [draft for draft in same if not repeats_figures(text, draft.text)]
+    if is_balanced(text):
+        same = [draft for draft in same if is_balanced(draft.text)] or same
     if is_chinese(text):
         words = words_of(text)
         same = [draft for draft in same if words_of(draft.text) == words]
