@@ -394,7 +394,7 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
         ({"train_file": ["a.tsv", "c.tsv"]}, [], r"groups was \['a.tsv', 'c.tsv'\], now"),
         ({"train_file": ["x/a.tsv"], "seed": 1}, [], "split_seed was 1, now 42"),
         ({"train_file": ["a.tsv"]}, ["--validation_groups=3"], "groups was not given, now 3"),
-        ({"train_file": ["a.tsv"], "text_columns": ["s", "t"]}, [], "now not given"),
+        ({"train_file": ["a.tsv"], "text_columns": ["s", "t"]}, [], r"\['s', 't'\], now not given"),
         ({"train_file": ["a.tsv"], "form": "groups"}, [], "form was groups, now auto"),
         ({"train_file": ["a.tsv"], "dataset_split": "dev"}, [], "split was dev, now train"),
         ({"train_file": ["a.tsv"], "streaming": True}, [], "held out none of a.tsv: give other"),

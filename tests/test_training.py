@@ -651,7 +651,7 @@ def test_bad_arguments_are_named_before_training(
         ("--report_to=paper", "choose none, or of azure_ml"),
         ("--torch_compile_backend=tv", "choose one of .*inductor"),
         ("--torch_compile_mode=tv", "choose one of default, "),
-        ("--lr_scheduler_type=warmup_stable_decay", ".*'num_decay_steps'"),
+        ("--lr_scheduler_type=warmup_stable_decay", "decay: .*'num_decay_steps'"),
     ],
 )
 def test_what_trains_nothing_or_fails_late_is_refused_at_once(

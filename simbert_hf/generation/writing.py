@@ -225,11 +225,10 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other facts or words exchanged; if others are left, those that lose names.
+    """Drop drafts with other facts, numbers repeated or words exchanged.
 
-    Or have a quotation mark or bracket without its other.
-
-    Drafts of a Chinese text keep its words in Latin letters, and have no others.
+    If others are left, drop those that leave out a name, or half of a pair of marks. Drafts of a
+    Chinese text keep its words in Latin letters, and have no others.
 
     Example:
         >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
