@@ -5,10 +5,11 @@ It lies at the root, not in ``tests``, because the doctests in ``simbert_hf`` ne
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,16 @@ _HF_HOME = tempfile.TemporaryDirectory(prefix="simbert_hf-tests-")
 os.environ["HF_HOME"] = _HF_HOME.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # data loaders fork workers
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from the libraries: it takes half a second to go through them."""
+    gc.disable()
+    found = yield
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 @pytest.fixture(scope="session", autouse=True)
