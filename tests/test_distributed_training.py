@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from scripts import train_margin_softmax, train_simbert, train_simcse, train_triplet
+from simbert_hf.training.run import LOCK
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
@@ -91,6 +93,18 @@ def test_processes_train_as_one(folder: Path, world: int) -> None:
                 assert found_loss == pytest.approx(loss, abs=1e-4)  # the log rounds
             for name in wanted:
                 torch.testing.assert_close(found[name], wanted[name], rtol=0, atol=1e-5)
+
+
+def refused(rank: int, folder: Path) -> None:
+    with pytest.raises(ValueError, match="is being filled by another process"):
+        train(folder, "joint", 4, 1)
+
+
+@pytest.mark.multiproc
+def test_every_process_learns_that_the_folder_is_taken(folder: Path) -> None:
+    (folder / "out").mkdir(exist_ok=True)
+    with FileLock(folder / "out" / LOCK):
+        run_processes(refused, 2, folder, seconds=60)
 
 
 def test_accumulated_token_losses_are_those_of_one_batch(folder: Path) -> None:

@@ -23,7 +23,9 @@ from scripts.train_simbert import main
 from simbert_hf import SimBert
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
+from simbert_hf.training.run import LOCK
 from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.script import run_script
 from tests.tiny import WORDS, tiny_simbert
 
 resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
@@ -325,6 +327,76 @@ def test_a_kill_at_any_moment_of_saving(setting, whole, tmp_path: Path, kill_at:
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert newest_checkpoint(tmp_path) == get_last_checkpoint(tmp_path)  # which takes any folder
     assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
+def test_a_folder_takes_one_run_at_a_time(
+    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = SimilarityTrainer.train
+
+    def meet_another(self, **kwargs):
+        monkeypatch.setattr(SimilarityTrainer, "train", train)
+        for more in ([], ["--resume_from_checkpoint=true"]):
+            with pytest.raises(ValueError, match=f"{tmp_path} is being filled by another process"):
+                main(setting(tmp_path, *more))
+        return train(self, **kwargs)
+
+    monkeypatch.setattr(SimilarityTrainer, "train", meet_another)
+    main(setting(tmp_path))
+    found = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(found[name], whole[name]) for name in whole)
+    assert not list(tmp_path.rglob(LOCK))
+    with pytest.raises(ValueError, match="checkpoint-6 is a former run's"):
+        main(setting(tmp_path))
+    assert not list(tmp_path.rglob(LOCK))
+
+
+STOPPED = """
+import os, signal, sys
+from scripts.train_simbert import main
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.utils.script import run_script
+
+stop_at, step = int(sys.argv[1]), SimilarityTrainer.training_step
+
+def step_and_stop(self, *args, **kwargs):
+    if self.state.global_step == stop_at:
+        os.kill(os.getpid(), signal.SIGINT)
+    return step(self, *args, **kwargs)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+SimilarityTrainer.training_step = step_and_stop
+run_script(lambda: main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize(
+    ("stop_at", "told"),
+    [
+        (1, "There is no checkpoint in {} to go on from."),
+        (4, "{}/checkpoint-3 is whole: go on from it with --resume_from_checkpoint true."),
+    ],
+)
+def test_an_interrupted_run_says_how_to_go_on(
+    setting, whole, tmp_path: Path, stop_at: int, told: str
+) -> None:
+    command = [sys.executable, "-c", STOPPED, str(stop_at), *setting(tmp_path)]
+    stopped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert stopped.returncode == 130, stopped.stderr
+    assert stopped.stderr.endswith(f"\nStopped. {told.format(tmp_path)}\n")
+    assert "Traceback" not in stopped.stderr
+    assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
+def test_an_interrupted_script_ends_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        run_script(interrupted)
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "\nStopped.\n"
 
 
 @pytest.mark.parametrize("more", [[], ["--streaming=true", "--dataloader_num_workers=0"]])

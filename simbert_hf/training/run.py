@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
+from filelock import FileLock, Timeout
 from transformers import set_seed
 
 from simbert_hf.arguments import PRESETS, ModelArguments, SimilarityTrainingArguments
@@ -24,12 +26,14 @@ from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.data import TrainingData
 from simbert_hf.training.first_look import check_read, some_sentences, spread
-from simbert_hf.training.resuming import SameRun, checkpoint_of
+from simbert_hf.training.resuming import SameRun, checkpoint_of, newest_checkpoint
 from simbert_hf.training.teachers import Teacher
 from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
+
+LOCK = "training.lock"  # in the folder of a run while it goes on; what it holds is nothing
 
 
 def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
@@ -147,6 +151,58 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     config = getattr(model, "config", None)  # knows the pooling that no flag tells
     pooling = getattr(config, "sentence_pooling", None)
     trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
+    with sole_run(args):
+        train(trainer)
+        save(trainer)
+        if trainer.is_world_process_zero():
+            name, told = Path(sys.argv[0]).name, [*arguments, args]
+            record_run(out, name, rows, told, presets["modern"], args.world_size)
+            try:
+                write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
+            except ValueError as error:  # a card of somebody's own
+                logger.info("%s", error)
+        if args.push_to_hub:
+            trainer.push_to_hub()
+
+
+@contextmanager
+def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
+    """Keep other runs out of the output folder in the block, and say how to go on if it is stopped.
+
+    Raises:
+        ValueError: In every process, if another run is at work there.
+    """
+    out, taken = Path(str(args.output_dir)), False
+    lock = FileLock(out / LOCK, timeout=0)
+    if not args.process_index:
+        try:
+            lock.acquire()
+        except Timeout:
+            taken = True
+    [taken] = broadcast_object_list([taken])
+    if taken:
+        raise ValueError(
+            f"--output_dir {out} is being filled by another process: wait for it, or name another."
+        )
+    try:
+        yield
+    except KeyboardInterrupt:
+        checkpoint = newest_checkpoint(out)
+        raise KeyboardInterrupt(
+            f"{checkpoint} is whole: go on from it with --resume_from_checkpoint true."
+            if checkpoint
+            else f"There is no checkpoint in {out} to go on from."
+        ) from None
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):  # Windows removes it at the release
+                (out / LOCK).unlink()
+            lock.release()
+
+
+def train(trainer: SimilarityTrainer) -> None:
+    """Train from the beginning, or from the checkpoint that the arguments ask for."""
+    args, out = trainer.args, Path(str(trainer.args.output_dir))
     [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it
     if checkpoint is None and args.should_save:  # what a former run measured
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
@@ -154,21 +210,16 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     if args.process_index:  # else all would drop the same units
         torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
+
+
+def save(trainer: SimilarityTrainer) -> None:
+    """Save the model, its last figures and the log."""
     for name in ("training_head", "class_centres", "pair_classifier"):  # checkpoints keep them
         setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
     trainer.save_model()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
     trainer.save_state()  # which then holds the figures of what is saved
-    if trainer.is_world_process_zero():
-        name, told = Path(sys.argv[0]).name, [*arguments, args]
-        record_run(out, name, rows, told, presets["modern"], args.world_size)
-        try:
-            write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
-        except ValueError as error:  # a card of somebody's own
-            logger.info("%s", error)
-    if args.push_to_hub:
-        trainer.push_to_hub()
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:

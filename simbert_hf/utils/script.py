@@ -14,7 +14,9 @@ from simbert_hf.utils.atomic import check_writable
 
 
 def run_script(main: Callable[[], object]) -> None:
-    """Run a script; end it with one sentence and exit code 1 where it cannot do what is asked.
+    """Run a script; end it with one sentence where it cannot do what is asked, or is stopped.
+
+    The exit code is then 1, or 130.
 
     Example:
         >>> run_script(lambda: int("many"))
@@ -29,6 +31,9 @@ def run_script(main: Callable[[], object]) -> None:
         if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
             words = words.strip().rpartition(f"{kind}: ")[2]
         sys.exit(f"{kind}: {words}")
+    except KeyboardInterrupt as stop:  # training says how to go on
+        sys.stderr.write(f"\nStopped. {stop}".rstrip() + "\n")
+        sys.exit(130)
 
 
 def check_output(directory: str, inputs: Sequence[str]) -> None:
