@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.training.run import load_encoder
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import check_new_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -20,9 +20,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--shares", nargs="+", type=float, help="How much each counts; the same if not given."
     )
-    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--output_dir", required=True, help="A folder without a model.")
     args = parser.parse_args(argv)
-    check_output(args.output_dir, args.models)
+    check_new_output(args.output_dir, args.models)
     average = average_models([load_encoder(name) for name in args.models], args.shares)
     average.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: the average of {', '.join(args.models)}.")

@@ -20,7 +20,7 @@ from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.rows import unread
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import check_new_output, run_script
 
 TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
 
@@ -30,8 +30,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--model_name_or_path", required=True)
-    parser.add_argument("--output_dir", help="the model's own directory if not given")
+    parser.add_argument(
+        "--output_dir", help="a folder without a model; the model's own directory if not given"
+    )
     args = parser.parse_args(argv)
+    if args.output_dir:
+        check_new_output(args.output_dir, [args.model_name_or_path])
     model = SimBert.from_pretrained(args.model_name_or_path).eval()
     check_exportable(model)
     folder = Path(args.output_dir or args.model_name_or_path)

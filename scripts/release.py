@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -319,7 +320,8 @@ def prefer(stage: Stage, args: argparse.Namespace) -> Path:
 
 
 def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) -> str:
-    """Average some of the models; return the folder."""
+    """Average some of the models, in place of a former average; return the folder."""
+    shutil.rmtree(out, ignore_errors=True)
     names = [models[name] for name in shares]
     run("average_models.py", "--models", *names, "--shares", *map(str, shares.values()),
         f"--output_dir={out}")  # fmt: skip

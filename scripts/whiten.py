@@ -14,7 +14,7 @@ import torch
 from simbert_hf.data import load_sentences
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.training.run import load_encoder
-from simbert_hf.utils.script import check_output, run_script
+from simbert_hf.utils.script import check_new_output, run_script
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,11 +22,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model_name_or_path", required=True)
     parser.add_argument("--train_file", required=True, help="Sentences, one a line.")
-    parser.add_argument("--output_dir", required=True)
+    parser.add_argument("--output_dir", required=True, help="A folder without a model.")
     parser.add_argument("--dim", type=int, help="Dimensions kept; all if not given.")
     parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
     args = parser.parse_args(argv)
-    check_output(args.output_dir, [args.model_name_or_path])
+    check_new_output(args.output_dir, [args.model_name_or_path])
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)
     sentences = load_sentences(args.train_file)
     model.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -47,6 +47,19 @@ def test_the_script_averages_saved_models(tmp_path: Path) -> None:
         main(["--models", *map(str, paths[:2]), f"--output_dir={paths[1]}"])
 
 
+@pytest.mark.parametrize(
+    "sign", ["config.json", "modules.json", "model-00001-of-2.safetensors", "checkpoint-7"]
+)
+def test_what_a_folder_holds_is_kept(tmp_path: Path, sign: str) -> None:
+    """Its card, figures or checkpoints would stay beside the average, and tell of another model."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / sign).touch()
+    message = rf"out holds a model or a run already \({sign}\): name a new folder, or remove"
+    with pytest.raises(ValueError, match=message):
+        main(["--models", "simbert-minilm-en", f"--output_dir={tmp_path / 'out'}"])
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [sign]
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_start_without_lm_head_leaves_the_head_as_it_is(
     tmp_path: Path, order: tuple[int, int]

@@ -370,6 +370,13 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
         train([*flags, "--columns", "a", "b", "c"])
     with pytest.raises(ValueError, match="start is what the model is made of"):
         train([*flags, "--output_dir", flags[1]])
+    (other := Path(flags[3])).mkdir()
+    (other / "config.json").touch()
+    with pytest.raises(ValueError, match="judge holds a model or a run already"):
+        train(flags)
+    (other / "judge.json").touch()  # a former judge makes room
+    with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
+        train([*flags, "--columns", "a", "b", "c"])
 
 
 @pytest.mark.parametrize(

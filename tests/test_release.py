@@ -137,6 +137,9 @@ def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     ]  # fmt: skip
     measured = dict(commands)["evaluate.py"]
     assert measured[1] == f"tiny={flag(ended, 'output_dir')}"
+    (former := Path(begun)).mkdir()  # which average_models.py refuses
+    release.average({"a": 1}, {"a": "start"}, begun)
+    assert not former.exists()
 
 
 def test_related_sentences_are_mined_for_a_stage(

@@ -98,9 +98,12 @@ def test_the_script_whitens_any_encoder(tmp_path: Path) -> None:
     build_tokenizer().save_pretrained(tmp_path / "start")
     (tmp_path / "sentences.txt").write_text("\n".join(SENTENCES))
     out = tmp_path / "out"
-    main([f"--model_name_or_path={tmp_path / 'start'}", f"--output_dir={out}", "--dim=6",
-          f"--train_file={tmp_path / 'sentences.txt'}", "--pooling=first_last_mean"])  # fmt: skip
+    flags = [f"--model_name_or_path={tmp_path / 'start'}", f"--output_dir={out}", "--dim=6",
+             f"--train_file={tmp_path / 'sentences.txt'}", "--pooling=first_last_mean"]  # fmt: skip
+    main(flags)
     vectors = SentenceEncoder.from_pretrained(out).encode(TEXTS)
     assert vectors.shape == (3, 6)
     theirs = SentenceTransformer(str(out), device="cpu").encode(TEXTS)
     assert np.abs(theirs - vectors).max() < 1e-5
+    with pytest.raises(ValueError, match="out holds a model or a run already"):
+        main(flags)

@@ -12,6 +12,9 @@ from safetensors import SafetensorError
 
 from simbert_hf.utils.atomic import check_writable
 
+# What shows that a folder holds a model, or a run.
+SIGNS = ("config.json", "modules.json", "*.safetensors", "pytorch_model*", "checkpoint-*")
+
 
 def run_script(main: Callable[[], object]) -> None:
     """Run a script; end it with one sentence where it cannot do what is asked, or is stopped.
@@ -55,6 +58,24 @@ def check_output(directory: str, inputs: Sequence[str]) -> None:
     check_writable(place)
     if place.is_dir() and any(one and Path(one).is_dir() and place.samefile(one) for one in inputs):
         raise ValueError(f"--output_dir {directory} is what the model is made of: name another.")
+
+
+def check_new_output(directory: str, inputs: Sequence[str]) -> None:
+    """Refuse a folder for a model, as :func:`check_output` does, or if it holds one already.
+
+    The files of a former model that the new one lacks would stay beside it, and tell of another.
+
+    Raises:
+        OSError: As of :func:`check_output`.
+        ValueError: Also if a model or a run is there.
+    """
+    check_output(directory, inputs)
+    found = sorted(path.name for sign in SIGNS for path in Path(directory).glob(sign))
+    if found:
+        raise ValueError(
+            f"--output_dir {directory} holds a model or a run already ({', '.join(found)[:80]}): "
+            "name a new folder, or remove this one."
+        )
 
 
 def sentence(message: Warning | str, *_: Any, **__: Any) -> str:
