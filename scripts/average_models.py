@@ -21,9 +21,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--shares", nargs="+", type=float, help="How much each counts; the same if not given."
     )
     parser.add_argument("--output_dir", required=True, help="A folder without a model.")
+    parser.add_argument("--pooling", help="Of all; each one's own, else mean, if not given.")
     args = parser.parse_args(argv)
     check_new_output(args.output_dir, args.models)
-    average = average_models([load_encoder(name) for name in args.models], args.shares)
+    models = [load_encoder(name, pooling=args.pooling) for name in args.models]
+    average = average_models(models, args.shares)
     average.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: the average of {', '.join(args.models)}.")
 

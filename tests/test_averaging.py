@@ -96,6 +96,20 @@ def test_any_encoder_is_averaged(tmp_path: Path) -> None:
         torch.testing.assert_close(mean[name], (one[name] + other[name]) / 2)
 
 
+def test_a_start_that_names_no_pooling_takes_the_one_that_is_given(tmp_path: Path) -> None:
+    moved(tiny_simbert("cls"), 0).save_pretrained(tmp_path / "tuned")
+    moved(tiny_simbert(), 1).save_pretrained(tmp_path / "start")
+    config = tmp_path / "start" / "config.json"
+    config.write_text(config.read_text().replace('"sentence_pooling": "mean",', ""))
+    flags = ["--models", str(tmp_path / "start"), str(tmp_path / "tuned")]
+    with pytest.raises(
+        ValueError, match=r"start and .*tuned have different poolings, mean and cls"
+    ):
+        main([*flags, f"--output_dir={tmp_path / 'out'}"])
+    main([*flags, f"--output_dir={tmp_path / 'out'}", "--pooling=cls"])
+    assert SimBert.from_pretrained(tmp_path / "out").config.sentence_pooling == "cls"
+
+
 @pytest.mark.parametrize("shares", [[1.0], [1.0, 0.0], [1.0, -0.5], [1.0, float("nan")]])
 def test_odd_shares_are_named(shares: list[float]) -> None:
     with pytest.raises(ValueError, match=r"2 models and the shares .*: give each a number above 0"):
@@ -110,6 +124,9 @@ def test_models_that_do_not_fit_are_named() -> None:
     other = tiny_simbert(tokenizer=unigram, vocab_size=model.config.vocab_size)
     with pytest.raises(ValueError, match="different vocabularies"):
         average_models([model, other])
+    message = "have different poolings, mean and cls: .*--pooling"
+    with pytest.raises(ValueError, match=message):
+        average_models([model, tiny_simbert("cls")])
     white = tiny_simbert()
     whiten(white, [*WORDS, *TEXTS], 4)
     with pytest.raises(ValueError, match="is whitened; average first, and whiten after"):

@@ -26,7 +26,7 @@ def average_models(
     """Make a model whose weights are the mean of others'.
 
     Args:
-        models: Of one architecture, size and vocabulary. The first gives tokenizer and pooling;
+        models: Of one architecture, size, vocabulary and pooling. The first gives the tokenizer;
             an LM head is the mean of those there are.
         shares: How much each counts, of their sum; all the same if None.
 
@@ -80,6 +80,13 @@ def check_alike(first: Embedder, other: Embedder) -> None:
         raise ValueError(
             f"{first.name_or_path} and {other.name_or_path} are of different architectures or sizes"
             f": {', '.join(odd)[:200] or f'{type(first).__name__}, {type(other).__name__}'}."
+        )
+    poolings = first.config.sentence_pooling, other.config.sentence_pooling
+    if poolings[0] != poolings[1]:
+        raise ValueError(
+            f"{first.name_or_path} and {other.name_or_path} have different poolings, {poolings[0]} "
+            f"and {poolings[1]}: average models of one; if a start just names none, load all with "
+            "the one it was trained with (--pooling, pooling=)."
         )
     if first.loaded_tokenizer().get_vocab() != other.loaded_tokenizer().get_vocab():
         raise ValueError(
