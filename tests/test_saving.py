@@ -100,13 +100,42 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     ):
         with pytest.raises(ValueError, match=f"checkpoint-3 is of a run with --{other}"):
             main(setting(tmp_path, flag, *more))
-    others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5"]
+    others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5", "--warmup_steps=0.5",
+              "--lr_scheduler_type=cosine_with_min_lr", '--lr_scheduler_kwargs={"min_lr": 1e-3}',
+              "--max_grad_norm=2"]  # fmt: skip
     main(setting(tmp_path, *others, "--save_steps=2", *more))
-    told = [message for message in caplog.messages if "is of a run with other" in message]
-    assert [message.partition(" other ")[2] for message in told] == [
-        "gradient_accumulation_steps: 1, now 2", "mlm_weight: 0.0, now 0.5",
-    ]  # fmt: skip
+    assert told_of(caplog) == [
+        "gradient_accumulation_steps: 1, now 2",
+        "lr_scheduler_type: constant, now cosine_with_min_lr",
+        "lr_scheduler_kwargs: None, now {'min_lr': 0.001}",
+        "warmup_steps: 0.0, now 0.5",
+        "max_grad_norm: 1.0, now 2.0",
+        "mlm_weight: 0.0, now 0.5",
+    ]
     assert {path.name[-1] for path in tmp_path.glob("checkpoint-*")} == {"3", "4", "6"}
+    caplog.clear()
+    main(setting(tmp_path, *others, "--max_steps=7", *more))
+    assert told_of(caplog) == []
+
+
+def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was said to be other than in the checkpoint that a run goes on from."""
+    told = [message for message in caplog.messages if "is of a run with other" in message]
+    return [message.partition(" other ")[2] for message in told]
+
+
+def test_of_what_a_former_version_did_not_record_nothing_is_said(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main(setting(tmp_path, "--max_steps=3"))
+    place = tmp_path / "checkpoint-3" / "settings.json"
+    settings = json.loads(place.read_text())
+    for name in ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm"):
+        del settings[name]
+    place.write_text(json.dumps(settings))
+    more = ["--lr_scheduler_type=linear", "--max_grad_norm=2", "--resume_from_checkpoint=true"]
+    main(setting(tmp_path, *more))
+    assert told_of(caplog) == []
 
 
 def test_a_run_that_cannot_be_saved_does_not_begin(setting, tmp_path: Path, read_only) -> None:
@@ -353,6 +382,7 @@ def test_a_folder_takes_one_run_at_a_time(
 
 STOPPED = """
 import os, signal, sys
+import torch
 from scripts.train_simbert import main
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.utils.script import run_script
@@ -364,6 +394,7 @@ def step_and_stop(self, *args, **kwargs):
         os.kill(os.getpid(), signal.SIGINT)
     return step(self, *args, **kwargs)
 
+torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 SimilarityTrainer.training_step = step_and_stop
 run_script(lambda: main(sys.argv[2:]))
