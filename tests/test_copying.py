@@ -43,15 +43,15 @@ def raised_log_prob(model, source, inside, tokens, weight):  # noqa: F811
         for one in set(text):
             logits[one] += max(left[i] * shares[i] for i in range(len(text)) if text[i] == one)
         total += float(logits.log_softmax(0)[token])
-        left = [
-            0 if text[i] == token and shares[i] else value for i, value in enumerate(left)
-        ]  # what is written is raised no more
+        rises = [left[i] * shares[i] * (text[i] == token) for i in range(len(text))]
+        if max(rises) > 0:
+            left[rises.index(max(rises))] = 0  # what is written is raised no more
     return total
 
 
 @pytest.mark.parametrize("strategy", ["sample", "without_replacement", "beam"])
 def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # noqa: F811
-    texts = ["the dog is nice the", "dog"]
+    texts = ["the dog is nice the dog", "dog"]
     sources = model.rows.sources(texts, 40)
     inside = [[i % 3 == 2 for i in range(len(row))] for row in sources]  # longer, as when cut
     known = [row[1:-1] for row in sources]
@@ -124,48 +124,52 @@ def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
 )
 def test_a_real_model_keeps_names_and_numbers(english, text, kept):
     plain, copying = (
-        english.gen_synonyms(text, n=40, k=5, seed=0, copying=weight) for weight in (0, 1)
+        english.gen_synonyms(text, n=10, k=5, copying=weight) for weight in (0, 1)
     )
     assert sum(kept in found for found in copying) >= 3 > sum(kept in found for found in plain)
 
 
 def test_figures_and_denials_of_the_text_stay_and_no_others_come(english):
     text = "i can't transfer $500 to savings by may 3rd"
-    facts = {"500", "3rd", "not"}
-    found = english.gen_synonyms(text, n=40, seed=0)
+    facts = {"500", "$", "3rd", "not"}
+    found = english.gen_synonyms(text, n=20)
     assert len(found) >= 3
     assert all(facts_of(paraphrase) == facts for paraphrase in found)
-    without = english.gen_synonyms(text, n=40, seed=0, copying=0)
+    without = english.gen_synonyms(text, n=20, copying=0)
     assert not all(facts_of(paraphrase) == facts for paraphrase in without)
 
 
-def with_and_without_copying(model, text):  # noqa: F811
-    found, without = (
-        model.gen_synonyms(text, n=50, k=50, seed=0, strategy="sample", copying=weight)
-        for weight in (1, 0)
-    )
-    assert len(found) >= 3
-    return found, without
+EXCLUDING = [
+    "My brother is older than his wife.",
+    "She was surprised to see her brother.",
+    "I've been waiting for my package for two weeks.",
+    "I cut myself shaving this morning.",
+]
+DATED = "the meeting was moved to a tuesday in march"
+NAMED = "my flight from Berlin to Madrid was cancelled, can i get a refund?"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "My brother is older than his wife.",
-        "She was surprised to see her brother.",
-        "I've been waiting for my package for two weeks.",
-        "I cut myself shaving this morning.",
-    ],
-)
-def test_words_that_exclude_each_other_are_not_exchanged(english, text):
-    found, without = with_and_without_copying(english, text)
+@pytest.fixture(scope="module")
+def drawn(english):
+    """What is drawn of each text, with copying and without."""
+    texts, both = [*EXCLUDING, DATED, NAMED], []
+    for weight in (1, 0):
+        settings = SearchSettings(50, "sample", copying=weight, max_new_tokens=24, seed=0)
+        rows = write(english, texts, settings)
+        both.append([[draft.text for draft in row] for row in rows])
+    assert all(len(row) >= 3 for row in both[0])
+    return dict(zip(texts, zip(*both, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("text", EXCLUDING)
+def test_words_that_exclude_each_other_are_not_exchanged(drawn, text):
+    found, without = drawn[text]
     assert not any(exchanges(text, other) for other in found)
     assert any(exchanges(text, other) for other in without)
 
 
-def test_days_and_months_of_the_text_stay(english):
-    text = "the meeting was moved to a tuesday in march"
-    found, without = with_and_without_copying(english, text)
+def test_days_and_months_of_the_text_stay(drawn):
+    found, without = drawn[DATED]
     assert all("tuesday" in other and "march" in other for other in found)
     assert not all("tuesday" in other and "march" in other for other in without)
 
@@ -208,12 +212,15 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
     ("text", "facts"),
     [
         ("It's a well-known, so-called cafe...", set()),
-        ("Pay $1,234.56 (10%) at 7:30pm.", {"1,234.56", "10", "7:30pm"}),
+        ("Pay $1,234.56 (10%) at 7:30pm.", {"$", "1,234.56", "10", "7:30", "pm"}),
         ("Ask bob@a.org or see https://a.org/b?c=1!", {"bob@a.org", "https://a.org/b?c=1"}),
         ("Node.js, C++ and C#?", {"node.js", "c++", "c#"}),
-        ("The U.S. office, e.g. at 9 a.m.: go.Then to x.com", {"9", "x.com"}),
+        ("The U.S. office, e.g. at 9 a.m.: go.Then to x.com", {"9", "am", "x.com"}),
+        ("9 AM or 10p.m.; I am 5, mp3", {"9", "am", "10", "pm", "5", "mp3"}),
+        ("Ten dollars, \u20ac5 or 6 pounds", {"$", "10", "\u20ac", "5", "\u00a3", "6"}),
+        ("10\u6b27\u5143", {"10", "\u20ac"}),
         ("Question:how is it?", set()),
-        ("iPhone13多少钱？5元", {"iphone13", "5"}),
+        ("iPhone13多少钱？5元", {"iphone13", "5", "\u00a5"}),
         ("it wasnt me", {"not"}),
         ("I hadnt seen it", {"not"}),
         ("Two tables for 10, one at ten.", {"2", "10"}),
@@ -251,6 +258,10 @@ def test_facts(text, facts):
         ("at 6:30, 5 of us", ["at 6:30 at 6:30, 5 of us", "5 of us at 6:30"], ["5 of us at 6:30"]),
         ("card 42 42", ["card 42", "42 42 is the card"], ["42 42 is the card"]),
         ("\uff12 of 2", ["2 of 2"], ["2 of 2"]),
+        ("give $50", ["give 50", "give $ $50", "give 50 dollars"], ["give 50 dollars"]),
+        ("at 5 p.m.", ["at 5 p.m. m.", "at 5", "at 5 a.m.", "5pm it is"], ["5pm it is"]),
+        ("at five o'clock", ["at five p'clock", "at 5 o'clock"], ["at 5 o'clock"]),
+        ("one o'clock", ["one p'clock"], ["one p'clock"]),
     ],
 )
 def test_marks_stand_in_pairs_and_numbers_as_often(text, others, kept):
@@ -269,6 +280,9 @@ def test_marks_stand_in_pairs_and_numbers_as_often(text, others, kept):
         ("i lost my card in berlin", set()),
         ("How to Book a Flight With You", set()),
         ("WHERE IS MY CARD from VISA", set()),
+        ("USPS has lost it, I'm sure. They do NOT answer my ATM's", {"usps"}),
+        ("I'm seeing Tom", {"tom"}),
+        ("Lo he visto a Ana en Madrid", set()),
         ("Ich suche in Berlin einen guten Arzt", set()),
         ("我的 iPhone 在 Berlin", set()),
     ],
@@ -277,9 +291,8 @@ def test_names_are_known_by_their_capitals(text, names):
     assert names_of(text) == names
 
 
-def test_names_of_the_text_stay_if_they_can(english):
-    text = "my flight from Berlin to Madrid was cancelled, can i get a refund?"
-    found, without = with_and_without_copying(english, text)
+def test_names_of_the_text_stay_if_they_can(drawn):
+    found, without = drawn[NAMED]
     assert all("Berlin" in other and "Madrid" in other for other in found)
     assert not all("Berlin" in other and "Madrid" in other for other in without)
     drafts = [Draft("so it is", -1.0), Draft("it is not so", -2.0)]
@@ -307,14 +320,15 @@ def test_a_source_longer_than_what_is_written(english):
 
 
 def test_a_text_without_any_token(english):
-    found, without = (english.gen_synonyms("\u00ad", n=3, seed=0, copying=c) for c in (1, 0))
+    found, without = (english.gen_synonyms("\u00ad", n=3, copying=c) for c in (1, 0))
     assert {*found} == {one for one in without if not facts_of(one)}  # a denial is a fact
 
 
 def test_what_no_sentence_contains_is_not_copied(english):
     text = "is 支付宝 😀 the best app?"  # unknown to the tokenizer
     assert english.tokenizer.unk_token_id in english.tokenizer(text)["input_ids"]
-    found = english.gen_synonyms([text, "go"], n=10, seed=0, return_scores=True)
+    with pytest.warns(UserWarning, match="no token for a word or sign of 'is 支付宝"):
+        found = english.gen_synonyms([text, "go"], n=10, seed=0, return_scores=True)
     assert found[0]
     assert all(math.isfinite(one.score) for row in found for one in row)
 

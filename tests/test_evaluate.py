@@ -368,6 +368,15 @@ def test_named_columns_hold_the_pairs(files: Path) -> None:
     assert [pair.same for pair in task.test] == [True, False]
 
 
+def test_sentences_that_a_model_cannot_read_are_told_of(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (files / "foreign.csv").write_text("a cat,the cat,1\n你好,早上,2\na dog,the dog,3\n")
+    given = EvaluationArguments(models=[f"{files}/one"], sts=[f"{files}/foreign.csv"])
+    evaluate(given, load_tasks(given))
+    assert "the model cannot read 2 of 6 sentences, such as '你好'" in caplog.text
+
+
 def test_each_model_has_its_prompt_and_the_seed_draws_the_resamples(files: Path) -> None:
     def figures(**more: object) -> list[Figure]:
         models = [f"{name}={files}/one" for name in "ab"]

@@ -1,5 +1,6 @@
 """Any encoder by its name: what is none, and what has no tokenizer, is refused."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,3 +53,38 @@ def test_the_package_s_model_has_a_short_name(
 def test_batches_of_none_are_refused(batch_size: int) -> None:
     with pytest.raises(ValueError, match=f"batch_size={batch_size} is out of range"):
         tiny_simbert().encode(["a cat"], batch_size=batch_size)
+
+
+@pytest.mark.parametrize("lost", ["modules.json", "tokenizer_config.json", "1_Pooling/config.json"])
+@pytest.mark.parametrize("load", [load_sentence_transformer, SimBert.from_pretrained])
+def test_a_damaged_file_is_named(load: Callable[[str], object], lost: str, tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    whole = (tmp_path / lost).read_text()
+    (tmp_path / lost).write_text(whole[: len(whole) // 2])
+    if lost.startswith("1_Pooling") and load is not load_sentence_transformer:
+        load(str(tmp_path))  # which does not need it
+        return
+    with pytest.raises(OSError, match=f"{lost} is cut or damaged .* Copy or download it again"):
+        load(str(tmp_path))
+
+
+def test_a_missing_module_is_named(tmp_path: Path) -> None:
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+    shutil.rmtree(tmp_path / "2_Dense")
+    with pytest.raises(OSError, match=r"2_Dense.config\.json is missing, though modules\.json"):
+        load_sentence_transformer(str(tmp_path))
+
+
+def test_vectors_are_not_made_otherwise_where_modules_are_missing(tmp_path: Path) -> None:
+    for pooling in ("cls", "mean"):
+        model = tiny_simbert(pooling)
+        model.save_pretrained(tmp_path / pooling)
+        (tmp_path / pooling / "modules.json").unlink()
+    with pytest.raises(
+        OSError, match=r"cls lacks modules\.json .* \(its config\.json says 'cls'\)"
+    ):
+        load_sentence_transformer(str(tmp_path / "cls"))
+    found = load_sentence_transformer(str(tmp_path / "mean"))  # sentence-transformers' own default
+    assert found.encode("a cat", normalize_embeddings=True) == pytest.approx(
+        model.encode("a cat"), abs=1e-5
+    )

@@ -290,7 +290,7 @@ def test_cut_weights_are_named(tmp_path: Path, share: float) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole[: int(share * len(whole))])
     for from_pretrained in (SimBert.from_pretrained, load_sentence_transformer):
-        with pytest.raises(OSError, match=r"model\.safetensors: the weights are cut or damaged"):
+        with pytest.raises(OSError, match=r"model\.safetensors is cut or damaged .* again"):
             from_pretrained(str(tmp_path))
 
 

@@ -282,6 +282,13 @@ def test_a_failed_update_can_be_repeated(index, monkeypatch):
     assert len(index) == len(index.store) - 1 == 6
 
 
+def test_an_updated_row_stays_in_its_group_unless_it_names_another(index):
+    index.add([Faq("how are you", "Fine.", group="talk", id="new")])
+    for given, kept in ((None, "talk"), ("chat", "chat"), (None, "chat")):
+        index.update([Faq("how are you now", "Well.", group=given, id="new")])
+        assert index.faqs()[-1].group == kept
+
+
 def test_texts_that_a_model_cuts_are_told_of(tmp_path):
     tiny_simbert().save_pretrained(tmp_path)
     model = SentenceTransformer(str(tmp_path), device="cpu")
@@ -1049,6 +1056,10 @@ def test_columns_of_tables(tmp_path):
         read_faqs(path)
     rows = [{"text": "hi there", "answer": "another's"}]
     assert read_faqs(rows, {"question": "text", "answer": "text"}) == [Faq("hi there", "hi there")]
+    with pytest.raises(DataError, match=r"'text' is none of ours.* question, answer, id, group"):
+        read_faqs(rows, {"text": "question"})
+    with pytest.raises(DataError, match=r"'metadata' is none of ours.* query, answer"):
+        read_queries(rows, {"query": "text", "metadata": "answer"})
 
 
 def test_rows_are_removed_by_their_ids_as_text(index):

@@ -1,3 +1,4 @@
+import re
 from itertools import product
 
 import numpy as np
@@ -117,6 +118,30 @@ def test_lines_stay(model):
     for found in model.gen_synonyms(f"go,\n\n{FIRST} \ndog", n=6, k=6, seed=0, max_new_tokens=6):
         assert found.startswith("go,\n\n")
         assert found.endswith("? \ndog")
+
+
+@pytest.mark.parametrize("copying", [0, 1])
+def test_emoji_at_the_ends_stay(model, copying):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6, "copying": copying}
+    for text in (
+        f"\U0001f600 {FIRST} \u2764\ufe0f\U0001f44d\U0001f3fd",
+        f"{FIRST}\U0001f600 {SECOND}",
+    ):
+        start, *between, end = re.split(f"{re.escape(FIRST)}|{re.escape(SECOND)}", text)
+        found = model.gen_synonyms(text, **options)
+        assert found
+        for one in found:
+            assert one.startswith(start)
+            assert one.endswith(end)
+            assert all(middle in one for middle in between)
+    bare, marked = (model.gen_synonyms(text, **options) for text in (FIRST, f"{FIRST} \U0001f600"))
+    assert {f"{end_as(one, FIRST)} \U0001f600" for one in bare} == {*marked}
+
+
+def test_of_what_the_model_cannot_read_it_writes_nothing(model):
+    unread = pytest.warns(UserWarning, match="Half or more of a text's tokens are unknown")
+    with unread, pytest.warns(match="no token for a word or sign of '\U0001f600'"):
+        assert model.gen_synonyms("\U0001f600", n=4, seed=0) == []
 
 
 def test_short_lines_stay(model):

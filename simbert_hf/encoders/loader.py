@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.checkpoint import loading, resolve_name
-from simbert_hf.modeling.reading import check_tokenizer
+from simbert_hf.modeling.reading import check_tokenizer, optional_json
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 
@@ -24,7 +26,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
         device: Where it goes; None leaves that to sentence-transformers, and a GRU on the CPU.
 
     Raises:
-        OSError: If there is no such checkpoint.
+        OSError: If there is no such checkpoint, or it lacks the modules that make its vectors.
         ValueError: If it has no tokenizer. (transformers then makes up one of special tokens alone,
             by which all texts are alike.)
     """
@@ -37,13 +39,30 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
             f"{MODULES}. Check the path."
         )
     try:
-        kind = PretrainedConfig.get_config_dict(name_or_path)[0].get("model_type")
+        config = PretrainedConfig.get_config_dict(name_or_path)[0]
     except OSError:  # sentence-transformers may keep it elsewhere
-        kind = None
-    if kind == CharGruConfig.model_type:
+        config = {}
+    if config.get("model_type") == CharGruConfig.model_type:
         model = CharGru.from_pretrained(name_or_path).sentence_transformer()
         return model if device is None else model.to(device)
+    check_modules(name_or_path, config)
     with loading(name_or_path):
         model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
     check_tokenizer(name_or_path, model.tokenizer)
     return model
+
+
+def check_modules(name_or_path: str, config: Mapping[str, Any]) -> None:
+    """Refuse one of our checkpoints without its modules, of which other vectors would be made.
+
+    Raises:
+        OSError: If it lacks them, and its vectors are no plain means.
+    """
+    pooling = config.get("sentence_pooling", "mean")
+    plain = pooling == "mean" and config.get("whitening_dim") is None
+    if not plain and optional_json(name_or_path, MODULES, {}) is None:
+        raise OSError(
+            f"{name_or_path} lacks {MODULES} and the folders that it names, by which its vectors "
+            f"are made (its config.json says {pooling!r}): copy them too, or write them anew by "
+            "SimBert.from_pretrained(...).save_pretrained(...)."
+        )

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import __version__
 from simbert_hf.data.groups import HUB_ID
@@ -23,6 +25,7 @@ from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
 from simbert_hf.modeling.checkpoint import model_name, resolve_name
+from simbert_hf.rows import unread
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
@@ -204,6 +207,13 @@ def embed_once(
     files = {text: path for task in tasks for path, text in task.texts()}
     row = {text: i for i, text in enumerate(files)}
     logger.info("encoding %d different sentences", len(row))
+    tokenizer: Any = getattr(model, "tokenizer", None)
+    reads = isinstance(tokenizer, PreTrainedTokenizerBase)  # another library's does not say
+    if foreign := unread(tokenizer, list(row)) if reads else []:
+        logger.warning(
+            "the model cannot read %d of %d sentences, such as %s: the figures say little of it",
+            *(len(foreign), len(row), shorten(foreign[0])),
+        )
     vectors: Vectors = model.encode(
         list(row),
         prompt=prompt,

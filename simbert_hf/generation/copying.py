@@ -44,8 +44,8 @@ class Reader(Decoder, Protocol):
 class CopyingDecoder:
     """A decoder whose logits of the source's tokens are raised by what these lack.
 
-    A token is raised until it is written: wholly behind the token that stands before it in the
-    source; by half elsewhere, if it begins a word, as words may change their order.
+    A token is raised until it is written as often as in the source: wholly behind the token that
+    stands before it there; by half elsewhere, if it begins a word, as words may change their order.
 
     Args:
         decoder: It has not started.
@@ -83,7 +83,9 @@ class CopyingDecoder:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""
         logits = self.decoder.step(parents, sources, tokens)
         parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
-        written = (self.ids[sources] == tokens[:, None]) & (self.rises[parents] > 0)
+        rises = self.rises[parents].masked_fill(self.ids[sources] != tokens[:, None], 0)
+        written = (rises == rises.amax(1, keepdim=True)) & (rises > 0)
+        written &= written.cumsum(1) == 1  # of several, the one that was raised most, or the first
         return self._raise(logits, self.left[parents].masked_fill(written, 0), sources, tokens)
 
     def _raise(self, logits: Tensor, left: Tensor, sources: Tensor, newest: Tensor) -> Tensor:

@@ -17,7 +17,19 @@ FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
-ABBREVIATIONS = frozenset(("e.g", "i.e", "a.m", "p.m"))
+ABBREVIATIONS = frozenset(("e.g", "i.e"))
+HALF_DAY = re.compile(r"(?:(?<=\d) ?([ap])\.?m|\b([ap])\.m)\b\.?", re.IGNORECASE)  # 9pm, 9 p.m.
+# By their signs; whichever way a text has one, another has it too.
+CURRENCIES = {
+    "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b", re.IGNORECASE),
+    "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
+    "£": re.compile(r"£|\b(?:pounds?|quid|gbp)\b|英镑", re.IGNORECASE),
+    "¥": re.compile(
+        "[¥\uffe5]|\\b(?:yen|jpy|yuan|rmb|cny)\\b|(?<![欧美])元|块钱|人民币", re.IGNORECASE
+    ),
+}
+# A letter alone, but for words; "p'clock" has one.
+LETTER = re.compile(r"(?<![\w'’])[b-hj-np-z](?!\w)")
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
     r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
@@ -54,10 +66,17 @@ KNOWN_WORDS = DATES | PLACES.keys()
 NAME = re.compile(
     r"(?:(?<=[a-z\d,;] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
     r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
+    r"|\b[A-Z]{2,}(?=s?\b)"
 )
-UNNAMED = frozenset(("ok", "dr", "mr", "mrs", "ms"))
+UNNAMED = frozenset(
+    "ok dr mr mrs ms am pm tv pc id atm not all need must please very never now really".split()
+)
+# Words that most English sentences have one of, and that other languages have not; "to", "do" or
+# "in" are words there too.
 ENGLISH = re.compile(
-    r"\b(?:the|you|your|my|what|how|with|does|did|and|from|this|that|have|has|been|will|would)\b",
+    r"\b(?:the|you|your|my|what|how|with|does|did|and|from|this|that|have|has|been|will|would|"
+    r"can|could|should|is|are|were|not|of|for|at|it|she|his|they|their|we|our|here|there|where|"
+    r"when|which|who|why|about|if|some|him|them|had|than|into|must|very|(?-i:I))\b|\wn['’]t\b",
     re.IGNORECASE,
 )
 
@@ -114,15 +133,17 @@ def _figure(number: str) -> str:
 
 
 def names_of(text: str) -> set[str]:
-    """Find names in an English sentence by their capitals, but for its first word.
+    """Find names in an English sentence by their capitals; of its first word, by capitals alone.
 
     Example:
-        >>> sorted(names_of("The flight that Dr. Siobhan's eBay friend took to New York"))
-        ['ebay', 'new', 'siobhan', 'york']
+        >>> sorted(names_of("USPS says Dr. Siobhan's eBay friend took it to New York"))
+        ['ebay', 'new', 'siobhan', 'usps', 'york']
         >>> names_of("Ich suche einen Arzt") | names_of("How To Book A Flight")
         set()
     """
-    if not ENGLISH.search(text) or not re.search(r"\b[a-z]{3}", text):  # as in a title
+    small, capital = (re.findall(rf"\b{letter}{{2,}}\b", text) for letter in ("[a-z]", "[A-Z]"))
+    titled = not re.search(r"\b[a-z]{3}", text) or len(capital) > len(small)
+    if titled or not ENGLISH.search(text):
         return set()
     return {name.lower() for name in NAME.findall(text)} - UNNAMED
 
@@ -200,34 +221,55 @@ def is_balanced(text: str) -> bool:
 def repeats_figures(text: str, other: str) -> bool:
     """Whether another text has a number in figures more often, or one that comes again less often.
 
+    Or more signs of a currency, but for one that stands for its name.
+
     Example:
         >>> repeats_figures("at 6:30", "at 6:30, 6:30"), repeats_figures("4242 4242", "4242")
         (True, True)
-        >>> repeats_figures("two of 5", "5 and 2")
-        False
+        >>> repeats_figures("two of 5", "5 and 2"), repeats_figures("a $5 note", "a $5 $ note")
+        (False, True)
     """
     ours, theirs = (Counter(FIGURES.findall(some.translate(PLAIN))) for some in (text, other))
     return any(
         theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
         for figure in theirs.keys() | ours.keys()
+    ) or any(other.count(sign) > max(1, text.count(sign)) for sign in CURRENCIES)
+
+
+def has_stray_letters(text: str, other: str) -> bool:
+    """Whether another text has more single letters, but for words and ``a.m.``.
+
+    Example:
+        >>> has_stray_letters("at 5 p.m.", "at 5 pm m."), has_stray_letters("o'clock", "p'clock")
+        (True, True)
+        >>> has_stray_letters("plan B is mine", "I have a plan b at 5 p.m.")
+        False
+    """
+    ours, theirs = (
+        Counter(LETTER.findall(HALF_DAY.sub("", some).lower())) for some in (text, other)
     )
+    return bool(theirs - ours)
 
 
 def facts_of(text: str) -> frozenset[str]:
     """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
-    Dates are English names of days, and of months but May.
+    Dates are English names of days, and of months but May. Currencies count by their signs, and
+    "a.m." however it is written.
 
     Example:
-        >>> sorted(facts_of("Don't send $5 to a.b@c.com, or 3.5% of it."))
-        ['3.5', '5', 'a.b@c.com', 'not']
+        >>> sorted(facts_of("Don't send 5 dollars to a.b@c.com, or 3.5% of it by 9 p.m."))
+        ['$', '3.5', '5', '9', 'a.b@c.com', 'not', 'pm']
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
     """
     text = text.translate(PLAIN)
+    found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
+    found |= {sign for sign, names in CURRENCIES.items() if names.search(text)}
+    text = HALF_DAY.sub("", text)
     words = [run.strip(AROUND) for run in RUN.findall(text)]
-    found = {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
+    found |= {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
     found |= figures_of(text) | {*DATE.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)

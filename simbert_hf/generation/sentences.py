@@ -14,6 +14,10 @@ WORD = re.compile(rf"[{HAN}]|\w+")
 LINE_END = re.compile(r"\n\s*$")
 MARKER = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+")  # of a list's item
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
+# Emoji and signs of their kind, which few models read, and what is between them
+SIGN = "[\\s\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0f]"
+CORE = re.compile(rf"({SIGN}*)(.*?)({SIGN}*)", re.DOTALL)
+SIGNS = re.compile(f"{SIGN}+")
 LEAST = 3  # words of a sentence that stands alone; less is left as it is
 
 
@@ -92,6 +96,35 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
     words = [0 if MARKER.fullmatch(one) else len(WORD.findall(one)) for one in sentences]
     least = min(LEAST, max(2, *words))
     return [one for one, count in zip(sentences, words, strict=True) if count >= least]
+
+
+def cut_signs(sentence: str) -> tuple[str, str, str]:
+    """Cut the white space and emoji at its ends from a sentence, unless it has nothing else.
+
+    Returns:
+        What stands before it, the sentence, and what stands behind.
+
+    Example:
+        >>> cut_signs("I love it! \N{GRINNING FACE} "), cut_signs("\N{GRINNING FACE}")
+        (('', 'I love it!', ' \N{GRINNING FACE} '), ('', '\N{GRINNING FACE}', ''))
+    """
+    found = CORE.fullmatch(sentence)
+    if not found or not found[2]:
+        return "", sentence.strip(), ""
+    return found[1], found[2], found[3]
+
+
+def leave_signs_out(text: str) -> str:
+    """Put a blank for white space and emoji, unless there is nothing else.
+
+    Example:
+        >>> (
+        ...     leave_signs_out("I love it! \N{GRINNING FACE} You?"),
+        ...     leave_signs_out("\N{GRINNING FACE}"),
+        ... )
+        ('I love it! You?', '\N{GRINNING FACE}')
+    """
+    return SIGNS.sub(" ", text).strip() or text
 
 
 def end_as(sentence: str, source: str) -> str:

@@ -46,6 +46,7 @@ END = re.compile(r"[?!]+$")
 APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
+STOPPED = re.compile(r"(\b\w\.\w\.)\.(?!\.)")  # "a.m.", and a full stop
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
 # A vowel as it sounds (before u, who knows), and no word behind a name, as in "plan a is"
 VOWEL = re.compile(
@@ -150,6 +151,7 @@ class Spelling:
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)
+        text = STOPPED.sub(r"\1", text)
         text = ARTICLE.sub(self._article, text)
         text = HYPHENED.sub(self._dash, text) if self.dashed else text
         if self.all_capitals:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from heapq import nlargest
 from itertools import chain
-from operator import add
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
@@ -19,7 +18,13 @@ from simbert_hf import DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse
 from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.sentences import end_as, split_sentences, worth_writing
+from simbert_hf.generation.sentences import (
+    cut_signs,
+    end_as,
+    leave_signs_out,
+    split_sentences,
+    worth_writing,
+)
 from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.simbert import SimBert
@@ -39,7 +44,7 @@ class Paraphrase(NamedTuple):
         text: The sentence, or sentences.
         score: ``similarity + fluency_weight * (log_prob + reverse_log_prob)``; the order is by it
             and by ``diversity``.
-        similarity: Cosine of its vector with the input's.
+        similarity: Cosine of its vector with the input's, emoji left out.
         log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
             the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
             mean of theirs.
@@ -77,9 +82,9 @@ def gen_synonyms(
     """Write n sentences that mean the same and return the k best, best first.
 
     Of a text of several sentences each is paraphrased, and the best of each are put together, with
-    the line breaks and blanks between them. The input itself and repetitions are dropped, and what
-    changes its facts (see ``copying``), so fewer than k may be left. In float32 a text gets the
-    same paraphrases alone and among others; in 16 bits rounding may change some.
+    the line breaks, blanks and emoji between them. The input itself and repetitions are dropped,
+    and what changes its facts (see ``copying``), so fewer than k may be left. In float32 a text
+    gets the same paraphrases alone and among others; in 16 bits rounding may change some.
 
     Args:
         text: One text, or several.
@@ -176,18 +181,22 @@ def paraphrase(
     """Write and rank paraphrases of each text, best first; see :func:`gen_synonyms`."""
     parts = {text: split_sentences(text) if by_sentence else [text] for text in texts}
     wanted = chain.from_iterable(map(worth_writing, parts.values()))
-    sentences = list(dict.fromkeys(map(str.strip, wanted)))
+    sentences = list(dict.fromkeys(cut_signs(sentence)[1] for sentence in wanted))
     drafts = write(model, sentences, settings)
     with cuts_known():  # of a long sentence, writing has warned
         ranked = rank(model, sentences, drafts, fluency_weight)
     found = dict(zip(sentences, ranked, strict=True))
-    several = [text for text, part in parts.items() if len(part) > 1]
+    cores = {text: cut_signs(text)[1] for text in parts}
+    several = [text for text, part in parts.items() if len(part) > 1 or cores[text] != text.strip()]
     if several:
         joined = [distinct(join(parts[text], found, settings.n), [text]) for text in several]
-        vectors = model.encode([one.text for row in joined for one in row])
-        ordered = sort_by_score(joined, vectors, model.encode(several), fluency_weight)
+        vectors, text_vectors = (
+            model.encode(list(map(leave_signs_out, some)))
+            for some in ([one.text for row in joined for one in row], several)
+        )
+        ordered = sort_by_score(joined, vectors, text_vectors, fluency_weight)
         found |= zip(several, ordered, strict=True)
-    return [found[text.strip() if len(parts[text]) == 1 else text] for text in texts]
+    return [found[text if text in found else cores[text]] for text in texts]
 
 
 def join(
@@ -195,24 +204,27 @@ def join(
 ) -> list[Paraphrase]:
     """Put paraphrases of sentences together: the n combinations of the best summed score.
 
-    The white space between them stays, as does a sentence without a paraphrase or of a word or two.
-    All figures are means of theirs; :func:`sort_by_score` replaces score and similarity.
+    The white space and emoji between them stay, as does a sentence without a paraphrase or of a
+    word or two. All figures are means of theirs; :func:`sort_by_score` replaces score and
+    similarity.
     """
     best: list[tuple[Paraphrase, ...]] = [()]
-    bare = [sentence.strip() for sentence in sentences]
-    wanted = set(map(str.strip, worth_writing(sentences)))
-    for sentence in bare:
+    cut = list(map(cut_signs, sentences))
+    wanted = {cut_signs(sentence)[1] for sentence in worth_writing(sentences)}
+    for _, sentence, _ in cut:
         written = found[sentence] if sentence in wanted else []
         choice = written or [Paraphrase(sentence, 1.0, 1.0, 0.0, 0.0)]
         # Both are sorted: i x j pairs are as good as the i-th with the j-th, or better.
         longer = ((*row, one) for i, row in enumerate(best, start=1) for one in choice[: n // i])
         best = nlargest(n, longer, key=lambda row: sum(one.score for one in row))
-    joined, gaps = [], [sentence[len(sentence.rstrip()) :] for sentence in sentences]
+    joined = []
     for row in best:
-        ended = (end_as(one.text, as_in) for one, as_in in zip(row, bare, strict=True))
-        text = "".join(map(add, ended, gaps))
+        ended = (
+            before + end_as(one.text, sentence) + behind
+            for one, (before, sentence, behind) in zip(row, cut, strict=True)
+        )
         means = (fmean(values) for values in zip(*(one[1:] for one in row), strict=True))
-        joined.append(Paraphrase(text.strip(), *means))
+        joined.append(Paraphrase("".join(ended).strip(), *means))
     return joined
 
 

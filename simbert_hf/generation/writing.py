@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
@@ -17,6 +18,7 @@ from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
+    has_stray_letters,
     is_balanced,
     is_chinese,
     names_of,
@@ -92,7 +94,7 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
         settings: How to search.
 
     Returns:
-        At most n drafts for each text.
+        At most n drafts for each text; none for one of which the model knows no token.
 
     Raises:
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
@@ -132,6 +134,7 @@ def write_by(
     tokenizer = model.rows.tokenizer
     rows = sources_of(model, texts, settings.max_new_tokens)
     warn_of_length(rows, settings.max_new_tokens)
+    warn_of_unknown(tokenizer, texts, rows)
     banned = banned_tokens(model)
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     size = max(1, MAX_ROWS // settings.n)
@@ -162,7 +165,8 @@ def write_by(
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
                 drafts[i] = keep_facts(drafts[i], texts[i])
-    return drafts
+    unread = ({*row[1:-1]} == {tokenizer.unk_token_id} for row in rows)
+    return [[] if nothing else some for nothing, some in zip(unread, drafts, strict=True)]
 
 
 def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
@@ -227,17 +231,18 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """Drop drafts with other facts, numbers repeated or words exchanged.
 
-    If others are left, drop those that leave out a name, or half of a pair of marks. Drafts of a
-    Chinese text keep its words in Latin letters, and have no others.
+    If others are left, drop those that leave out a name, or half of a pair of marks, or have a
+    letter alone. Drafts of a Chinese text keep its words in Latin letters, and have no others.
 
     Example:
-        >>> keep_facts([Draft("send 7 now", -1.0), Draft("send 5 now", -2.0)], "I send $5")
-        [Draft(text='send 5 now', log_prob=-2.0)]
+        >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
+        [Draft(text='send $5 now', log_prob=-2.0)]
     """
     facts, names = facts_of(text), names_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
     same = [draft for draft in same if not exchanges(text, draft.text)]
     same = [draft for draft in same if not repeats_figures(text, draft.text)]
+    same = [draft for draft in same if not has_stray_letters(text, draft.text)] or same
     if is_balanced(text):
         same = [draft for draft in same if is_balanced(draft.text)] or same
     if is_chinese(text):
@@ -245,6 +250,20 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         same = [draft for draft in same if words_of(draft.text) == words]
     named = [draft for draft in same if all(name in draft.text.lower() for name in names)]
     return named or same  # a capital may be no name's
+
+
+def warn_of_unknown(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
+) -> None:
+    """Tell of texts with what no paraphrase can have, as the model has no token for it."""
+    unknown = [text for text, row in zip(texts, rows, strict=True) if tokenizer.unk_token_id in row]
+    if unknown:
+        others = f" and {len(unknown) - 1} other texts" if unknown[1:] else ""
+        warnings.warn(
+            f"The model has no token for a word or sign of {unknown[0]!r:.100}{others}: "
+            "paraphrases lack it, and may have another in its place.",
+            stacklevel=2,
+        )
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:

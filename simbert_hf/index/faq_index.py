@@ -6,6 +6,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self, overload
@@ -362,6 +363,8 @@ class FaqIndex:
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Put rows in the place of those with the same ids; paraphrases written of these go.
 
+        A row that names no group stays in that of the former one.
+
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
                 an id is missing or not in the index.
@@ -371,6 +374,8 @@ class FaqIndex:
             raise DataError("A row to update has no id. Give each the id of the row it replaces.")
         with self._changing.writing():
             numbers = self._numbers(str(row.id) for row in rows)
+            former = {row.id: row.group for row in self._table.faqs(numbers)}
+            rows = [replace(row, group=row.group or former[row.id]) for row in rows]
             table = self._table.without(numbers).with_rows(rows)
             self._switch(table, encode_questions(self.encoder, rows, progress=False), numbers)
 

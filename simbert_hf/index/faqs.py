@@ -90,9 +90,9 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
         columns: What the source calls them, where it is otherwise: ``{"question": "text"}``.
 
     Raises:
-        DataError: If there is no row, a column or an answer is missing, an id is used twice, or a
-            question is empty, longer than 10,000 characters or holds control characters, or a
-            column holds what JSON cannot.
+        DataError: If there is no row, a column or an answer is missing, ``columns`` names another,
+            an id is used twice, or a question is empty, longer than 10,000 characters or holds
+            control characters, or a column holds what JSON cannot.
 
     Example:
         >>> read_faqs([{"question": "Can I pay by card?", "answer": "Yes.", "page": 3}])
@@ -191,13 +191,17 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     first = next(filled, None)
     if first is None:
         return name, iter(())
+    known = (text, "answer", *KEYS, *(["metadata"] if text == "question" else []))
+    if wrong := [ours for ours in columns if ours not in known]:
+        problem = f"columns={dict(columns)!r} is not understood: {wrong[0]!r} is none of ours"
+        raise fault(name, None, problem, f"Name {', '.join(known)}, each with your column")
     columns = _named_alike(first[1], text) | dict(columns)
     _check_columns(name, first, text, columns)
-    known = {*columns, *columns.values()}
+    named = {*columns, *columns.values()}
     renamed = (  # a column may be two of ours
         (
             line,
-            {name: value for name, value in row.items() if name and name not in known}
+            {name: value for name, value in row.items() if name and name not in named}
             | {ours: row[theirs] for ours, theirs in columns.items() if theirs in row},
         )
         for line, row in chain([first], filled)

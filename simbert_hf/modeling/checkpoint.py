@@ -147,27 +147,45 @@ def quiet_transformers() -> Iterator[None]:
 
 @contextmanager
 def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
-    """Load a model quietly, and name its weights if they are damaged, or its place if it has none.
+    """Load a model quietly, and name its file if one is damaged, or its place if it has none.
 
     Raises:
-        OSError: If they are cut, or something else than safetensors; or there is no such model.
+        OSError: If a file is cut, missing or of another kind; or there is no such model.
     """
     with quiet_transformers():
         try:
             yield
-        except SafetensorError as error:
-            files = sorted(Path(name_or_path).rglob("*.safetensors"))
-            file = next(filter(damage, files), name_or_path)
-            remedy = "Copy or download them again"
-            raise OSError(f"{file}: the weights are cut or damaged ({error}). {remedy}.") from None
-        except OSError as error:
+        except Exception as error:
             if Path(name_or_path).is_dir():
+                if fault := fault_of_model(Path(name_or_path)):
+                    raise OSError(f"{fault} Copy or download it again.") from error
+                raise
+            if not isinstance(error, OSError):
                 raise
             raise OSError(
                 f"Cannot load {str(name_or_path)!r}: it is no directory, and the Hub does not give "
                 f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
                 f"runs in {Path.cwd()}) or the id, the token and the network."
             ) from error
+
+
+def fault_of_model(folder: Path) -> str:
+    """Name the file by which a model cannot be loaded; nothing if none is known.
+
+    Example:
+        >>> fault_of_model(Path(DEFAULT_MODEL))
+        ''
+    """
+    for file in sorted([*folder.glob("*"), *folder.glob("[0-9]*_*/*")]):
+        if fault := damage(file):
+            return f"{file} is cut or damaged ({fault})."
+    modules = folder / "modules.json"
+    named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
+    for module in named:
+        config = folder / module["path"] / "config.json"
+        if not (config.exists() or module["type"].endswith("Normalize")):
+            return f"{config} is missing, though {modules.name} names its folder."
+    return ""
 
 
 def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:

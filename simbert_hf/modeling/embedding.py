@@ -169,9 +169,10 @@ class Embedder(PreTrainedModel):
             ValueError: If there is none that fits.
         """
         limit = sentence_limit(name_or_path, hub)
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            name_or_path, **hub, **limit
-        )
+        with loading(name_or_path):
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                name_or_path, **hub, **limit
+            )
         check_tokenizer(name_or_path, tokenizer, self.config.vocab_size)
         self.tokenizer = tokenizer
 

@@ -150,9 +150,18 @@ def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, A
 
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
-    """Read a JSON file of a checkpoint; None where there is none."""
+    """Read a JSON file of a checkpoint; None where there is none.
+
+    Raises:
+        OSError: If it is none.
+    """
     path = optional_file(name_or_path, file, hub)
-    return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+    if path is None:
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OSError(f"{path} is cut or damaged ({error}). Copy or download it again.") from error
 
 
 def optional_file(
