@@ -15,7 +15,7 @@ from simbert_hf.generation.copying import padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.writing import banned_tokens
+from simbert_hf.generation.writing import banned_tokens, write
 
 
 @pytest.fixture(scope="module")
@@ -144,13 +144,14 @@ def test_a_real_model_repeats_itself_only_where_it_may(english):
     ]
     counts = []
     for may in (False, True):
-        rows = english.gen_synonyms(texts, n=50, k=20, strategy="sample", seed=0, repeats=may)
-        found = [(one, text) for text, row in zip(texts, rows, strict=True) for one in row]
+        settings = SearchSettings(30, "sample", max_new_tokens=24, repeats=may, seed=0)
+        rows = write(english, texts, settings)
+        found = [(one.text, text) for text, row in zip(texts, rows, strict=True) for one in row]
         counts.append(sum(bool(repeats(*pair)) for pair in found))
     assert counts[0] <= 1 < 5 < counts[1]  # pieces of words may come again
 
 
 def test_what_the_source_repeats_may_be_repeated(english):
     text = "very very well, that is that, and bye bye"
-    found = english.gen_synonyms(text, n=50, k=50, seed=0)
+    found = english.gen_synonyms(text, n=10, max_new_tokens=16)
     assert any("very very" in one for one in found)
