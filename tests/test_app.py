@@ -2,6 +2,7 @@ import asyncio
 import gc
 import json
 import re
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +16,7 @@ import pytest
 from simbert_hf.app.tools import (
     MAX_CHARS,
     MAX_ROWS,
+    MAX_WRITTEN,
     compare,
     describe,
     leave_one_out,
@@ -172,6 +174,8 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     from simbert_hf.app.page import make_page
 
     text = Path("docs/serving.md").read_text()
+    assert f"more than {MAX_CHARS} characters is\nrefused" in text
+    assert f"more than {MAX_WRITTEN} paraphrases to write" in text
 
     async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs
         return make_page(tiny_simbert()).get_api_info()["named_endpoints"]
@@ -215,6 +219,20 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
         assert table["data"] == alone
         assert plain == "\n".join(row[0] for row in alone)
         assert cosine == pytest.approx(compare(model, text, "where is the cat"), abs=1e-4)
+
+
+@pytest.mark.filterwarnings("default")  # Gradio's, of loops that it leaves open
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import launch
+
+    monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = rf"cannot listen at 127\.0\.0\.1, port {port}: .* another --port \(port=\)"
+        with pytest.raises(OSError, match=message):
+            launch(tiny_simbert(), port=port)
+    gc.collect()  # the loops, before they are another test's
 
 
 def test_what_cannot_be_served_is_said_so() -> None:

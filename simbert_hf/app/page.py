@@ -96,9 +96,17 @@ def launch(
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
     check_can_write(loaded)
-    make_page(loaded).launch(
-        server_name=host, server_port=port, max_file_size=MAX_BYTES, show_error=True, **options
-    )
+    place = {"server_name": host, "server_port": port}
+    try:
+        make_page(loaded).launch(**place, max_file_size=MAX_BYTES, show_error=True, **options)
+    except OSError as error:
+        if "empty port" not in str(error):
+            raise
+        raise OSError(
+            f"The page cannot listen at {host or '127.0.0.1'}, port {port or '7860 or the next'}: "
+            "the port is taken, or the address is not this machine's. Give another --port (port=), "
+            "or --host (host=)."
+        ) from None
 
 
 def _said(function: Callable[..., Any]) -> Callable[..., Any]:
