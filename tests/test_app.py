@@ -38,8 +38,8 @@ FAQS = [
 
 def test_what_the_page_shows_is_what_the_model_gives() -> None:
     model = tiny_simbert()
-    rows = paraphrase(model, "  how do i open it? ", 12, 4, diversity=0.5)
-    found = model.gen_synonyms("how do i open it?", 12, 4, diversity=0.5)
+    rows = paraphrase(model, "  how can i reset my password ", 12, 4, diversity=0.5)
+    found = model.gen_synonyms("how can i reset my password", 12, 4, diversity=0.5)
     assert [row[0] for row in rows] == found
     vectors = model.encode(["one text", "other"])
     assert compare(model, "one text", "other") == pytest.approx(float(vectors[0] @ vectors[1]))
