@@ -10,13 +10,13 @@ import torch
 
 from scripts import back_translate
 from simbert_hf.data import DataError, load_one_way_pairs
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 
 @pytest.fixture
 def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(back_translate, "BLOCK", 4)
-    tiny_simbert().save_pretrained(tmp_path / "model")
+    save_tiny_simbert(tmp_path / "model")
     lines = [" ".join(WORDS[i : i + 3]) for i in range(14)]
     (tmp_path / "sentences.txt").write_text("\n".join([*lines, lines[0].upper()]))
     return [

@@ -18,7 +18,7 @@ from simbert_hf.cli import main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
 from simbert_hf.utils.atomic import put_in_place
-from tests.tiny import tiny_simbert
+from tests.tiny import save_tiny_simbert, tiny_simbert
 
 FAQ = """question,answer
 how do i reset my password,Press it.
@@ -35,7 +35,7 @@ learn english fast,
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model")
-    tiny_simbert().save_pretrained(path)
+    save_tiny_simbert(path)
     return str(path)
 
 
@@ -261,7 +261,7 @@ def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch
     monkeypatch.undo()
     with pytest.raises(ValueError, match="holds vectors of other texts"):
         vectorfiles.encode_file(["a dog"], model, output)
-    tiny_simbert(pooling="cls").save_pretrained(tmp_path / "cls")  # of the same weights
+    save_tiny_simbert(tmp_path / "cls", "cls")  # of the same weights
     with pytest.raises(ValueError, match="another model"):
         vectorfiles.encode_file(["a cat"], str(tmp_path / "cls"), output)
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
@@ -344,7 +344,7 @@ def test_stdin_is_decoded_like_a_file(run, tmp_path, monkeypatch):
 
 
 def test_damaged_weights_end_with_a_sentence(run, tmp_path):
-    tiny_simbert().save_pretrained(tmp_path / "cut")
+    save_tiny_simbert(tmp_path / "cut")
     (tmp_path / "cut" / "model.safetensors").write_bytes(b"cut")
     (tmp_path / "in.txt").write_text("a cat\n")
     for argv in (["synonyms", "a cat"], ["encode", tmp_path / "in.txt", "--output", "a.npy"]):

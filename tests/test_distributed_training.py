@@ -12,7 +12,7 @@ from filelock import FileLock
 from scripts import train_margin_softmax, train_simbert, train_simcse, train_triplet
 from simbert_hf.training.run import LOCK
 from tests.processes import run_processes
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 Weights = dict[str, torch.Tensor]
 
@@ -47,8 +47,8 @@ SCRIPTS = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A start and groups of very different lengths."""
     folder = tmp_path_factory.mktemp("setting")
-    tiny_simbert().save_pretrained(folder / "start")
-    tiny_simbert("cls").save_pretrained(folder / "teacher")
+    save_tiny_simbert(folder / "start")
+    save_tiny_simbert(folder / "teacher", "cls")
     rows = [
         {"text": " ".join(WORDS[i : i + 1 + i % 5]), "synonyms": [" ".join(WORDS[i : i + 9])]}
         for i in range(16)

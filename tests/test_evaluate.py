@@ -25,7 +25,7 @@ from simbert_hf.evaluation.sts import average, load_sts_tasks
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.modeling.bridge import EmbedderModule
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
 PAIRS = list(pairwise(TEXTS))
@@ -34,8 +34,8 @@ PAIRS = list(pairwise(TEXTS))
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """Two models and files of every kind, in a folder."""
-    tiny_simbert().save_pretrained(tmp_path / "one")
-    tiny_simbert("cls").save_pretrained(tmp_path / "two")
+    save_tiny_simbert(tmp_path / "one")
+    save_tiny_simbert(tmp_path / "two", "cls")
     years = tmp_path / "years"
     years.mkdir()
     scored = [f"{i * 7 % 6}\t{a}\t{b}" for i, (a, b) in enumerate(PAIRS)]

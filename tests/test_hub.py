@@ -17,7 +17,7 @@ from simbert_hf import CharGru, SentenceEncoder
 from simbert_hf.cards import MARK, CardArguments, write_card
 from simbert_hf.hub import plan_upload
 from tests.hub import TOKEN, Hub, running_hub
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 # huggingface_hub itself sends LFS files in a way that its HTTP client calls outdated.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
@@ -66,7 +66,7 @@ def test_other_encoders_go_too(hub: Hub, tmp_path: Path, kind: str) -> None:
     if kind == "gru":
         model = CharGru.for_texts(WORDS, min_count=1)
     else:
-        tiny_simbert().save_pretrained(tmp_path)
+        save_tiny_simbert(tmp_path)
         model = SentenceEncoder.from_pretrained(tmp_path)
     model.push_to_hub(NAME, token=TOKEN)
     there = hub.files(NAME)
@@ -93,7 +93,7 @@ def test_a_dry_run_lists_and_sends_nothing(
 def test_a_generated_card_loads_the_repository(
     hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tiny_simbert().save_pretrained(tmp_path / "mine")
+    save_tiny_simbert(tmp_path / "mine")
     teacher = 'Labelled by `SentenceTransformer("org/teacher")`.'
     card = write_card(CardArguments(model=str(tmp_path / "mine"), data=teacher))
     written = card.read_text()
@@ -112,7 +112,7 @@ def test_a_generated_card_loads_the_repository(
 
 
 def test_only_the_model_leaves_the_folder(hub: Hub, tmp_path: Path) -> None:
-    tiny_simbert().save_pretrained(tmp_path)
+    save_tiny_simbert(tmp_path)
     (tmp_path / "README.md").write_text("---\nlicense: mit\n---\nA card.")
     private = [
         "training_args.bin", "optimizer.pt", "trainer_state.json", "pairs.jsonl", "train.txt",
@@ -207,7 +207,7 @@ def test_a_revision_leaves_main_alone(hub: Hub) -> None:
     ],
 )
 def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> None:
-    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+    save_tiny_simbert(tmp_path, "linear_pooler")
     (tmp_path / "2_Dense" / "pytorch_model.bin").write_bytes(b"a pickle")
     (tmp_path / lost).unlink()
     with pytest.raises(ValueError, match=message):
@@ -216,7 +216,7 @@ def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> Non
 
 @pytest.mark.parametrize("content", ["[{", '[{"idx": 0}]', '{"a": 1}'])
 def test_a_damaged_list_of_modules_is_named(tmp_path: Path, content: str) -> None:
-    tiny_simbert().save_pretrained(tmp_path)
+    save_tiny_simbert(tmp_path)
     (tmp_path / "modules.json").write_text(content)
     with pytest.raises(ValueError, match=r"modules\.json is damaged .*: save the model anew"):
         plan_upload(tmp_path)
@@ -248,7 +248,7 @@ def test_what_a_former_model_left_stays_behind(tmp_path: Path) -> None:
 @pytest.fixture
 def flags(tmp_path: Path) -> list[str]:
     """Flags of a run that saves twice."""
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     rows = [{"text": f"{a} cat", "synonyms": [f"the {a} dog"]} for a in WORDS[:8]]
     (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return [

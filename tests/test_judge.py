@@ -29,7 +29,7 @@ from simbert_hf.judging.training import (
     measure,
     mismatch,
 )
-from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer
+from tests.tiny import save_tiny_simbert, tiny_judge, tiny_simbert, unigram_tokenizer
 
 PAIRS = [
     ("how can i learn english fast", "please tell me how to learn english"),
@@ -241,7 +241,7 @@ def flags(tmp_path: Path) -> list[str]:
         f"{text}\t{text} {('fast', 'today')[i % 2]}\t{i % 2}\n" for i, text in enumerate(sentences)
     ]
     splits = {"train": [*rows[:23], rows[-1]], "dev": rows[23:29], "test": rows[29:]}
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     found = ["--start", str(tmp_path / "start"), "--output_dir", str(tmp_path / "judge")]
     for name, lines in splits.items():
         (tmp_path / f"{name}.tsv").write_text("".join(lines))
@@ -296,7 +296,7 @@ def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
 
 @pytest.mark.parametrize(("given", "read"), [(10, 10), (100, 64)])
 def test_a_judge_reads_as_much_as_its_start_can(tmp_path, given: int, read: int) -> None:
-    tiny_simbert().save_pretrained(tmp_path)
+    save_tiny_simbert(tmp_path)
     arguments = JudgeArguments(str(tmp_path), [], [], [], max_length=given)
     assert load_start(arguments, 0).max_seq_length == read
 

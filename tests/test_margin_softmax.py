@@ -23,7 +23,7 @@ from simbert_hf.training.starts import EncoderArguments
 from simbert_hf.utils.parsing import parse_arguments
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES
-from tests.tiny import WORDS, StopAt, tiny_simbert
+from tests.tiny import WORDS, StopAt, save_tiny_simbert
 
 VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
 ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
@@ -99,7 +99,7 @@ def bert_flags(data: Path, out: Path, start: Path, *more: str) -> list[str]:
 
 
 def test_a_bert_learns_and_loads_everywhere(intents: Path, tmp_path: Path) -> None:
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     out = tmp_path / "out"
     losses = losses_of(main(bert_flags(intents, out, tmp_path / "start", "--max_steps=24")))
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])

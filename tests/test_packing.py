@@ -33,7 +33,7 @@ from simbert_hf.training.gradcache import use_gradcache
 from simbert_hf.training.packing import ATTENTIONS, Flex, use_packing
 from tests.test_compiling import losses
 from tests.test_gradcache import PAIRS, SCORED, assert_equal, joint_batch, step
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 
 def dense_flex(query, key, value, block_mask, scale):
@@ -243,7 +243,7 @@ def test_one_compiled_graph_serves_every_length() -> None:
 
 
 def train(tmp_path: Path, *more: str) -> list[dict[str, float]]:
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     found = [{"text": p["source"], "synonyms": [p["target"]]} for p in PAIRS]
     (tmp_path / "groups.jsonl").write_text("\n".join(map(json.dumps, found)))
     trainer = main(

@@ -20,7 +20,7 @@ from simbert_hf.data import load_groups
 from simbert_hf.evaluation.suite import EvaluationArguments
 from simbert_hf.training.data import hold_out
 from simbert_hf.utils.parsing import parse_arguments
-from tests.tiny import tiny_judge, tiny_simbert
+from tests.tiny import save_tiny_simbert, tiny_judge
 
 
 def write(path: Path, rows: list[list[str]]) -> None:
@@ -75,7 +75,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     monkeypatch.setattr(release, "DRAWN", 7)
     called: list[tuple[str, list[str]]] = []
     monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     tiny_judge(tmp_path / "judge")
     given = ["tiny", f"--data={data}", "--starts", f"a={tmp_path / 'start'}"]
     given += [f"--judge={tmp_path / 'judge'}"]

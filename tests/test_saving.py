@@ -26,7 +26,7 @@ from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.training.run import LOCK
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert
 
 resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
 
@@ -35,7 +35,7 @@ resource = pytest.importorskip("resource", reason="file size limits stand for a 
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
     """Flags of a run that saves at steps 3 and 6, and keeps one checkpoint."""
     folder = tmp_path_factory.mktemp("setting")
-    tiny_simbert().save_pretrained(folder / "start")
+    save_tiny_simbert(folder / "start")
     rows = [{"text": f"{a} cat", "synonyms": [f"the {a} dog"]} for a in WORDS[:16]]
     (folder / "groups.jsonl").write_text("\n".join(map(json.dumps, rows)))
 

@@ -22,7 +22,7 @@ from simbert_hf.modeling.whitening import whiten
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.utils.parsing import parse_arguments
-from tests.tiny import WORDS, StopAt, tiny_simbert
+from tests.tiny import WORDS, StopAt, save_tiny_simbert, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
 TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
@@ -31,7 +31,7 @@ TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArgum
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
     """A checkpoint with an LM head."""
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     return tmp_path / "start"
 
 

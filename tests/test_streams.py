@@ -21,7 +21,7 @@ from simbert_hf.data.streams import Position, stream_loader
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 SIZES = (7, 0, 31, 1, 20, 44)  # rows of each shard
 N = sum(SIZES)
@@ -271,7 +271,7 @@ def train(folder: Path, out: Path, *more: str) -> dict[str, torch.Tensor]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A start, and two shards of very different sizes."""
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     for name, words in (("few", WORDS[:3]), ("many", WORDS[3:30])):
         rows = [{"text": f"{word} cat", "synonyms": [f"the {word} dog"]} for word in words]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))

@@ -11,13 +11,13 @@ import pytest
 
 from benchmarks import train
 from benchmarks.reports import markdown, spread
-from tests.tiny import tiny_simbert
+from tests.tiny import save_tiny_simbert
 
 
 def test_programs_do_the_same_work_and_are_measured_in_every_way(
     tmp_path: Path, monkeypatch, capsys
 ) -> None:
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     argv = ["train", f"--model={tmp_path / 'start'}", "--pairs=4", "--steps=2", "--shapes=start"]
     argv += [f"--output={tmp_path / 'train.json'}"]
 
@@ -45,7 +45,7 @@ def test_programs_do_the_same_work_and_are_measured_in_every_way(
 
 
 def test_the_orders_hold_the_same_pairs_and_the_larger_shape_half_as_many(tmp_path: Path) -> None:
-    tiny_simbert().save_pretrained(tmp_path)
+    save_tiny_simbert(tmp_path)
     args = argparse.Namespace(model=str(tmp_path), pairs=4, steps=6, device="cpu")
     for shape, steps, pairs in (("start", 6, 4), ("BERT-base", 3, 2)):
         contest = train.Contest(shape, args)

@@ -44,13 +44,13 @@ from tests.tiny import WORDS, StopAt, tiny_simbert
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint without LM head."""
-    model = tiny_simbert()
+    folder, model = tmp_path_factory.mktemp("model") / "start", tiny_simbert()
     model.has_lm_head = False
-    model.save_pretrained(tmp_path / "start")
-    return tmp_path / "start"
+    model.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
@@ -73,6 +73,10 @@ def flags(start: Path, groups: Path | str, out: Path, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
+# What is not asked about is left out: no evaluation, no writing, no checkpoint.
+BRIEFLY = ("--validation_groups=0", "--eval_strategy=no", "--save_strategy=no", "--max_steps=1")
+
+
 def test_trains_on_a_subset_of_the_hub(
     start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +89,7 @@ def test_trains_on_a_subset_of_the_hub(
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     given = flags(start, "org/name", tmp_path / "out")
-    main([*given, "--dataset_config=pair", "--dataset_split=dev", "--max_steps=1"])
+    main([*given, "--dataset_config=pair", "--dataset_split=dev", *BRIEFLY])
     assert asked == [("org/name", {"name": "pair", "split": "dev", "streaming": False})]
 
 
@@ -125,8 +129,8 @@ def test_the_flags_of_batches_reach_the_sampler_and_losses_are_logged_anew_at_ea
             super().__init__(*args, **options)
 
     monkeypatch.setattr("simbert_hf.trainer.LengthGroupedBatchSampler", Recorded)
-    more = ("--seed=7", "--length_window=3", "--dataloader_drop_last=false", "--max_steps=3",
-            "--eval_strategy=no", "--save_strategy=no")  # fmt: skip
+    more = (*BRIEFLY, "--seed=7", "--length_window=3", "--dataloader_drop_last=false",
+            "--max_steps=3")  # fmt: skip
     trainer = main(flags(start, groups, tmp_path / "out", *more))
     assert made[0] == {
         "seed": 7, "window": 3, "drop_last": False, "process": 0, "processes": 1,
@@ -150,15 +154,14 @@ def test_the_clock_of_the_speed_stands_still_in_between() -> None:
 def test_the_attention_of_bfloat16_on_a_cpu_is_the_faster_one(
     start: Path, groups: Path, tmp_path: Path, more: tuple[str, ...], attention: str
 ) -> None:
-    short = ("--max_steps=1", "--eval_strategy=no", "--save_strategy=no")
-    trainer = main(flags(start, groups, tmp_path / "out", *short, *more))
+    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, *more))
     assert trainer.model.config._attn_implementation == attention
 
 
 @pytest.mark.parametrize(
     "options",
     [  # the first evaluates and writes paraphrases in between, which must change nothing
-        ("--mlm_weight=0.5",),
+        ("--mlm_weight=0.5", "--eval_steps=6"),
         pytest.param(("--even_tokens=true", "--eval_strategy=no"), marks=pytest.mark.slow),
         pytest.param(("--denoising=true", "--eval_strategy=no"), marks=pytest.mark.slow),
         pytest.param(
@@ -215,7 +218,8 @@ def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
     monkeypatch.setattr(
         SimilarityTrainer, "__init__", lambda self, **kw: build(self, callbacks=[rates], **kw)
     )
-    more = ("--lr_scheduler_type=linear", "--warmup_steps=0", "--learning_rate=0.008")
+    more = ("--lr_scheduler_type=linear", "--warmup_steps=0", "--learning_rate=0.008",
+            "--validation_groups=0", "--eval_strategy=no")  # fmt: skip
     for steps in ("4", "8"):
         given = (
             *more,
@@ -230,7 +234,7 @@ def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
 def test_data_too_small_for_the_processes_is_named(
     start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1"]
+    more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1", "--seq2seq_weight=0"]
     trainer = main(flags(start, groups, tmp_path / "out", *more))
     monkeypatch.setattr(SimilarityTrainingArguments, "world_size", 11)
     with pytest.raises(DataError, match="42 examples do not fill a batch of 4 for each of 11"):
@@ -264,7 +268,7 @@ def test_vectors_alone_train_without_an_lm_head(start: Path, groups: Path, tmp_p
 def test_an_lm_head_without_a_loss_stays_as_it_is(groups: Path, tmp_path: Path) -> None:
     model = tiny_simbert()
     model.save_pretrained(tmp_path / "writes")
-    more = ("--seq2seq_weight=0", "--weight_decay=0.5")
+    more = (*BRIEFLY, "--seq2seq_weight=0", "--weight_decay=0.5", "--max_steps=3")
     main(flags(tmp_path / "writes", groups, tmp_path / "out", *more))
     found = SimBert.from_pretrained(tmp_path / "out")
     assert found.has_lm_head
@@ -442,7 +446,7 @@ def test_a_diverged_run_leaves_the_checkpoint_before(
 def test_the_best_of_losses_that_are_not_measured(
     start: Path, groups: Path, tmp_path: Path
 ) -> None:
-    more = ("--seq2seq_weight=0", "--similarity_weight=0", "--mlm_weight=1")
+    more = ("--seq2seq_weight=0", "--similarity_weight=0", "--mlm_weight=1", "--max_steps=3")
     trainer = main(flags(start, groups, tmp_path / "out", *more))
     assert trainer.args.metric_for_best_model == "eval_top1"
     assert trainer.state.best_metric > 0
@@ -456,7 +460,7 @@ def test_each_process_drops_units_of_its_own(
     monkeypatch.setattr(
         SimilarityTrainer, "train", lambda *_, **__: seeds.append(torch.initial_seed())
     )
-    more = ("--eval_strategy=no", "--seed=7")
+    more = (*BRIEFLY, "--seed=7")
     for process in (0, 1):
         monkeypatch.setattr(SimilarityTrainingArguments, "process_index", process)
         main(flags(start, groups, tmp_path / "out", *more))
@@ -515,7 +519,7 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> 
 def test_a_fresh_head_and_norms_have_their_own_settings(
     start: Path, groups: Path, tmp_path: Path
 ) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1", "--weight_decay=0.1"))
+    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, "--weight_decay=0.1"))
     model = trainer.model
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     seen = {}
@@ -744,8 +748,9 @@ def test_yaml_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
 
 def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Path) -> None:
     trainer = main(
-        flags(start, groups, tmp_path / "out", f"--teacher_name_or_path={start}", "--max_steps=3",
-              "--hidden_dropout=0", "--attention_dropout=0", "--warmup_steps=0")
+        flags(start, groups, tmp_path / "out", *BRIEFLY, "--max_steps=3",
+              f"--teacher_name_or_path={start}", "--hidden_dropout=0", "--attention_dropout=0",
+              "--warmup_steps=0")
     )  # fmt: skip
     logged = [line["distillation"] for line in trainer.state.log_history if "distillation" in line]
     assert logged[0] == pytest.approx(0, abs=1e-6)  # the start is its own teacher
@@ -761,7 +766,7 @@ def test_a_new_run_leaves_a_former_ones_checkpoints_alone(
 
 
 def test_a_pair_alone_is_refused(start: Path, groups: Path, tmp_path: Path) -> None:
-    alone = ("--per_device_train_batch_size=1", "--eval_strategy=no", "--save_strategy=no")
+    alone = (*BRIEFLY, "--per_device_train_batch_size=1")
     with pytest.raises(ValueError, match="a pair alone has no negatives"):
         main(flags(start, groups, tmp_path / "out", *alone))
     writes = (*alone, "--similarity_weight=0")
@@ -799,10 +804,9 @@ def test_validation_sentences_leave_the_training_groups(
 ) -> None:
     held_out = tmp_path / "held_out.jsonl"
     held_out.write_text("\n".join(groups.read_text().replace("how", "HOW").splitlines()[:5]))
+    more = (*BRIEFLY[1:], "--seq2seq_weight=0", f"--validation_file={held_out}")
     with caplog.at_level(logging.INFO, "simbert_hf"):
-        trainer = main(
-            flags(start, groups, tmp_path / "out", f"--validation_file={held_out}", "--max_steps=3")
-        )
+        trainer = main(flags(start, groups, tmp_path / "out", *more))
     assert "left out held-out sentences, and so 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
     one = tmp_path / "one.tsv"
@@ -870,6 +874,7 @@ def test_every_format_trains(start: Path, tmp_path: Path, name: str) -> None:
     else:
         mark = "," if name.endswith("csv") else "\t"
         path.write_text("\n".join(mark.join(row) for row in [("text_a", "text_b"), *pairs]))
-    trainer = main(flags(start, path, tmp_path / "out", "--max_steps=1", "--save_strategy=no"))
+    more = (*BRIEFLY[1:], "--seq2seq_weight=0", "--validation_groups=6")
+    trainer = main(flags(start, path, tmp_path / "out", *more))
     assert trainer.state.global_step == 1
     assert len(trainer.train_dataset) == 10

@@ -23,7 +23,7 @@ from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.training import TripletArguments, examples_of
 from tests.naive import naive_topk_accuracy
-from tests.tiny import WORDS, StopAt, tiny_simbert
+from tests.tiny import WORDS, StopAt, save_tiny_simbert, tiny_simbert
 
 VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
 ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
@@ -31,7 +31,7 @@ ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
-    tiny_simbert().save_pretrained(tmp_path / "start")
+    save_tiny_simbert(tmp_path / "start")
     return tmp_path / "start"
 
 

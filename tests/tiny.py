@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 
 import torch
 from sentence_transformers import CrossEncoder
@@ -96,6 +99,18 @@ def tiny_simbert(
                 parameter.normal_(std=0.1)
     model.tokenizer = tokenizer
     return model
+
+
+def save_tiny_simbert(directory: Path, pooling: str = "mean") -> None:
+    """Do as ``tiny_simbert(pooling).save_pretrained(directory)``, which takes long, only once."""
+    copytree(_saved_simbert(pooling).name, directory, dirs_exist_ok=True)
+
+
+@cache
+def _saved_simbert(pooling: str) -> TemporaryDirectory[str]:
+    folder = TemporaryDirectory(prefix="tiny-simbert-")
+    tiny_simbert(pooling).save_pretrained(folder.name)
+    return folder
 
 
 def tiny_judge(directory: Path, threshold: float = 0.5, seed: int = 1) -> Judge:
