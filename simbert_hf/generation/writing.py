@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from simbert_hf.generation.agreement import slips_of
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
@@ -232,7 +233,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """Drop drafts with other facts, numbers repeated or words exchanged.
 
     If others are left, drop those that leave out a name, or half of a pair of marks, or have a
-    letter alone. Drafts of a Chinese text keep its words in Latin letters, and have no others.
+    letter alone, or a verb that does not agree. Drafts of a Chinese text keep its words in Latin
+    letters, and have no others.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -243,6 +245,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     same = [draft for draft in same if not exchanges(text, draft.text)]
     same = [draft for draft in same if not repeats_figures(text, draft.text)]
     same = [draft for draft in same if not has_stray_letters(text, draft.text)] or same
+    slips = slips_of(text)
+    same = [draft for draft in same if slips_of(draft.text) <= slips] or same
     if is_balanced(text):
         same = [draft for draft in same if is_balanced(draft.text)] or same
     if is_chinese(text):

@@ -1,0 +1,35 @@
+"""Agreement: English verbs beside pronouns that they do not fit, which small models write at times.
+
+Of the five best paraphrases of 240 sentences of Tatoeba 1 in 130 had one. Of 668,293 sentences that
+people wrote (Tatoeba and Wikipedia) 86 have what is taken for one, as in "a day without you is".
+"""
+
+from __future__ import annotations
+
+import re
+
+SINGULAR = "was|is|has|does|wasn['’]t|isn['’]t|hasn['’]t|doesn['’]t"
+WISHED = "".join(rf"(?<!\b{word} )" for word in "if as though wish that unless than and or".split())
+SLIP = re.compile(
+    rf"(?<!\bof )\b(?:they|we) (?:{SINGULAR})\b"
+    rf"|\byou (?:{SINGULAR}|am)\b"
+    r"|(?<!\band )(?<!\bor )\bi (?:is|are|has|does|isn['’]t|aren['’]t|hasn['’]t|doesn['’]t)\b"
+    rf"|{WISHED}\bi were\b"
+    r"|(?<!\band )(?<!\bor )\b(?:he|she|it) (?:are|aren['’]t)\b"
+    r"|\b(?:does|doesn['’]t|has|hasn['’]t) (?:i|you|we|they)\b"
+    r"|\b(?:do|does|did|can|could|will|would|should|must)(?:n['’]t)? (?:i|you|he|she|we|they) "
+    r"(?:was|were|has|had|is|are|am)\b",
+    re.IGNORECASE,
+)
+
+
+def slips_of(text: str) -> set[str]:
+    """Find pronouns with verbs that do not agree.
+
+    Example:
+        >>> sorted(slips_of("They was late. How has you been? Did he has it? I were in."))
+        ['did he has', 'has you', 'i were', 'they was']
+        >>> slips_of("If I were you and it has to be, does she have it? One of us is.")
+        set()
+    """
+    return {found.lower() for found in SLIP.findall(text)}
