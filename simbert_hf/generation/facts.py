@@ -23,7 +23,7 @@ HALF_DAY = re.compile(r"(?:(?<=\d) ?([ap])\.?m|\b([ap])\.m)\b\.?", re.IGNORECASE
 CURRENCIES = {
     "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b", re.IGNORECASE),
     "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
-    "£": re.compile(r"£|\b(?:pounds?|quid|gbp)\b|英镑", re.IGNORECASE),
+    "£": re.compile(r"£|\b(?:pounds?|lbs?|quid|gbp)\b|英镑", re.IGNORECASE),
     "¥": re.compile(
         "[¥\uffe5]|\\b(?:yen|jpy|yuan|rmb|cny)\\b|(?<![欧美])元|块钱|人民币", re.IGNORECASE
     ),
@@ -221,7 +221,7 @@ def is_balanced(text: str) -> bool:
 def repeats_figures(text: str, other: str) -> bool:
     """Whether another text has a number in figures more often, or one that comes again less often.
 
-    Or more signs of a currency, but for one that stands for its name.
+    Or more signs of a currency, but for one that stands for its name, or "a.m." again.
 
     Example:
         >>> repeats_figures("at 6:30", "at 6:30, 6:30"), repeats_figures("4242 4242", "4242")
@@ -230,10 +230,11 @@ def repeats_figures(text: str, other: str) -> bool:
         (False, True)
     """
     ours, theirs = (Counter(FIGURES.findall(some.translate(PLAIN))) for some in (text, other))
+    marks = *map(re.compile, map(re.escape, CURRENCIES)), HALF_DAY
     return any(
         theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
         for figure in theirs.keys() | ours.keys()
-    ) or any(other.count(sign) > max(1, text.count(sign)) for sign in CURRENCIES)
+    ) or any(len(mark.findall(other)) > max(1, len(mark.findall(text))) for mark in marks)
 
 
 def has_stray_letters(text: str, other: str) -> bool:
