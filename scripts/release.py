@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -75,22 +76,18 @@ class Release:
     questions: str | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
 
-    def files(self, stages: int | None) -> list[str]:
-        """Name what the first stages and all measurements read."""
-        needed = [
-            self.sts_dev,
-            *self.judged,
-            *(file for _, _, file in self.measured),
-        ]
+    def files(self) -> list[str]:
+        """Name what all stages and measurements read."""
+        needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
         needed += [self.questions] if self.questions else []
-        for stage in self.stages[:stages]:
+        for stage in self.stages:
             needed += [*stage.train, *stage.sentences, *stage.rated]
             needed += [file for file in (stage.preferences, stage.one_way) if file]
         return needed
 
 
 TATOEBA_ZH = "zh_synonyms.jsonl"
-TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
+PAIRS = TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.jsonl.gz"
 WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
 MORE_WRITTEN = tuple(f"written_en/invented_{number}.jsonl.gz" for number in (2, 3))
 RATED = tuple(f"rated_en/ratings{number}.jsonl.gz" for number in ("", "_2", "_3"))
@@ -101,102 +98,63 @@ WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "inve
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and what it makes of it
+english = partial(Stage, sentences=(*OPEN_EN, QUESTIONS), related=(0.3, 0.9))
+chinese = partial(Stage, sentences=OPEN_ZH_EN, related=(0.84, 0.97))
 RELEASES = {
     "english": Release(
         MINILM,
         (
             Stage("minilm_tatoeba", 1043, (MINILM,), (TATOEBA,)),
-            Stage("english", 1400, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
-            Stage("english_polish", 450, ALL, (TATOEBA, QUESTIONS), OPEN_EN),
-            Stage(
-                "english_related",
-                1300,
-                (*ALL, ME5),
-                (TATOEBA, QUESTIONS),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
-            ),
-            Stage(
+            Stage("english", 1400, ALL, PAIRS, OPEN_EN),
+            Stage("english_polish", 450, ALL, PAIRS, OPEN_EN),
+            english("english_related", 1300, (*ALL, ME5), PAIRS),
+            english(
                 "english_average",
                 1500,
                 (BEGUN, *ALL, ME5),
-                (TATOEBA, QUESTIONS),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
+                PAIRS,
                 begins={"english_related": 0.6, MINILM: 0.4},
             ),
-            Stage(
+            english(
                 "english_anchored",
                 1500,
                 (BEGUN,),
-                (TATOEBA, QUESTIONS),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
+                PAIRS,
                 begins={"english_average": 0.7, MINILM: 0.3},
             ),
-            Stage(
+            english(
                 "english_preferences",
                 400,
                 (BEGUN,),
-                (TATOEBA, QUESTIONS),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
+                PAIRS,
                 preferences="preferences_en/preferences.jsonl.gz",
             ),
-            Stage(
-                "english_one_way",
-                2000,
-                (BEGUN,),
-                (TATOEBA, QUESTIONS),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
-                one_way="one_way_en/pairs.jsonl.gz",
-            ),
-            Stage(
-                "english_written",
-                1400,
-                (BEGUN,),
-                WRITTEN,
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
-                ends={MADE: 0.8, BEGUN: 0.2},
-            ),
-            Stage(
+            english("english_one_way", 2000, (BEGUN,), PAIRS, one_way="one_way_en/pairs.jsonl.gz"),
+            english("english_written", 1400, (BEGUN,), WRITTEN, ends={MADE: 0.8, BEGUN: 0.2}),
+            english(
                 "english_rated_1",
                 300,
                 (*ALL, ME5),
                 WRITTEN,
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
                 rated=RATED[:1],
                 ends={MADE: 0.5, BEGUN: 0.5},
             ),
-            Stage(
-                "english_rated_2",
-                450,
-                (*ALL, ME5),
-                (*WRITTEN, MORE_WRITTEN[0]),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
-                rated=RATED[:2],
+            english(
+                "english_rated_2", 450, (*ALL, ME5), (*WRITTEN, MORE_WRITTEN[0]), rated=RATED[:2]
             ),
-            Stage(
+            english(
                 "english_rated_3",
                 200,
                 (BEGUN,),
                 (*WRITTEN, MORE_WRITTEN[0]),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
                 rated=RATED[:2],
                 begins={"english_rated_2": 0.8, MINILM: 0.2},
             ),
-            Stage(
+            english(
                 "english_rated_4",
                 750,
                 (BEGUN,),
                 (*WRITTEN, *MORE_WRITTEN),
-                (*OPEN_EN, QUESTIONS),
-                related=(0.3, 0.9),
                 rated=RATED,
                 begins={"english_rated_3": 0.6, "english_written": 0.3, MINILM: 0.1},
                 ends={MADE: 0.7, "english_written": 0.3},
@@ -209,29 +167,15 @@ RELEASES = {
             ("retrieval", "Banking77", "banking77/test.csv"),
             ("retrieval", "CLINC150", "clinc150/test.csv"),
         ),
-        (TATOEBA, QUESTIONS),
+        PAIRS,
         "questions_en/test_questions.jsonl",
         {ME5: "query: "},
     ),
     "chinese": Release(
         ME5,
         (
-            Stage(
-                "chinese",
-                1000,
-                (ME5,),
-                (*WRITTEN_ZH, TATOEBA_ZH, *WRITTEN),
-                OPEN_ZH_EN,
-                related=(0.84, 0.97),
-            ),
-            Stage(
-                "chinese_related",
-                400,
-                (ME5,),
-                (*WRITTEN_ZH, TATOEBA_ZH, WRITTEN[1]),
-                OPEN_ZH_EN,
-                related=(0.84, 0.97),
-            ),
+            chinese("chinese", 1000, (ME5,), (*WRITTEN_ZH, TATOEBA_ZH, *WRITTEN)),
+            chinese("chinese_related", 400, (ME5,), (*WRITTEN_ZH, TATOEBA_ZH, WRITTEN[1])),
         ),
         "stsb-zh-dev.csv",
         (
@@ -367,7 +311,7 @@ def train(
 ) -> Path:
     """Train every stage that has not ended; return the folder of the last one, or its average."""
     models, path = dict(starts), starts[release.start]
-    for number, stage in enumerate(release.stages[: args.stages]):
+    for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun = f"{out}-start" if stage.begins else path
         if not (out / "all_results.json").exists():
@@ -424,11 +368,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--stages", type=int, metavar="N", help="train only the first N stages")
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
-    add(
-        "--allow_kin",
-        action="store_true",
-        help="let a judge of a teacher's kin judge, and print so",
-    )
+    add("--allow_kin", action="store_true", help="let a judge of a teacher's kin judge; print so")
     add("--pack", type=Path, help="where the model goes in half precision")
     given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
@@ -438,10 +378,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.allow_kin and not args.judge:
         parser.error("--allow_kin is a judge's; give --judge")
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
-    for pattern in release.files(args.stages):  # missing ones are better known before
+    release = replace(release, stages=release.stages[: args.stages])
+    for pattern in release.files():  # missing ones are better known before
         find(args.data, pattern)
-    stages = release.stages[: args.stages]
-    teachers = {name for stage in stages for name in stage.teachers}
+    teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
