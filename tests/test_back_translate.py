@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
 
 from scripts import back_translate
 from simbert_hf.data import DataError, load_one_way_pairs
-from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
+from tests.tiny import WORDS, tiny_simbert
+
+
+@pytest.fixture(scope="module")
+def written_by(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose sentences end after a handful of tokens."""
+    folder, model = tmp_path_factory.mktemp("written_by"), tiny_simbert()
+    with torch.no_grad():
+        model.cls.predictions.bias[model.rows.sep_id] += 4.0
+    model.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
-def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def argv(written_by: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(back_translate, "BLOCK", 4)
-    save_tiny_simbert(tmp_path / "model")
+    copytree(written_by, tmp_path / "model")
     lines = [" ".join(WORDS[i : i + 3]) for i in range(14)]
     (tmp_path / "sentences.txt").write_text("\n".join([*lines, lines[0].upper()]))
     return [
@@ -41,14 +52,14 @@ def test_each_sentence_is_the_target_of_another(argv: list[str], tmp_path: Path)
     assert fewer == [pair for pair in pairs if back_translate.shared(*pair) <= least]
 
 
-@pytest.mark.parametrize("kept", [0, 1, 0.5, 0.9])
-def test_a_stopped_run_goes_on(argv: list[str], tmp_path: Path, kept: float) -> None:
+def test_a_stopped_run_goes_on(argv: list[str], tmp_path: Path) -> None:
     path = tmp_path / "out" / "pairs.jsonl"
     back_translate.main(argv)
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole))])  # torn anywhere, a line too
-    back_translate.main(argv)
-    assert path.read_bytes() == whole
+    for kept in (0, 1, 0.5, 0.9):
+        path.write_bytes(whole[: int(kept * len(whole))])  # torn anywhere, a line too
+        back_translate.main(argv)
+        assert path.read_bytes() == whole
 
 
 def test_other_sentences_are_refused(argv: list[str], tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def losses_of(trainer: SimilarityTrainer) -> list[float]:
 )
 def test_a_gru_learns_and_its_centres_are_dropped(more, intents: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    trainer = main(flags(intents, out, "--max_steps=40", *more))
+    once = ("--max_steps=40", "--eval_steps=40", "--save_steps=40")
+    trainer = main(flags(intents, out, *once, *more))
     losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     names = {"embedding.weight", *(f"gru.{kind}_{side}_l0" for kind in ("weight", "bias")
@@ -101,7 +102,8 @@ def bert_flags(data: Path, out: Path, start: Path, *more: str) -> list[str]:
 def test_a_bert_learns_and_loads_everywhere(intents: Path, tmp_path: Path) -> None:
     save_tiny_simbert(tmp_path / "start")
     out = tmp_path / "out"
-    losses = losses_of(main(bert_flags(intents, out, tmp_path / "start", "--max_steps=24")))
+    more = ("--max_steps=24", "--save_strategy=no")
+    losses = losses_of(main(bert_flags(intents, out, tmp_path / "start", *more)))
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     saved, start = (load_file(path / "model.safetensors") for path in (out, tmp_path / "start"))
     assert set(saved) == set(start)  # the LM head too, as it was

@@ -69,7 +69,7 @@ def test_trains_without_labels_keeps_the_best_and_drops_the_head(
 ) -> None:
     out = tmp_path / "out"
     more = (f"--sts_file={sts}", "--training_head=true", "--pooling=cls", "--max_steps=48")
-    more += ("--hidden_dropout=0.05", "--save_total_limit=99")
+    more += ("--hidden_dropout=0.05", "--save_total_limit=99", "--eval_steps=8", "--save_steps=8")
     trainer = main(flags(start, sentences, out, *more))
     losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
@@ -97,7 +97,7 @@ def test_trains_without_labels_keeps_the_best_and_drops_the_head(
 
 
 def test_the_lm_head_survives_bit_for_bit(start: Path, sentences: Path, tmp_path: Path) -> None:
-    main(flags(start, sentences, tmp_path / "out"))
+    main(flags(start, sentences, tmp_path / "out", "--save_strategy=no"))
     before, after = (
         load_file(folder / "model.safetensors") for folder in (start, tmp_path / "out")
     )
@@ -115,9 +115,11 @@ def test_an_encoder_without_lm_head_stays_without(sentences: Path, tmp_path: Pat
     model = tiny_simbert()
     model.has_lm_head = False
     model.save_pretrained(tmp_path / "start")
-    main(flags(tmp_path / "start", sentences, tmp_path / "plain"))
+    more = ("--max_steps=2", "--save_strategy=no")
+    main(flags(tmp_path / "start", sentences, tmp_path / "plain", *more))
     assert not SimBert.from_pretrained(tmp_path / "plain").has_lm_head
-    trainer = main(flags(tmp_path / "start", sentences, tmp_path / "mlm", "--mlm_weight=0.5"))
+    given = flags(tmp_path / "start", sentences, tmp_path / "mlm", "--mlm_weight=0.5", *more)
+    trainer = main(given)
     line = next(line for line in trainer.state.log_history if "mlm" in line)
     assert line["loss"] == pytest.approx(line["similarity"] + 0.5 * line["mlm"], rel=1e-4)
     assert SimBert.from_pretrained(tmp_path / "mlm").has_lm_head
@@ -142,7 +144,8 @@ def test_trains_on_labels(
     path = tmp_path / "train.csv"
     path.write_text("\n".join([header, *rows]))
     out = tmp_path / "out"
-    more = (*more, f"--examples={examples}", "--max_steps=24", "--hidden_dropout=0")
+    more = (*more, f"--examples={examples}", "--max_steps=24", "--hidden_dropout=0",
+            "--save_strategy=no")  # fmt: skip
     losses = losses_of(main(flags(start, path, out, *more)))
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
     theirs = SentenceTransformer(str(out), device="cpu").encode(["a cat"])
@@ -155,7 +158,8 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
     model = tiny_simbert("linear_pooler")
     model.has_lm_head = False
     model.save_pretrained(tmp_path / "start")
-    more = (f"--sts_file={sts}", "--similarity_weight=0", "--mlm_weight=1", "--max_steps=24")
+    more = (f"--sts_file={sts}", "--similarity_weight=0", "--mlm_weight=1", "--max_steps=24",
+            "--save_strategy=no")  # fmt: skip
     trainer = main(flags(tmp_path / "start", sentences, tmp_path / "out", *more))
     losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.9 * sum(losses[:4])
@@ -167,7 +171,7 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
 
 
 def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path: Path) -> None:
-    more = ("--augmentation=replace", "--augmentation_rate=0.5")
+    more = ("--augmentation=replace", "--augmentation_rate=0.5", "--save_strategy=no")
     with pytest.raises(ValueError, match="finds no word in the vocabulary that has near ones"):
         main(flags(start, sentences, tmp_path / "out", *more))
     model = SimBert.from_pretrained(start)
@@ -185,16 +189,17 @@ def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path:
 def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
-    more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=4")
-    more += ("--max_steps=16", "--max_length=32", "--simcse_scale=10")
-    trainer = train_simbert(flags(start, pairs, tmp_path / "out", *more))
+    more = (f"--sentences_file={sentences}", "--simcse_weight=0.5", "--validation_groups=0")
+    more += ("--eval_strategy=no", "--save_strategy=no", "--max_length=32")
+    long = (*more, "--max_steps=16", "--simcse_scale=10")
+    trainer = train_simbert(flags(start, pairs, tmp_path / "out", *long))
     lines = [line for line in trainer.state.log_history if "simcse" in line]
     first, last = lines[0], lines[-1]
     expected = first["seq2seq"] + first["similarity"] + 0.5 * first["simcse"]
     assert first["loss"] == pytest.approx(expected, rel=1e-4)
     assert last["simcse"] < first["simcse"]
     assert last["seq2seq"] < first["seq2seq"]
-    once = (*more[:3], "--max_steps=1", "--max_length=32", "--simcse_scale=20")
+    once = (*more, "--max_steps=1", "--simcse_scale=20")
     others = train_simbert(flags(start, pairs, tmp_path / "other", *once)).state.log_history
     other = next(line["simcse"] for line in others if "simcse" in line)
     assert abs(other - first["simcse"]) > 1e-3
@@ -208,7 +213,8 @@ def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_pat
     given = flags(
         start, pairs, tmp_path / "out", f"--preferences_file={preferences}",
         "--preference_weight=0.5", "--similarity_weight=0",
-        "--validation_groups=4", "--max_steps=24", "--max_length=32",
+        "--validation_groups=0", "--max_steps=24", "--max_length=32",
+        "--eval_strategy=no", "--save_strategy=no",
     )  # fmt: skip
     trainer = train_simbert(given)
     lines = [line for line in trainer.state.log_history if "preference" in line]

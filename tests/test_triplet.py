@@ -129,7 +129,8 @@ def test_a_batch_holds_its_parts_side_by_side() -> None:
 )
 def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    more = (*more, "--validation_groups=2", "--max_steps=24", "--warmup_steps=0")
+    more = (*more, "--validation_groups=2", "--max_steps=24", "--warmup_steps=0",
+            "--eval_steps=12", "--save_strategy=no")  # fmt: skip
     trainer = main(flags(start, intents, out, *more))
     losses = [line["loss"] for line in lines_with("loss", trainer)]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
@@ -155,7 +156,8 @@ def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplo
     kept = [("text", "category"), *(row for row in ROWS if row[1] in NOUNS[3:])]
     with validation.open("w", newline="") as file:
         csv.writer(file).writerows(kept)
-    more = ("--examples=triplets", f"--validation_file={validation}", "--max_steps=16")
+    more = ("--examples=triplets", f"--validation_file={validation}", "--max_steps=16",
+            "--save_strategy=no")  # fmt: skip
     trainer = main(flags(start, triplets, tmp_path / "out", *more, "--distance=squared"))
     assert "left out 22 triplets with held-out sentences" in caplog.text
     held_out = {text for text, noun in ROWS if noun in NOUNS[3:]}
@@ -171,7 +173,8 @@ def test_a_gru_learns_by_triplets_of_its_own_and_by_given_ones(
 ) -> None:
     out = tmp_path / "out"
     gru = ("--preset=gru", "--min_count=1", "--gru_size=16", "--model_name_or_path=")
-    more = (*gru, "--loss=softmax", "--validation_groups=2", "--max_steps=40")
+    more = (*gru, "--loss=softmax", "--validation_groups=2", "--max_steps=40",
+            "--eval_steps=20", "--save_strategy=no")  # fmt: skip
     trainer = main(flags(start, intents, out, *more, "--learning_rate=2e-2"))
     losses = [line["loss"] for line in lines_with("loss", trainer)]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
