@@ -14,14 +14,13 @@ from torch.utils.data import DataLoader
 
 from simbert_hf.data import (
     DataError,
-    DataReport,
     PairStream,
     grouping,
     load_groups,
     split_groups,
     usual_share,
 )
-from simbert_hf.data.grouping import find_components, find_first, hash_sentences
+from simbert_hf.data.grouping import DataReport, find_components, find_first, hash_sentences
 from simbert_hf.data.readers import fold
 from simbert_hf.generation.facts import exchanges
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from simbert_hf.app.page import launch, make_page
+from simbert_hf.app.page import launch
 
-__all__ = [
-    "launch",
-    "make_page",
-]
+__all__ = ["launch"]

@@ -238,7 +238,3 @@ def _answer(session: Session | None, query: str, threshold: float) -> tuple[str,
     reply = session.index.answer(text, threshold=threshold)
     rows = [[round(hit.score, 3), hit.answer, hit.question] for hit in reply.hits]
     return reply.answer or f"No answer. {reply.reason}", rows
-
-
-if __name__ == "__main__":
-    launch()

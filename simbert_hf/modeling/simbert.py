@@ -347,7 +347,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     def gen_synonyms(
         self, text: str | Sequence[str], n: int = 100, k: int | None = None, **kwargs: Any
     ) -> Any:
-        """Write paraphrases, best first; see :func:`simbert_hf.generation.gen_synonyms`."""
+        """Write paraphrases, best first: :func:`simbert_hf.generation.synonyms.gen_synonyms`."""
         from simbert_hf.generation.synonyms import gen_synonyms
 
         return gen_synonyms(text, n, k, model=self, **kwargs)

@@ -1,5 +1,0 @@
-"""Serve the page: ``python -m simbert_hf.app``."""
-
-from simbert_hf.app.page import launch
-
-launch()
