@@ -31,6 +31,7 @@ from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.margin.centres import SampledCentres
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
+from simbert_hf.utils.plots import new_figure
 
 FULL = [10_000, 100_000, 1_000_000]
 SAMPLED = [100_000, 1_000_000]
@@ -90,9 +91,7 @@ def measure(args: argparse.Namespace, device: str) -> dict[str, float]:
 
 def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     """Draw time and memory over the classes."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.5, 3.6), layout="constrained")
+    figure = new_figure(8.5, 3.6)
     for axis, (key, unit) in zip(
         figure.subplots(1, 2),
         (("ms", "ms a step"), ("MB", "MB of centres and scores")),

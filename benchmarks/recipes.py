@@ -22,20 +22,19 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 from benchmarks.group_data import find, find_all
 from benchmarks.reports import same_settings, save_report, spread
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.data.scored import load_scored_pairs
-from simbert_hf.evaluation.plots import MARKERS
+from simbert_hf.evaluation.plots import draw_places
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.modeling.whitening import whiten
@@ -198,24 +197,6 @@ def cell(name: str, values: list[float]) -> str:
     return spread(values, 3) if name in ("alignment", "uniformity") else spread(values, scale=100)
 
 
-def plot(found: Mapping[tuple[str, str], Sequence[dict[str, float]]], path: Path) -> None:
-    """Draw alignment over uniformity on STS-B: a colour a start, a mark a recipe."""
-    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
-    axis = figure.subplots()
-    starts, recipes = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
-    for (start, recipe), seeds in found.items():
-        mark, color = MARKERS[recipes.index(recipe)], f"C{starts.index(start)}"
-        places = [[seed[name] for seed in seeds] for name in ("uniformity", "alignment")]
-        axis.plot(*places, mark, color=color, alpha=0.8)
-    for start in starts:
-        axis.plot([], [], "s", color=f"C{starts.index(start)}", label=start)
-    for recipe in recipes:
-        axis.plot([], [], MARKERS[recipes.index(recipe)], color="grey", label=recipe)
-    axis.set(xlabel="uniformity (less is more even)", ylabel="alignment (less is closer)")
-    figure.legend(frameon=False, fontsize=8, loc="outside right upper")
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     """Train and measure what is missing; print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -261,7 +242,12 @@ def main() -> None:
         print(f"STS-B train, of which `cosent` and `angle` learn, holds of their pairs: {shares}")
     name = f"recipes-{args.language}"
     save_report(args.output / f"{name}.json", report)
-    plot(found, args.output / f"{name}.png")
+    places = [
+        (*key, seed["uniformity"], seed["alignment"])
+        for key, seeds in found.items()
+        for seed in seeds
+    ]
+    draw_places(places, args.output / f"{name}.png")
 
 
 if __name__ == "__main__":

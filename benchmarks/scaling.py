@@ -29,6 +29,7 @@ from benchmarks import headline, margin
 from benchmarks.reports import clock, environment, markdown, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.utils.plots import new_figure
 
 FULL = {
     "rows": [16, 32, 64, 128, 256],
@@ -126,11 +127,9 @@ def growth(points: dict[int, float]) -> dict[str, float]:
 
 def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw the time over each thing, beside a line of proportion."""
-    from matplotlib.figure import Figure
-
     if not found:
         return
-    figure = Figure(figsize=(3.1 * len(found), 3.2), layout="constrained")
+    figure = new_figure(3.1 * len(found), 3.2)
     axes = np.atleast_1d(figure.subplots(1, len(found)))
     for axis, (name, curve) in zip(axes, found.items(), strict=True):
         values, ms = list(curve["ms"]), list(curve["ms"].values())

@@ -43,6 +43,7 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, Pair, PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import RowBuilder
+from simbert_hf.utils.plots import new_figure
 
 Step = Callable[[list[Pair]], None]
 PADDING = {
@@ -183,9 +184,7 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw speed and memory: a group of bars a shape and precision, a bar a program."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = new_figure(9, 3.4)
     groups = list(dict.fromkeys(f"{row['shape']}\n{row['precision']}" for row in rows))
     keys = {"rows/s": "log", "peak, MB": "linear"}
     for axis, (key, scale) in zip(figure.subplots(1, 2), keys.items(), strict=True):

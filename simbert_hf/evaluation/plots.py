@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,29 +90,35 @@ def _draw_curve(axis: Any, model: str, task: TaskResult) -> None:
 
 
 def plot_geometry(results: Results, path: str | Path) -> None:
-    """Draw alignment over uniformity: a colour a model, a mark a test set; best is below left."""
-    points = list(_points(results))
-    if not points:
-        return
+    """Draw alignment over uniformity: a colour a model, a mark a test set."""
+    points = [
+        (model, name, task.figures["uniformity"].value, task.figures["alignment"].value)
+        for model, tasks in results.models.items()
+        for name, task in tasks.items()
+        if {"alignment", "uniformity"} <= set(task.figures)
+    ]
+    if points:
+        draw_places(points, path)
+
+
+def draw_places(points: Sequence[tuple[str, str, float, float]], path: str | Path) -> None:
+    """Draw alignment over uniformity; best is below left.
+
+    Args:
+        points: What has a colour, what has a mark, uniformity, alignment.
+        path: Where the picture goes.
+    """
     figure = new_figure(6.4, 4.4)
     axis = figure.subplots()
-    names = list(dict.fromkeys(name for _, name, _ in points))
-    models = list(results.models)
-    for model, name, task in points:
-        place = task.figures["uniformity"].value, task.figures["alignment"].value
-        mark, color = MARKERS[names.index(name) % len(MARKERS)], f"C{models.index(model) % 10}"
-        axis.plot(*place, mark, color=color, alpha=0.8, markersize=8)
-    for i, model in enumerate(models):
-        axis.plot([], [], "s", color=f"C{i % 10}", label=model)
-    for i, name in enumerate(names):
-        axis.plot([], [], MARKERS[i % len(MARKERS)], color="grey", label=name)
+    colored, marked = (list(dict.fromkeys(point[i] for point in points)) for i in (0, 1))
+    colors = {name: f"C{i % 10}" for i, name in enumerate(colored)}
+    marks = {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(marked)}
+    for one, other, x, y in points:
+        axis.plot(x, y, marks[other], color=colors[one], alpha=0.8, markersize=8)
+    for name, color in colors.items():
+        axis.plot([], [], "s", color=color, label=name)
+    for name, mark in marks.items():
+        axis.plot([], [], mark, color="grey", label=name)
     axis.set(xlabel="uniformity (less is more even)", ylabel="alignment (less is closer)")
     figure.legend(frameon=False, fontsize=8, loc="outside right upper")
     figure.savefig(path, dpi=110)
-
-
-def _points(results: Results) -> Iterator[tuple[str, str, TaskResult]]:
-    for model, tasks in results.models.items():
-        for name, task in tasks.items():
-            if {"alignment", "uniformity"} <= set(task.figures):
-                yield model, name, task
