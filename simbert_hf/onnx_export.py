@@ -32,14 +32,13 @@ from simbert_hf.modeling.reading import read_config, sentence_limit
 from simbert_hf.modeling.simbert import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
-from simbert_hf.utils.atomic import put_in_place
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.atomic import whole
+from simbert_hf.utils.extras import require
 
 FOLDER = "onnx"
 ENCODER, QUANTIZED, DECODER = "model.onnx", "model_quint8.onnx", "decoder.onnx"
 OPSET = 18
 CACHED = ("keys", "values")
-MISSING = f"ONNX needs the extra `onnx`: {install('onnx')}."
 
 
 class EncoderGraph(nn.Module):
@@ -157,10 +156,13 @@ def check_exportable(model: object) -> None:
     """Refuse what cannot be exported.
 
     Raises:
+        ImportError: If the extra ``onnx`` is not installed.
         ValueError: If the model is no ``SimBert`` of BERT's form.
     """
     if not isinstance(model, SimBert) or model.config.model_type != "bert":
         raise ValueError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
+    for module in ("onnxscript", "onnxruntime"):
+        require(module, "onnx")
 
 
 def write_graph(
@@ -169,24 +171,19 @@ def write_graph(
     """Export a module by torch.onnx; sizes but those of layers and heads may vary."""
     shapes = [{1: Dim.AUTO, 3: Dim.AUTO} if t.dim() > 2 else {0: Dim.AUTO, 1: Dim.AUTO}
               for t in given]  # fmt: skip
-    temporary = path.with_suffix(".tmp")
-    with quiet_export():
-        try:
-            program = torch.onnx.export(
-                graph.eval(),
-                tuple(tensor.clone() for tensor in given),  # equal tensors become one input
-                dynamo=True,
-                dynamic_shapes=shapes,
-                input_names=names,
-                output_names=outputs,
-                opset_version=OPSET,
-                verbose=False,
-            )
-        except ImportError as error:
-            raise ImportError(MISSING) from error
+    with whole(path) as made, quiet_export():
+        program = torch.onnx.export(
+            graph.eval(),
+            tuple(tensor.clone() for tensor in given),  # equal tensors become one input
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=names,
+            output_names=outputs,
+            opset_version=OPSET,
+            verbose=False,
+        )
         assert program is not None
-        program.save(temporary, external_data=False)
-    put_in_place(temporary, path)
+        program.save(made, external_data=False)
 
 
 @contextmanager
@@ -210,20 +207,16 @@ def quantize(path: Path, out: Path) -> None:
 
     Unsigned ones, since the sums of signed ones overflow on processors that have AVX2 but no VNNI.
     """
-    try:
-        import onnx
-        from onnxruntime.quantization import (  # type: ignore[import-untyped]
-            QuantType,
-            quantize_dynamic,
-        )
-    except ImportError as error:
-        raise ImportError(MISSING) from error
-    temporary = out.with_suffix(".tmp")
+    import onnx
+    from onnxruntime.quantization import (  # type: ignore[import-untyped]
+        QuantType,
+        quantize_dynamic,
+    )
+
     graph = onnx.load(path)
     del graph.graph.value_info[:]  # shapes, which it does not turn where it turns weights
-    with quiet_export():
-        quantize_dynamic(graph, temporary, weight_type=QuantType.QUInt8, per_channel=True)
-    put_in_place(temporary, out)
+    with whole(out) as made, quiet_export():
+        quantize_dynamic(graph, made, weight_type=QuantType.QUInt8, per_channel=True)
 
 
 class OnnxSimBert:
@@ -266,10 +259,9 @@ class OnnxSimBert:
             ImportError: If the extra ``onnx`` is not installed.
             OSError: If there is none.
         """
-        try:
-            import onnxruntime  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise ImportError(MISSING) from error
+        require("onnxruntime", "onnx")
+        import onnxruntime  # type: ignore[import-untyped]
+
         path = self.folder / FOLDER / name
         if not path.exists():
             raise OSError(f"There is no {path}; make it with scripts/export_onnx.py.")

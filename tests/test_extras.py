@@ -36,7 +36,7 @@ import simbert_hf
 for _, name, _ in pkgutil.walk_packages(simbert_hf.__path__, "simbert_hf."):
     for known in [known for known in sys.modules if known.startswith("simbert_hf.")]:
         del sys.modules[known]
-    if not name.endswith(("__main__", ".kernels")):  # these need Triton
+    if not name.endswith(".kernels"):  # these need Triton
         importlib.import_module(name)
 """
 

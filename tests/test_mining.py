@@ -149,9 +149,11 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
     with pytest.raises(ValueError, match="BM25 gives no cosines"):
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
     monkeypatch.setattr("simbert_hf.utils.extras.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"bm25s is not installed: pip install '\.\[index\]' in a"):
+    with pytest.raises(
+        ImportError, match=r"bm25s is not installed: pip install '\.\[index\]' in a"
+    ):
         mine_by_words(groups)
-    with pytest.raises(ValueError, match="faiss is not installed"):
+    with pytest.raises(ImportError, match="faiss is not installed"):
         mine_triplets(groups, model, use_faiss=True)
 
 

@@ -106,7 +106,7 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
     model.save_pretrained(tmp_path / "model")
     main([f"--model_name_or_path={tmp_path / 'model'}", f"--output_dir={tmp_path / 'out'}"])
     assert "decoder.onnx" not in capsys.readouterr().out
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob("*.part"))
     found = OnnxSimBert(tmp_path / "out").encode(TEXTS)
     np.testing.assert_allclose(found, model.eval().encode(TEXTS), atol=1e-5)
     with pytest.raises(OSError, match=r"decoder\.onnx; make it with scripts/export_onnx\.py"):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
-from simbert_hf.utils.atomic import put_in_place, write_text
+from simbert_hf.utils.atomic import put_in_place, whole, write_text
 from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
 
@@ -130,10 +130,8 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
 
 
 def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:
-    made = file.with_name("block.tmp")
-    with made.open("wb") as stream:
+    with whole(file) as made, made.open("wb") as stream:
         np.save(stream, vectors, allow_pickle=False)
-    put_in_place(made, file)
 
 
 @contextmanager

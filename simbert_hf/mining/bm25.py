@@ -34,7 +34,7 @@ def nearest_by_words(
         next sentences. Shapes: (rows, k).
 
     Raises:
-        ValueError: If bm25s is not installed.
+        ImportError: If bm25s is not installed.
 
     Example:
         >>> texts = ["open the door", "shut the door", "go home"]

@@ -15,7 +15,7 @@ from sentence_transformers.util import mine_hard_negatives
 from simbert_hf.data import DataError
 from simbert_hf.data.triplets import Triplet
 from simbert_hf.mining.bm25 import nearest_by_words
-from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.atomic import whole
 from simbert_hf.utils.extras import require
 
 SCORES = 2**25  # scores held at a time, at most
@@ -87,7 +87,7 @@ def mine_triplets(
 
     Raises:
         DataError: If there is no negative at all.
-        ValueError: If faiss is wanted and not installed.
+        ImportError: If faiss is wanted and not installed.
     """
     settings = settings or MiningSettings()
     if use_faiss:
@@ -132,7 +132,8 @@ def mine_by_words(
 
     Raises:
         DataError: If there is no negative at all.
-        ValueError: If bm25s is not installed, or a margin is given.
+        ImportError: If bm25s is not installed.
+        ValueError: If a margin is given.
 
     Example:
         >>> texts = [["open the door", "the door, please"], ["shut the door", "close it"]]
@@ -210,7 +211,5 @@ def write_triplets(path: str | Path, triplets: Sequence[Triplet]) -> None:
         ...     load_triplets(Path(folder, "mined.csv"))
         [Triplet(anchor='Hi', positive='Hello', negative='Bye, then')]
     """
-    part = Path(f"{path}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
+    with whole(Path(path)) as part, part.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sent0", "sent1", "hard_neg"), *triplets])
-    put_in_place(part, Path(path))

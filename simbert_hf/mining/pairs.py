@@ -97,7 +97,7 @@ def mine_groups(
 
     Raises:
         DataError: If there are fewer than two sentences, or no pair among them.
-        ValueError: If faiss or bm25s is not installed.
+        ImportError: If faiss or bm25s is not installed.
 
     Example:
         >>> vectors = np.array([[1, 0], [0.9, 0.4359], [0, 1]], dtype=np.float32)
@@ -175,10 +175,8 @@ def join(pairs: Ints, largest: int) -> list[list[int]]:
 
 
 def _near_by_vectors(vectors: Vectors, k: int) -> Iterator[Ints]:
-    try:
-        from simbert_hf.index.stores import FaissVectors
-    except ImportError as error:
-        raise ValueError(str(error)) from None
+    from simbert_hf.index.stores import FaissVectors
+
     store = FaissVectors()
     store.add(vectors)
     logger.info("%s vectors indexed (%s)", f"{len(vectors):,}", store.kind)

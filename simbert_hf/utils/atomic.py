@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -29,6 +31,21 @@ def put_in_place(made: Path, place: Path) -> None:
     _flush(place.parent)
 
 
+@contextmanager
+def whole(place: Path) -> Iterator[Path]:
+    """Name a path beside a place to write in the block, and put it there if the block ends well.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, whole(Path(folder, "faq.txt")) as part:
+        ...     part.name, part.write_text("Q")
+        ('faq.txt.part', 1)
+    """
+    part = place.with_name(f"{place.name}.part")
+    yield part
+    put_in_place(part, place)
+
+
 def check_writable(place: Path) -> None:
     """Raise an OSError if a file or folder cannot be made or written there, before work is.
 
@@ -47,9 +64,8 @@ def check_writable(place: Path) -> None:
 
 def write_text(place: Path, text: str) -> None:
     """Write a file of UTF-8 text that stands in its place whole or not at all."""
-    part = place.with_name(f"{place.name}.part")
-    part.write_text(text, encoding="utf-8")
-    put_in_place(part, place)
+    with whole(place) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def sync(path: Path) -> None:

@@ -16,10 +16,10 @@ def install(extras: str) -> str:
 
 
 def require(module: str, extra: str) -> None:
-    """Raise a ValueError, before any work, unless a module is installed that an extra brings.
+    """Raise an ImportError, before any work, unless a module is installed that an extra brings.
 
     Example:
         >>> require("json", "index")
     """
     if not find_spec(module):
-        raise ValueError(f"{module} is not installed: {install(extra)}.")
+        raise ImportError(f"{module} is not installed: {install(extra)}.")
