@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, environment, markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write
@@ -45,6 +45,7 @@ FRAMES = (
     "do you think it is hard to {}?",
 )
 TEXTS = [frame.format(subject) for subject in SUBJECTS for frame in FRAMES]  # 64
+ENOUGH = 6.0  # seconds after which a run is not repeated
 PEER_SOURCES = 2  # how many of many sources the peers are timed on
 
 
@@ -70,10 +71,10 @@ class Contest:
         return [program(self.peer, self.model.tokenizer, text, n) for text in texts]
 
 
-def seconds(work: Callable[[], Any], repeats: int = 3, enough: float = 6.0) -> tuple[float, Any]:
-    """Return the best time of some runs, and the result; stop repeating after `enough` seconds."""
+def seconds(work: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
+    """Return the best time of some runs, and the result; stop repeating after some seconds."""
     times: list[float] = []
-    while len(times) < repeats and sum(times) < enough:
+    while len(times) < repeats and sum(times) < ENOUGH:
         start = time.perf_counter()
         result = work()
         times.append(time.perf_counter() - start)
@@ -120,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/generate.json")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="the slow combinations too")
     arguments = parser.parse_args()

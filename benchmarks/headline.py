@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.naive_port import build_optimizer, build_port, compute_losses
-from benchmarks.reports import clock, environment, peak_memory, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, peak_memory, report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.collators import target_labels
 from simbert_hf.data import PairDataset, load_groups
@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument("--graph", action="store_true", help="CUDA graphs.")
     parser.add_argument("--seconds", type=float, default=5.0, help="How long to measure.")
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/headline.json")
     args = parser.parse_args()
     if args.port and (args.compile or args.packing or args.graph):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.reports import (
+    DEVICE,
     clock,
     environment,
     markdown,
@@ -136,9 +137,8 @@ def main() -> None:
     parser.add_argument("--classes", type=int, help="Measure this variant only, with --drawn.")
     parser.add_argument("--drawn", type=int, default=0)
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     if args.classes:
-        sys.stdout.write(json.dumps(measure(args, device)))
+        sys.stdout.write(json.dumps(measure(args, DEVICE)))
         return
     found = compare(args, sys.argv[1:])
     rows = [
@@ -153,7 +153,7 @@ def main() -> None:
         "ratio": ratio, "drawn": DRAWN, "encoder": "BERT" if args.model else "GRU",
         "batch": args.batch,
     }  # fmt: skip
-    save_report(args.output / "margin.json", report | environment(device))
+    save_report(args.output / "margin.json", report | environment(DEVICE))
     plot(found, args.output / "margin.png")
 
 

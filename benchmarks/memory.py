@@ -19,6 +19,7 @@ import torch
 
 from benchmarks.group_data import TATOEBA
 from benchmarks.reports import (
+    DEVICE,
     FREED,
     clock,
     environment,
@@ -66,9 +67,8 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=LARGE)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/memory.json")
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     if args.rows:
-        sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro, device)))
+        sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro, DEVICE)))
         return
     variants = [(SMALL, 0), (4 * SMALL, 0), (SMALL, MICRO), (args.large, MICRO)]
     found = [
@@ -81,7 +81,7 @@ def main() -> None:
     ratio = found[-1]["MB"] / found[0]["MB"]
     print(f"\n{args.large:,} rows by {MICRO} / {SMALL} rows at once: {ratio:.2f}")
     report = {"points": found, "ratio": ratio, "model": Path(args.model).name}
-    save_report(args.output, report | environment(device))
+    save_report(args.output, report | environment(DEVICE))
 
 
 if __name__ == "__main__":

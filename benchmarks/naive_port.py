@@ -165,7 +165,7 @@ def similarity_loss(vectors: Tensor, scale: float = 30.0) -> Tensor:
     return F.cross_entropy(scores, rows ^ 1)
 
 
-def compute_losses(model: NaiveSimBert, batch: Batch, scale: float = 30.0) -> dict[str, Tensor]:
+def compute_losses(model: NaiveSimBert, batch: Batch) -> dict[str, Tensor]:
     """Return both losses and their sum, from one forward pass."""
     segments = batch["token_type_ids"]
     hidden = model.bert(
@@ -174,7 +174,7 @@ def compute_losses(model: NaiveSimBert, batch: Batch, scale: float = 30.0) -> di
         attention_mask=prefix_mask(segments, batch["attention_mask"], model.dtype),
     ).last_hidden_state
     seq2seq = seq2seq_loss(model.cls(hidden), batch["input_ids"], segments)
-    similarity = similarity_loss(model.bert.pooler.dense(hidden[:, 0]), scale)  # without tanh
+    similarity = similarity_loss(model.bert.pooler.dense(hidden[:, 0]))  # without tanh
     return {"seq2seq": seq2seq, "similarity": similarity, "total": seq2seq + similarity}
 
 

@@ -21,8 +21,7 @@ import onnxruntime
 import torch
 from scipy.stats import spearmanr
 
-from benchmarks.generate import markdown
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert

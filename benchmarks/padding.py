@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from transformers import AutoTokenizer
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import clock, environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, markdown, report_file, save_report
 from benchmarks.train import ours
 from simbert_hf import SimBertConfig
 from simbert_hf.collators import PairCollator
@@ -55,7 +54,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/padding.json")
     args = parser.parse_args()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     collator = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model)))
     data = PairDataset(load_groups(args.groups)[0])
     orders: dict[str, dict[str, Any]] = {
@@ -73,8 +71,8 @@ def main() -> None:
         ]
         found[name] = tokens(batches, collator)
         timed[name] = batches[: args.steps]
-    step = ours(SimBertConfig.from_pretrained(args.model), collator, device, bf16=True)
-    now = time.process_time if device == "cpu" else lambda: clock(device)
+    step = ours(SimBertConfig.from_pretrained(args.model), collator, DEVICE, bf16=True)
+    now = time.process_time if DEVICE == "cpu" else lambda: clock(DEVICE)
     spent = dict.fromkeys(orders, 0.0)
     step(timed["at random"][0])  # warm up
     for i in range(args.steps):
@@ -86,7 +84,7 @@ def main() -> None:
         real = 2 * sum(int(collator.lengths(batch).sum()) for batch in batches)
         found[name]["ms_per_1000_tokens"] = 1e6 * spent[name] / real
     print(markdown([{"batches": name, **row} for name, row in found.items()]))
-    report = {"orders": found, "pairs": args.pairs, "steps": args.steps} | environment(device)
+    report = {"orders": found, "pairs": args.pairs, "steps": args.steps} | environment(DEVICE)
     save_report(args.output, report)
 
 

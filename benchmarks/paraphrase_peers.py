@@ -29,12 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.headline import environment
-from benchmarks.reports import same_settings, save_report
+from benchmarks.reports import DEVICE, environment, same_settings, save_report
 from benchmarks.transformers_peers import (
     CAUSAL,
     NEW_TOKENS,
@@ -102,7 +100,10 @@ def fine_tune(name: str, args: argparse.Namespace, rate: float, steps: int) -> T
     pairs = PairDataset(load_groups(args.output / TRAIN)[0], SEED)
     chosen = np.random.default_rng(SEED).permutation(len(pairs))[: steps * args.pairs].tolist()
     data = [(pair["source"], pair["target"]) for pair in map(pairs.__getitem__, chosen)]
-    return train_peer(name, args.start, data, rate=rate, steps=steps, pairs=args.pairs, seed=SEED)
+    return train_peer(
+        name, args.start, data, seed=SEED, rate=rate, steps=steps, pairs=args.pairs,
+        output_dir=args.output,
+    )  # fmt: skip
 
 
 def train(name: str, args: argparse.Namespace, rate: float, out: Path) -> dict[str, Any]:
@@ -206,8 +207,7 @@ def report(
     told = {key: value for key, value in vars(args).items() if key not in ("output", "judge")}
     found = {
         "settings": told | {"start": name},
-        "environment": {"model": name}
-        | environment("cuda" if torch.cuda.is_available() else "cpu"),
+        "environment": {"model": name} | environment(DEVICE),
         "judge": {"threshold": judge.threshold, **judge.record},
         "sources": data.origin,
         "costs": costs,

@@ -18,10 +18,12 @@ from typing import Any
 import torch
 import transformers
 
-from simbert_hf.evaluation.bootstrap import Figure, compare
+from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import layout
+from simbert_hf.evaluation.results import figure_to_json
 from simbert_hf.utils.atomic import write_text
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # For measure_apart: glibc frees blocks at once, so that a peak is what was held at a time.
 FREED = {"MALLOC_MMAP_THRESHOLD_": "262144"}
 
@@ -86,17 +88,10 @@ def spread(values: Sequence[float], digits: int = 2, scale: float = 1) -> str:
 
 
 def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Give each row's figures with interval and p-value, that it differs from the first row's."""
+    """Give each row's figures as JSON values, compared with the first row's."""
     first = next(iter(found.values()))
     return {
-        row: {
-            name: {
-                "value": figure.value,
-                "interval": figure.interval,
-                "p_value": compare(figure, first[name]).p_value,
-            }
-            for name, figure in figures.items()
-        }
+        row: {name: figure_to_json(figure, first[name]) for name, figure in figures.items()}
         for row, figures in found.items()
     }
 

@@ -26,7 +26,7 @@ from torch import distributed, nn
 from torch.multiprocessing import spawn
 
 from benchmarks import headline, margin
-from benchmarks.reports import clock, environment, markdown, save_report
+from benchmarks.reports import DEVICE, clock, environment, markdown, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.utils.plots import new_figure
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     sizes = {axis: (SMALL if args.toy else FULL)[axis] for axis in args.axes}

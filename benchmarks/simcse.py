@@ -36,7 +36,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import TrainerCallback
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
@@ -54,9 +54,7 @@ class Clock(TrainerCallback):
 
     def on_step_end(self, args, state, control, **_: Any) -> None:  # noqa: ANN001
         """Note the ends of the first and the last step, by the wall and by this process's work."""
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.end = time.perf_counter(), time.process_time()
+        self.end = clock(DEVICE), time.process_time()
         if state.global_step == 1:
             self.start = self.end
 
@@ -76,7 +74,7 @@ def ours(
     model.tokenizer.model_max_length = MAX_LENGTH
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
-        clock = Clock()
+        watch = Clock()
         args = SimilarityTrainingArguments(
             **options,
             length_window=window,
@@ -90,9 +88,9 @@ def ours(
             objective=SimCseObjective(scale=SCALE, symmetric=False, mask_false_negatives=False),
             train_dataset=FixedPairs({"source": sentences, "target": sentences}),
             data_collator=SimCseCollator(model.rows, max_length=MAX_LENGTH),
-            callbacks=[clock],
+            callbacks=[watch],
         ).train()
-        return clock.rates(args.max_steps)
+        return watch.rates(args.max_steps)
 
     return model, block
 
@@ -111,15 +109,15 @@ def theirs(
         loss = MultipleNegativesRankingLoss(model, scale=SCALE)
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
-        clock = Clock()
+        watch = Clock()
         SentenceTransformerTrainer(
             model=model,
             args=SentenceTransformerTrainingArguments(**options, eval_strategy="no"),
             train_dataset=Dataset.from_dict({"anchor": sentences, "positive": sentences}),
             loss=loss,
-            callbacks=[clock],
+            callbacks=[watch],
         ).train()
-        return clock.rates(options["max_steps"])
+        return watch.rates(options["max_steps"])
 
     return model, block
 
@@ -248,8 +246,7 @@ def report(
         "sts_spearman": figures, "settings": settings,
         "sentence_transformers": sentence_transformers.__version__,
     }  # fmt: skip
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    save_report(args.output, content | environment(device))
+    save_report(args.output, content | environment(DEVICE))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from benchmarks.group_data import TATOEBA
 from benchmarks.headline import flops, utilisation
 from benchmarks.naive_port import build_optimizer, build_port, collate, train_step
 from benchmarks.reports import (
+    DEVICE,
     FREED,
     clock,
     environment,
@@ -208,7 +209,7 @@ def main() -> None:
     parser.add_argument("--variant", nargs=3, help="Measure the peak memory of this one only.")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
-    args.device = "cuda" if torch.cuda.is_available() else "cpu"
+    args.device = DEVICE
     if args.variant:
         shape, precision, program = args.variant
         peak = Contest(shape, args).peak(program, precision == "bfloat16")

@@ -7,6 +7,7 @@ and fresh weights train at ten times the rate of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -26,7 +27,7 @@ from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.generation.writing import Draft, banned_tokens
 from simbert_hf.modeling.checkpoint import quiet_transformers
 from simbert_hf.modeling.simbert import start_at_identity
-from simbert_hf.utils.text import decode
+from simbert_hf.utils.text import is_wordpiece, place_spaces, raw_text
 
 MAX_LENGTH, NEW_TOKENS, TOP_K = 64, 32, 5
 FRESH = ("cls.predictions.transform", "cls.predictions.bias", "crossattention")
@@ -89,6 +90,7 @@ def peer_trainer(
     steps: int,
     pairs: int,
     seed: int,
+    output_dir: Path,
 ) -> Trainer:
     """Make transformers' trainer, with the arguments that SimBERT's run has."""
     fresh = [p for name, p in model.named_parameters() if any(part in name for part in FRESH)]
@@ -96,7 +98,7 @@ def peer_trainer(
     others = [p for p in model.parameters() if id(p) not in known]
     groups = [{"params": others}, {"params": fresh, "lr": 10 * rate}]
     args = SimilarityTrainingArguments(
-        output_dir="unused", max_steps=steps, seed=seed, bf16=True, report_to="none",
+        output_dir=str(output_dir), max_steps=steps, seed=seed, bf16=True, report_to="none",
         per_device_train_batch_size=2 * pairs, per_device_eval_batch_size=2 * pairs,
         train_sampling_strategy="group_by_length", remove_unused_columns=True,
         eval_strategy="no", save_strategy="no", disable_tqdm=True,
@@ -112,22 +114,22 @@ def peer_trainer(
 
 
 def train_peer(
-    name: str, start: str, data: Sequence[Pair], *, rate: float, steps: int, pairs: int, seed: int
+    name: str, start: str, data: Sequence[Pair], *, seed: int, **options: Any
 ) -> Trainer:
-    """Train a peer from a start, by so many pairs a step."""
+    """Train a peer from a start; options are those of :func:`peer_trainer`."""
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(start)
     with quiet_transformers():
         model = PEERS[name](start)
     rows = token_rows(tokenizer, data, joined=name == CAUSAL)
-    trainer = peer_trainer(model, tokenizer, rows, rate, steps, pairs, seed)
+    trainer = peer_trainer(model, tokenizer, rows, seed=seed, **options)
     trainer.train()
     return trainer
 
 
 @torch.inference_mode()
 def write_peer(
-    model: Peer, start: SimBert, texts: Sequence[str], n: int, seed: int, top_k: int = TOP_K
+    model: Peer, start: SimBert, texts: Sequence[str], n: int, seed: int
 ) -> list[list[Draft]]:
     """Sample n sentences for each text by `generate()`; those that ended, in the order drawn."""
     tokenizer, banned = start.rows.tokenizer, banned_tokens(start)
@@ -142,7 +144,7 @@ def write_peer(
             padding_side=side, return_tensors="pt", return_token_type_ids=False,
         ).to(model.device)  # fmt: skip
         found = model.generate(
-            **batch, do_sample=True, top_k=top_k, num_return_sequences=n,
+            **batch, do_sample=True, top_k=TOP_K, num_return_sequences=n,
             max_new_tokens=NEW_TOKENS, suppress_tokens=banned.tolist(),
             eos_token_id=tokenizer.sep_token_id, pad_token_id=tokenizer.pad_token_id,
             return_dict_in_generate=True, output_logits=True,
@@ -163,6 +165,7 @@ def written(found: Any, tokenizer: Any, banned: Tensor) -> list[Draft | None]:
     drafts: list[Draft | None] = []
     for row, each in zip(tokens.tolist(), torch.cat(steps, dim=1).tolist(), strict=True):
         length = row.index(sep) + 1 if sep in row else 0
-        text = decode(tokenizer, [row[:length]])[0]
+        raw = raw_text(tokenizer, row[:length])
+        text = place_spaces(raw) if is_wordpiece(tokenizer) else raw
         drafts.append(Draft(text, sum(each[:length]) / length) if length else None)
     return drafts

@@ -42,11 +42,15 @@ def test_the_loss_is_of_the_target_alone(start: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_all_weights_train_and_only_fresh_ones_at_the_higher_rate(start: Path, name: str) -> None:
+def test_all_weights_train_and_only_fresh_ones_at_the_higher_rate(
+    start: Path, name: str, tmp_path: Path
+) -> None:
     model = PEERS[name](str(start))
     tokenizer = SimBert.from_pretrained(start).rows.tokenizer
     data = token_rows(tokenizer, [("a cat ran", "a dog sat")], joined=name == CAUSAL)
-    trainer = peer_trainer(model, tokenizer, data, rate=1e-3, steps=1, pairs=1, seed=0)
+    trainer = peer_trainer(
+        model, tokenizer, data, rate=1e-3, steps=1, pairs=1, seed=0, output_dir=tmp_path
+    )
     rates = {p: group["lr"] for group in trainer.optimizer.param_groups for p in group["params"]}
     known = {key.removeprefix("bert.") for key in load_file(start / "model.safetensors")}
     for name_, parameter in model.named_parameters():

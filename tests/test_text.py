@@ -7,11 +7,11 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from simbert_hf.utils.text import (
-    decode,
     is_wordpiece,
     join_wordpieces,
     normalize_text,
     place_spaces,
+    raw_text,
 )
 
 SENTENCES = [
@@ -38,6 +38,11 @@ def split_like_bert(text):
     rules = pre_tokenizers.BertPreTokenizer()
     normalized = normalizers.BertNormalizer(lowercase=True).normalize_str(text)
     return [word for word, _ in rules.pre_tokenize_str(normalized)]
+
+
+def decode(tokenizer, rows):
+    texts = [raw_text(tokenizer, row) for row in rows]
+    return [place_spaces(text) for text in texts] if is_wordpiece(tokenizer) else texts
 
 
 def test_the_inside_of_a_word_at_the_start_shows_no_marks():

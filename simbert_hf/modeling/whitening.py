@@ -57,9 +57,7 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
     return vectors.mean(axis=0), directions[:, :dim] / np.sqrt(variances[:dim])
 
 
-def whiten(
-    model: Embedder, sentences: Sequence[str], dim: int | None = None, *, batch_size: int = 64
-) -> None:
+def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) -> None:
     """Fit the whitening of a model's sentence vectors, and make it a part of the model.
 
     ``encode`` applies it before it normalises; a saved model keeps it, as a Dense module for
@@ -69,14 +67,13 @@ def whiten(
         model: A model that is not whitened yet.
         sentences: What the map is fitted on: some thousands, of the kind that will be embedded.
         dim: Number of dimensions to keep; all that the vectors span if None.
-        batch_size: Sentences a forward pass.
 
     Raises:
         ValueError: If the model is whitened already, or the sentences are too few.
     """
     if model.whitening is not None:
         raise ValueError("The model is whitened already; whiten the one it was made from.")
-    vectors = model.encode(sentences, batch_size=batch_size, normalize_embeddings=False)
+    vectors = model.encode(sentences, normalize_embeddings=False)
     mean, matrix = fit_whitening(vectors, dim)
     linear = nn.Linear(*matrix.shape).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(matrix.T))

@@ -61,26 +61,11 @@ def is_wordpiece(tokenizer: PreTrainedTokenizerBase) -> bool:
     return type(model).__name__ == "WordPiece" if model else "Bert" in type(tokenizer).__name__
 
 
-def decode(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int]]) -> list[str]:
-    """Turn rows of ids into text: ``don't`` and never ``don ' t``, no spaces inside Chinese.
-
-    Args:
-        tokenizer: Any tokenizer. WordPiece forgets where spaces stood, so they are placed by rule;
-            other tokenizers remember, and models may write some inside Chinese all the same.
-        rows: Token ids, special ones allowed.
-
-    Returns:
-        One text a row.
-    """
-    texts = (raw_text(tokenizer, row) for row in rows)
-    return [place_spaces(text) for text in texts] if is_wordpiece(tokenizer) else list(texts)
-
-
 def raw_text(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> str:
     """Join a row's tokens; WordPiece's words and marks with a space between any two."""
     if not is_wordpiece(tokenizer):
         text = str(tokenizer.decode(row, skip_special_tokens=True))
-        return SPACE_IN_CJK.sub("", " ".join(text.split()))
+        return SPACE_IN_CJK.sub("", " ".join(text.split()))  # which models write all the same
     return join_wordpieces(pieces_of(tokenizer, row))
 
 
