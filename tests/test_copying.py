@@ -261,6 +261,7 @@ def test_facts(text, facts):
         ("one o'clock", ["one p'clock"], ["one p'clock"]),
         ("they were", ["they was", "they have been"], ["they have been"]),
         ("they were", ["they was"], ["they was"]),
+        ("what's it like?", ["how's it like?", "what is it like?"], ["what is it like?"]),
         ("another one", ["an another one", "other one"], ["other one"]),
         ("we was in", ["in we was", "it are ours"], ["in we was"]),
     ],
