@@ -41,7 +41,7 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training.run import load_encoder
+from simbert_hf.training.starts import load_encoder
 from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 
 from simbert_hf.modeling.averaging import average_models
-from simbert_hf.training.run import load_encoder
+from simbert_hf.training.starts import load_encoder
 from simbert_hf.utils.script import check_new_output, run_script
 
 

@@ -22,8 +22,9 @@ from simbert_hf.evaluation import SimBertEvaluator
 from simbert_hf.objectives import LossArguments, SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_training_data, load_unpaired, load_unseen
-from simbert_hf.training.run import begin, load_model, load_teacher, run
+from simbert_hf.training.run import begin, load_teacher, run
 from simbert_hf.training.simcse import check_dropout
+from simbert_hf.training.starts import load_model
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 

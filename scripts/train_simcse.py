@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.run import begin, load_start, run
+from simbert_hf.training.run import begin, run
 from simbert_hf.training.simcse import (
     SIMCSE_PRESETS,
     SimCseArguments,
@@ -20,6 +20,7 @@ from simbert_hf.training.simcse import (
     make_simcse_objective,
     prepare_simcse,
 )
+from simbert_hf.training.starts import load_start
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 

@@ -127,8 +127,7 @@ class SimilarityTrainer(SavingTrainer):
     def _may_fuse(self, model: Any) -> bool:
         """Tell whether attention may run as one kernel: in 16 bits, where torch's own would."""
         half = self.args.device.type == "cuda" and (self.args.bf16 or self.args.fp16)
-        config = getattr(model, "config", None)
-        return half and has_triton() and getattr(config, "_attn_implementation", None) == "sdpa"
+        return half and has_triton() and model.config._attn_implementation == "sdpa"
 
     def _check_stream(self, stream: PairStream) -> None:
         stream.check_process(self.args.process_index, self.args.world_size)

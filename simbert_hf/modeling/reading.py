@@ -155,20 +155,11 @@ def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str
     Raises:
         OSError: If it is none.
     """
-    path = optional_file(name_or_path, file, hub)
-    if path is None:
+    try:
+        path = Path(str(cached_file(name_or_path, file, **hub)))
+    except OSError:
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise OSError(f"{path} is cut or damaged ({error}). Copy or download it again.") from error
-
-
-def optional_file(
-    name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]
-) -> Path | None:
-    """Find a file of a checkpoint, or fetch it; None where there is none."""
-    try:
-        return Path(str(cached_file(name_or_path, file, **hub)))
-    except OSError:
-        return None

@@ -26,10 +26,6 @@ logger = logging.getLogger(__name__)
 SCRATCH = "_saving"
 
 
-class Diverged(ValueError):
-    """Weights are infinite or NaN."""
-
-
 class CheckpointPart(TrainerCallback):
     """A callback with a state of its own, which becomes a part of each checkpoint."""
 
@@ -126,12 +122,12 @@ class SavingTrainer(Trainer):
         """Refuse to save, or go on with, weights of a run that diverged.
 
         Raises:
-            Diverged: If one is infinite or NaN.
+            ValueError: If one is infinite or NaN.
         """
         weights = own_shards(self.accelerator.unwrap_model(self.model))
         finite = torch.stack([weight.isfinite().all() for weight in weights]).all()
         if self.accelerator.reduce((~finite).int()):  # each may hold a part
-            raise Diverged(
+            raise ValueError(
                 f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
                 "Checkpoints before are as they were: begin anew, or with the weights of one of "
                 "them (--model_name_or_path), with a lower --learning_rate or weights of the loss."
@@ -174,7 +170,7 @@ class SavingTrainer(Trainer):
 
         Raises:
             OSError: If it cannot be written; then the former model is as it was.
-            Diverged: If weights are infinite or NaN; then too.
+            ValueError: If weights are infinite or NaN; then too.
         """
         self._check_finite()
         if output_dir is not None:

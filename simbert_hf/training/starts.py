@@ -1,4 +1,4 @@
-"""Where a run starts that trains sentence vectors alone: a BERT, its like, or a character GRU."""
+"""Where a run starts: a BERT or, for sentence vectors alone, its like or a character GRU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 
 from simbert_hf.arguments import ModelArguments, refuse_idle
 from simbert_hf.gru import CharGru
+from simbert_hf.modeling.architectures import ARCHITECTURES
+from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.training.run import check_start, load_start
+from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.parsing import flag
 
 logger = logging.getLogger(__name__)
@@ -42,6 +46,69 @@ class EncoderArguments:
             raise ValueError("--min_count and --gru_size must be at least 1.")
         if self.encoder == "bert":
             refuse_idle(self, ["min_count", "gru_size", "mask_padding"], "--encoder is bert")
+
+
+def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
+    """Load the start of a run on pairs of sentences.
+
+    Args:
+        model_args: Where it is, and how to load it.
+        max_length: Longest sentence in tokens; a row holds two.
+
+    Raises:
+        OSError: If there is none.
+        ValueError: If none is named, it has too few positions for such rows, or is whitened.
+    """
+    model = SimBert.from_pretrained(named_start(model_args), **model_args.load_options())
+    check_start(model, model_args, max_length, sentences=2)
+    return model
+
+
+def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
+    """Load a BERT or its like as :class:`SimBert`, another encoder as :class:`SentenceEncoder`.
+
+    Arguments and errors as of their ``from_pretrained``.
+    """
+    name_or_path, hub = resolve_name(name_or_path), hub_options(options)
+    if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
+        return SimBert.from_pretrained(name_or_path, **options)
+    return SentenceEncoder.from_pretrained(name_or_path, **options)
+
+
+def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
+    """Load the start of a run that only embeds, one sentence a row; else as :func:`load_model`."""
+    model = load_encoder(named_start(model_args), **model_args.load_options())
+    check_start(model, model_args, max_length, sentences=1)
+    return model
+
+
+def named_start(model_args: ModelArguments) -> str:
+    """Return the directory or Hub id to start from; raise a ValueError where none is named."""
+    if not model_args.model_name_or_path:
+        raise ValueError("Nothing to start from; give --model_name_or_path a directory or Hub id.")
+    return model_args.model_name_or_path
+
+
+def check_start(
+    model: Embedder, model_args: ModelArguments, max_length: int, sentences: int
+) -> None:
+    """Refuse a model that is whitened, or has too few positions for its rows.
+
+    Raises:
+        ValueError: In these cases.
+    """
+    longest = model.positions // sentences
+    if not 3 <= max_length <= longest:
+        raise ValueError(
+            f"--max_length {max_length} is out of range: it must be from 3 to {longest}, as a row "
+            f"of the model's {model.positions} positions holds "
+            f"{'two sentences' if sentences == 2 else 'one sentence'}."
+        )
+    if model.whitening is not None:
+        raise ValueError(
+            f"{model_args.model_name_or_path} is whitened, which training would undo: train the "
+            "model it was made from, and whiten the result."
+        )
 
 
 def load_vector_encoder(
