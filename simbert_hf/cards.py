@@ -48,13 +48,6 @@ EXAMPLES = "sample_sentences"  # told as samples; without them the samples are o
 MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
 LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
-SIMBERT = """\
-@misc{simbert,
-  title = {{SimBERT}: Integrating Retrieval and Generation into {BERT}},
-  author = {Su, Jianlin},
-  year = {2020},
-  url = {https://github.com/ZhuiyiTechnology/simbert}
-}"""
 
 
 @dataclass
@@ -73,7 +66,6 @@ class CardArguments:
         [], "YAML files that it was trained by, in turn, if no run.json tells."
     )
     limits: str = flag("", "What it cannot do, in Markdown.")
-    citation: str = flag(SIMBERT, "BibTeX.")
     evaluation: str = flag("", "results.json of scripts/evaluate.py.")
     paraphrases: str = flag("", "paraphrases.json of scripts/evaluate_paraphrases.py.")
     peers: str = flag("", "paraphrase_peers.json of benchmarks: ways to train, compared.")
@@ -168,8 +160,7 @@ def make_card(args: CardArguments) -> ModelCard:
         eval_results=results or None,
         **page,
     )
-    given = {"limits": args.limits, "citation": args.citation}
-    given |= {"data": args.data} if args.data else {}
+    given = {"limits": args.limits} | ({"data": args.data} if args.data else {})
     given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}
     shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
     loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or model_name(folder)}"'
