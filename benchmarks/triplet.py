@@ -15,11 +15,10 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import datasets
-import torch
 from sentence_transformers import SentenceTransformer
 
-from benchmarks.reports import environment, save_report, spread
+from benchmarks.group_data import by_class, write_groups
+from benchmarks.reports import DEVICE, environment, save_report, spread
 from scripts.train_triplet import main as train
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.evaluation import RetrievalEvaluator
@@ -40,19 +39,13 @@ VARIANTS = {
 FIGURES = ("mean_cosine", "effective_rank", "top1")
 
 
-def write_groups(path: Path, groups: datasets.Dataset) -> None:
-    """Write groups as ``number TAB sentence``."""
-    rows = ((row["group"], text) for row in groups for text in row["texts"])
-    lines = [f"{group}\t{' '.join(text.split())}\n" for group, text in rows]
-    path.write_text("".join(lines), encoding="utf-8")
-
-
 def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, float]:
     """Hold out groups, mine the others with the start, and measure the start."""
     groups, _ = load_groups(args.data)
     kept, held_out = split_groups(groups, args.held_out, seed)
-    write_groups(folder / "train.tsv", kept)
-    write_groups(folder / "held_out.tsv", held_out)
+    for name, part in (("train", kept), ("held_out", held_out)):
+        texts = ((text, row["group"]) for row in part for text in row["texts"])
+        write_groups(folder / f"{name}.tsv", by_class(texts))
     with quiet_transformers():
         model = SentenceTransformer(args.model)
     triplets = mine_triplets(kept, model, MiningSettings(range_min=args.range_min), seed=seed)
@@ -108,8 +101,7 @@ def main() -> None:
     print(layout(["variant", *FIGURES], rows, left=[0]))
     options = {k: v for k, v in vars(args).items() if k not in ("model", "data", "output")}
     options |= {"model": Path(args.model).name, "data": Path(args.data).name}
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    report = {"figures": found, "options": options} | environment(device)
+    report = {"figures": found, "options": options} | environment(DEVICE)
     save_report(args.output / "triplet.json", report)
 
 
