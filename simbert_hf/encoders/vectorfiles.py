@@ -18,10 +18,10 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.atomic import put_in_place, whole, write_text
 from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
@@ -29,8 +29,6 @@ from simbert_hf.utils.textfiles import fault
 FORMATS = (".npy", ".parquet")
 BLOCK = 10_000  # texts
 PROBES = 8  # texts that tell one pooling or prompt from another
-
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 def check_output(path: Path) -> None:
@@ -129,13 +127,13 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
     write_text(note, json.dumps(work))
 
 
-def _write_block(file: Path, vectors: NDArray[np.float32]) -> None:
+def _write_block(file: Path, vectors: Vectors) -> None:
     with whole(file) as made, made.open("wb") as stream:
         np.save(stream, vectors, allow_pickle=False)
 
 
 @contextmanager
-def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Encode]:
+def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Callable[[Sequence[str]], Vectors]]:
     """Encode by this process, or by several that stop with the block."""
     if processes == 1:
         yield encoder

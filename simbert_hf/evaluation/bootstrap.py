@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from simbert_hf.utils.arrays import Floats
+from simbert_hf.utils.arrays import Floats, Reals
 
 Counts = NDArray[np.int64]
 Statistic = Callable[[Counts], Mapping[str, Floats]]
@@ -176,7 +176,7 @@ class Distinct:
         values: Shape: (N,).
     """
 
-    def __init__(self, values: NDArray[np.floating]) -> None:
+    def __init__(self, values: Reals) -> None:
         _, self.inverse = np.unique(values, return_inverse=True)
         self.order = np.argsort(self.inverse, kind="stable")
         self.starts = np.flatnonzero(np.diff(self.inverse[self.order], prepend=-1))
@@ -246,7 +246,7 @@ def exact_interval(hits: int, count: int) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def mean(values: NDArray[np.floating], counts: Counts) -> Floats:
+def mean(values: Reals, counts: Counts) -> Floats:
     """Mean of the values drawn in each resample: (N,), (R, N) -> (R,)."""
     result: Floats = counts @ values.astype(np.float64) / counts.sum(axis=1)
     return result

@@ -14,9 +14,10 @@ import torch
 from scipy.stats import spearmanr
 
 from simbert_hf.data import labelled_sentences
-from simbert_hf.evaluation.geometry import METER, CollapseMeter, Vectors
+from simbert_hf.evaluation.geometry import METER, CollapseMeter
 from simbert_hf.evaluation.retrieval import KS, topk_accuracy
 from simbert_hf.modeling.embedding import evaluating
+from simbert_hf.utils.arrays import Reals
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
@@ -53,13 +54,13 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
     return _spearman(_encode_pairs(model, pairs), pairs)
 
 
-def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Vectors:
+def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Reals:
     """Embed all first sentences, and then all second ones: (2P, D)."""
     first, second, _ = zip(*pairs, strict=True)
     return model.encode([*first, *second], normalize_embeddings=True)
 
 
-def _spearman(vectors: Vectors, pairs: Sequence[tuple[str, str, float]]) -> float:
+def _spearman(vectors: Reals, pairs: Sequence[tuple[str, str, float]]) -> float:
     first, second = np.split(vectors, 2)
     scores = [score for *_, score in pairs]
     cosines = (first * second).sum(axis=1)

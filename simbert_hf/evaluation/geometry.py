@@ -6,13 +6,11 @@ import logging
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simbert_hf.evaluation.bootstrap import Figure
+from simbert_hf.utils.arrays import Reals
 
 logger = logging.getLogger(__name__)
-
-Vectors = NDArray[np.floating]
 
 BINS = np.linspace(-1.0, 1.0, 101)  # edges of the histograms' bins
 MOST = 10_000  # vectors that uniformity is estimated from: each is compared with all others
@@ -22,7 +20,7 @@ COLLAPSED_COSINE = 0.9  # mean cosine above which all sentences look alike
 COLLAPSED_RANK = 0.02  # effective rank, as a share of the highest possible, below which they do
 
 
-def alignment(first: Vectors, second: Vectors) -> float:
+def alignment(first: Reals, second: Reals) -> float:
     """Mean squared distance of positives, E ||f(x) - f(x+)||^2 (Wang & Isola 2020); less is closer.
 
     Args:
@@ -45,7 +43,7 @@ def alignment(first: Vectors, second: Vectors) -> float:
     return float(squares.mean())
 
 
-def uniformity(vectors: Vectors, chunk: int = 1024) -> float:
+def uniformity(vectors: Reals, chunk: int = 1024) -> float:
     """Log mean exp(-2 ||f(x) - f(y)||^2) over pairs of different items; less is more even.
 
     Wang & Isola (2020). On the unit sphere the squared distance is 2 - 2 cos.
@@ -74,7 +72,7 @@ def uniformity(vectors: Vectors, chunk: int = 1024) -> float:
     return float(np.log(total / n_pairs))
 
 
-def mean_pairwise_cosine(vectors: Vectors) -> float:
+def mean_pairwise_cosine(vectors: Reals) -> float:
     """Mean cosine of two different items; near 1, the encoder has collapsed.
 
     Args:
@@ -93,7 +91,7 @@ def mean_pairwise_cosine(vectors: Vectors) -> float:
     return float((whole @ whole - np.square(vectors.astype(np.float64)).sum()) / (n * (n - 1)))
 
 
-def effective_rank(vectors: Vectors) -> float:
+def effective_rank(vectors: Reals) -> float:
     """Exponential of the entropy of the normalised singular values (Roy & Vetterli 2007).
 
     Args:
@@ -130,7 +128,7 @@ class CollapseMeter:
 
     warned: bool = field(default=False, repr=False)
 
-    def __call__(self, vectors: Vectors) -> dict[str, float]:
+    def __call__(self, vectors: Reals) -> dict[str, float]:
         """Return mean cosine and effective rank of unit vectors, of 2,000 where more are given."""
         if len(vectors) > METERED:
             vectors = np.random.default_rng(0).choice(vectors, METERED, replace=False)
@@ -151,7 +149,7 @@ class CollapseMeter:
         return dict(zip(METER, (cosine, rank), strict=True))
 
 
-def geometry(first: Vectors, second: Vectors, vectors: Vectors) -> dict[str, Figure]:
+def geometry(first: Reals, second: Reals, vectors: Reals) -> dict[str, Figure]:
     """Alignment of the positives (left out where there are none) and uniformity of the sentences.
 
     Args:
@@ -170,7 +168,7 @@ def geometry(first: Vectors, second: Vectors, vectors: Vectors) -> dict[str, Fig
     return figures | {"uniformity": Figure(uniformity(vectors))}
 
 
-def histogram(cosines: Vectors) -> list[int]:
+def histogram(cosines: Reals) -> list[int]:
     """Count cosines in the 100 bins between :data:`BINS`, rounding beyond -1 and 1 included.
 
     Example:
@@ -182,7 +180,7 @@ def histogram(cosines: Vectors) -> list[int]:
     return counts
 
 
-def check_finite(vectors: Vectors) -> None:
+def check_finite(vectors: Reals) -> None:
     """Refuse vectors that compare with nothing: (N, D).
 
     Raises:
@@ -196,6 +194,6 @@ def check_finite(vectors: Vectors) -> None:
         )
 
 
-def _check_two(vectors: Vectors) -> None:
+def _check_two(vectors: Reals) -> None:
     if len(vectors) < 2:
         raise ValueError(f"At least two vectors are needed to compare; got {len(vectors)}.")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from simbert_hf.data import load_groups
@@ -17,12 +16,10 @@ from simbert_hf.data.readers import fold
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.utils.arrays import Floats, Ints
+from simbert_hf.utils.arrays import Floats, Ints, Reals
 from simbert_hf.utils.textfiles import check_exists, fault
 
 logger = logging.getLogger(__name__)
-
-Vectors = NDArray[np.floating]
 
 KS = (1, 5, 10)
 TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
@@ -49,7 +46,7 @@ class Ranks:
         return hits | {"mrr": 1 / self.first, "map": self.average_precision}
 
 
-def rank_group_mates(vectors: Vectors, groups: Ints, chunk: int = 1024) -> Ranks:
+def rank_group_mates(vectors: Reals, groups: Ints, chunk: int = 1024) -> Ranks:
     """Let every sentence rank all the others by dot product, and find its group in the ranking.
 
     Equal scores (nearer than 1e-6) are ranked against the model: sentences of other groups come
@@ -147,7 +144,7 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
     return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
-def topk_accuracy(vectors: Vectors, groups: Ints, ks: Sequence[int] = KS) -> dict[str, float]:
+def topk_accuracy(vectors: Reals, groups: Ints, ks: Sequence[int] = KS) -> dict[str, float]:
     """Share of sentences with one of their group among the k nearest others.
 
     Args:
