@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -252,7 +251,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def utilisation(speed: float, device: str) -> float | None:
     """Share of the device's peak in bfloat16; None where that is not known."""
-    name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
+    name = environment(device)["device"]
     peak = next((peak for part, peak in PEAKS.items() if part in name), math.nan)
     return None if math.isnan(peak) else speed / peak
 

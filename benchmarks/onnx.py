@@ -10,7 +10,6 @@ on the machine hits all alike. Prints a Markdown table; the JSON file holds the 
 from __future__ import annotations
 
 import argparse
-import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ import onnxruntime
 import torch
 from scipy.stats import spearmanr
 
-from benchmarks.reports import markdown, report_file, save_report
+from benchmarks.reports import environment, markdown, report_file, save_report
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
@@ -77,13 +76,8 @@ def main() -> None:
         }
         for (name, encode), file in zip(encoders.items(), files, strict=True)
     ]
-    where = {
-        "model": args.model.name,
-        "machine": platform.machine(),
-        "threads": args.threads,
-        "torch": torch.__version__,
-        "onnxruntime": onnxruntime.__version__,
-    }
+    where = {"model": args.model.name, "onnxruntime": onnxruntime.__version__}
+    where |= environment("cpu")
     print(f"{where}\n\n{markdown(rows)}")
     report = {"environment": where, "encoders": rows}
     save_report(args.output, report)

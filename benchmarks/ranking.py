@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.reports import save_report
+from benchmarks.reports import report_file, save_report
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--ratings", type=Path, default=RATINGS)
     parser.add_argument("--limit", type=int, help="read the first N sentences")
-    parser.add_argument("--output", type=Path, default=Path("outputs/ranking.json"))
+    parser.add_argument("--output", type=report_file, default="outputs/ranking.json")
     args = parser.parse_args()
     rows: Rows = [row for _, row in read_objects(args.ratings)][: args.limit]
     read = features(SimBert.from_pretrained(args.model), rows)
