@@ -22,7 +22,7 @@ from simbert_hf.data import DataError, load_sentences
 from simbert_hf.encoders.text_encoder import fingerprint
 from simbert_hf.generation.synonyms import load
 from simbert_hf.mining.pairs import different
-from simbert_hf.utils.atomic import check_writable, write_text
+from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.script import run_script
 from simbert_hf.utils.textfiles import read_json
 
@@ -93,8 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--shared", type=float, default=0.8, help="Words that a pair has in common, at most.")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    args.output_file.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(args.output_file)
+    make_room(args.output_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}
     lines, first = written(args.output_file, blocks)

@@ -133,9 +133,8 @@ def check_split(folder: str, args: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Write, judge, measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
-    columns = tuple(args.text_columns) if args.text_columns else None
     data = load_held_out(
-        args.groups, args.held_out, args.split_seed, args.limit, columns, args.form
+        args.groups, args.held_out, args.split_seed, args.limit, args.text_columns, args.form
     )
     if args.list_sources:
         print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")

@@ -18,7 +18,7 @@ from simbert_hf.data import load_groups
 from simbert_hf.data.readers import Form
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets, write_triplets
-from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script
 
 
@@ -47,8 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--{idle[0]} is a model's; --bm25 has none")
     if not args.output_file.endswith(".csv"):
         raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
-    Path(args.output_file).parent.mkdir(parents=True, exist_ok=True)
-    check_writable(Path(args.output_file))
+    make_room(Path(args.output_file))
     return args
 
 
@@ -57,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     names = ("negatives", "range_min", "range_max", "relative_margin", "absolute_margin", "members")
     settings = MiningSettings(**{name: getattr(args, name) for name in names})
-    columns = tuple(args.text_columns) if args.text_columns else None
-    groups, report = load_groups(args.train_file, form=args.form, text_columns=columns)
+    groups, report = load_groups(args.train_file, form=args.form, text_columns=args.text_columns)
     print(report)
     if args.bm25:
         triplets = mine_by_words(groups, settings, seed=args.seed)

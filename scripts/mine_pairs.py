@@ -25,7 +25,7 @@ import torch
 from simbert_hf.data import load_sentences
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.pairs import PairSettings, different, mine_groups
-from simbert_hf.utils.atomic import check_writable, write_text
+from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.script import run_script
 
@@ -47,8 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.output_file.suffix not in WRITERS:
         raise ValueError(f"--output_file {args.output_file}: name a {' or '.join(WRITERS)} file.")
-    args.output_file.parent.mkdir(parents=True, exist_ok=True)
-    check_writable(args.output_file)
+    make_room(args.output_file)
     return args
 
 

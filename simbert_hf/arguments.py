@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from math import inf
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from transformers import TrainingArguments
 
+from simbert_hf.data.readers import Form
 from simbert_hf.objectives import LossArguments
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.utils.checks import check_scale, check_weights
@@ -106,7 +107,7 @@ class DataArguments:
     form: str = flag(
         "auto",
         "What the rows hold, where that is not plain from the file.",
-        ("auto", "synonyms", "pairs", "groups"),
+        get_args(Form),
     )
     text_columns: list[str] | None = flag(None, "The columns that hold the sentences of a pair.")
     streaming: bool = flag(False, "Read rows as they come; needs --max_steps.")
@@ -237,12 +238,9 @@ def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
 
 @dataclass
 class SimilarityTrainingArguments(TrainingArguments):
-    """transformers' ``TrainingArguments`` with defaults for sentence pairs.
+    """transformers' ``TrainingArguments`` with defaults for sentence pairs."""
 
-    ``per_device_train_batch_size`` counts pairs; each pair makes two rows.
-    """
-
-    per_device_train_batch_size: int = flag(64, "Pairs a device and step; each makes two rows.")
+    per_device_train_batch_size: int = flag(64, "Pairs, sentences or triplets a device and step.")
     learning_rate: float = flag(1e-4, "Peak learning rate.")
     head_learning_rate: float = flag(1e-3, "The same for an untrained LM head or class centres.")
     warmup_steps: float = flag(0.06, "Steps of warm-up, or a share of all steps below 1.")

@@ -226,7 +226,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "index damaged": (flip(INDEX, 700), ValueError, "the block at byte 0 is damaged"),
     "data cut": (cut(DATA, 20000), ValueError, r"00001 is cut off at bert/"),
     "data damaged": (flip(DATA, 100), ValueError, r"00001 is damaged at bert/"),
-    "no json": (cut("bert_config.json", 9), ValueError, "bert_config.json is no JSON"),
+    "no json": (cut("bert_config.json", 9), ValueError, "bert_config.json cannot be read as JSON"),
     "no size": (change_config(hidden_size=None), ValueError, "from 1 on as hidden_size"),
     "activation": (change_config(hidden_act="relu"), ValueError, "'relu'; only gelu"),
     "other shape": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, s
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.textfiles import read_json
 
 WORDS = "bert/embeddings/word_embeddings"
 POOLER = "bert/pooler/dense/kernel"
@@ -153,12 +153,9 @@ def read_settings(path: Path) -> dict[str, Any]:
         ValueError: If it is no JSON object, lacks a size, asks for another activation, or a value
             is none.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
-        raise ValueError(f"{path} is no JSON ({error}).") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} holds no JSON object of settings.")
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no {path}.")
+    found = read_json(path)
     sizes = {name: found.get(name) for name in (*SIZES, *OTHER_SIZES) if name in {*SIZES, *found}}
     if wrong := [name for name, size in sizes.items() if type(size) is not int or size < 1]:
         raise ValueError(f"{path} gives no whole number from 1 on as {', '.join(wrong)}.")

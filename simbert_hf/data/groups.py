@@ -44,7 +44,7 @@ def load_groups(
     source: str | Path | datasets.Dataset | Sequence[str | Path | datasets.Dataset],
     *,
     form: Form = "auto",
-    text_columns: tuple[str, str] | None = None,
+    text_columns: Sequence[str] | None = None,
     max_chars: int = 128,
     streaming: bool = False,
     cache_dir: str | Path | None = None,
@@ -85,7 +85,8 @@ def load_groups(
         ...     groups["group"][:], groups[0]
         ([0, 0, 1], {'texts': ['Hi', 'Hello', 'Hey'], 'group': 0})
     """
-    options = ReadOptions(form, text_columns, max_chars, consecutive=streaming)
+    columns = None if text_columns is None else tuple(text_columns)
+    options = ReadOptions(form, columns, max_chars, consecutive=streaming)
     sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
     name = ", ".join(dict.fromkeys(source.name for source in sources))
     if streaming:

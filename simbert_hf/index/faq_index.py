@@ -36,7 +36,6 @@ from simbert_hf.index.stores import (
     VectorStore,
     check_kind,
     measure_recall,
-    numbers_of,
 )
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.rows import holds_texts
@@ -384,7 +383,7 @@ class FaqIndex:
     ) -> None:
         with self._switching.writing():
             if removed:  # first: a failed call can be repeated, and numbers rows as before
-                self.store.remove(numbers_of(removed))
+                self.store.remove(np.asarray(removed, dtype=np.int64))
             if added is not None:
                 self.store.add(added)
             self._table = table

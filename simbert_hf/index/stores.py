@@ -6,7 +6,7 @@ gap that no search returns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -291,11 +291,6 @@ def _read(path: Path, mmap: bool) -> Any:
     except RuntimeError as error:
         reason = str(error).strip().rpartition("\n")[2][:80]
         raise fault(path, None, f"is no faiss index ({reason})", "Build the index anew") from None
-
-
-def numbers_of(values: Sequence[int] | Ints) -> Ints:
-    """Make an array of vectors' numbers."""
-    return np.asarray(values, dtype=np.int64)
 
 
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:

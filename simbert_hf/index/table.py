@@ -15,7 +15,6 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 
 from simbert_hf.data.readers import fold
 from simbert_hf.index.faqs import ORIGIN, Faq
-from simbert_hf.index.stores import numbers_of
 from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
@@ -102,7 +101,7 @@ class FaqTable:
         keys = pyarrow.compute.coalesce(self.data["group"], self.data["answer"])
         marks = pyarrow.compute.if_else(grouped, "g", "a")  # a group may be named as an answer is
         marked = pyarrow.compute.binary_join_element_wise(marks, keys, "")
-        codes = numbers_of(marked.combine_chunks().dictionary_encode().indices)
+        codes = np.asarray(marked.combine_chunks().dictionary_encode().indices, dtype=np.int64)
         sizes = np.bincount(codes[self.living], minlength=int(codes.max(initial=-1)) + 1)
         return codes, sizes
 
@@ -120,7 +119,7 @@ class FaqTable:
 
     def faqs(self, numbers: Sequence[int] | Ints) -> list[Faq]:
         """Return rows by their numbers."""
-        rows = self.data.take(numbers_of(numbers)).to_pylist()
+        rows = self.data.take(np.asarray(numbers, dtype=np.int64)).to_pylist()
         names = ("question", "answer", "group", "id")
         return [
             Faq(**{name: row[name] for name in names}, metadata=json.loads(row["metadata"]))
@@ -172,7 +171,7 @@ class FaqTable:
     def without(self, numbers: Sequence[int]) -> FaqTable:
         """Blank rows: nothing of their text stays."""
         gone = np.zeros(len(self), dtype=np.bool_)
-        gone[numbers_of(numbers)] = True
+        gone[np.asarray(numbers, dtype=np.int64)] = True
         data = self.data
         for name in ("id", "question", "answer", "group", "metadata"):
             blank = pyarrow.scalar(None if name == "group" else "", pyarrow.string())

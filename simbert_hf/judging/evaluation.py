@@ -93,7 +93,7 @@ def load_held_out(
     held_out: int | str | None,
     split_seed: int,
     limit: int | None,
-    text_columns: tuple[str, str] | None = None,
+    text_columns: Sequence[str] | None = None,
     form: Form = "auto",
 ) -> HeldOut:
     """Read groups, keep those that training held out, draw some of them.

@@ -148,8 +148,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
         model.load_tokenizer(name_or_path, hub)
-        if model.tokenizer is not None:
-            model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
+        model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
         return model  # type: ignore[no-any-return]
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -310,7 +310,7 @@ def read_groups(
         groups, report = load_groups(
             files,
             form=data_args.form,  # type: ignore[arg-type]
-            text_columns=tuple(columns) if columns else None,  # type: ignore[arg-type]
+            text_columns=columns or None,
             max_chars=data_args.max_chars or 4 * data_args.max_length,
             streaming=data_args.streaming and not held_out,
             **hub_options,

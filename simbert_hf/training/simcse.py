@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -20,7 +20,7 @@ from simbert_hf.data import (
     load_triplets,
 )
 from simbert_hf.data.near_words import nearest_words
-from simbert_hf.data.noising import Augmentation
+from simbert_hf.data.noising import Augmentation, Augmenting
 from simbert_hf.data.scored import check_scores
 from simbert_hf.evaluation.evaluators import Evaluator
 from simbert_hf.modeling.embedding import Embedder
@@ -105,7 +105,7 @@ class SimCseArguments:
         None,
         "Change the second view beside dropout: crop it, delete words, or replace them by near "
         "ones of the start's word embeddings.",
-        ("crop", "delete", "replace"),
+        get_args(Augmenting),
     )
     augmentation_rate: float = flag(0.1, "Share of the words that the augmentation changes.")
 

@@ -62,6 +62,12 @@ def check_writable(place: Path) -> None:
         raise PermissionError(problem) from error
 
 
+def make_room(file: Path) -> None:
+    """Make the folder of a file that will be written, or raise as :func:`check_writable` does."""
+    check_writable(file)
+    file.parent.mkdir(parents=True, exist_ok=True)
+
+
 def write_text(place: Path, text: str) -> None:
     """Write a file of UTF-8 text that stands in its place whole or not at all."""
     with whole(place) as part:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.extras import install
 
 
@@ -37,8 +37,7 @@ def check_picture(path: Path) -> None:
     kinds = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".").lower() not in kinds:
         raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
-    check_writable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_room(path)
 
 
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from simbert_hf.utils.text import HAN
+from simbert_hf.utils.text import HAN_CHAR
 
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
@@ -142,7 +142,7 @@ def _hint(line: bytes) -> str:
     """Name the encoding of Windows that a line can be of, Chinese if most of it is, or Western."""
     with suppress(UnicodeDecodeError):
         text = line.decode("gb18030")
-        if 2 * len(re.findall(f"[{HAN}]", text)) > len(re.findall(r"\w", text)):
+        if 2 * len(HAN_CHAR.findall(text)) > len(re.findall(r"\w", text)):
             return ", perhaps by iconv -f gb18030 -t utf-8"
     with suppress(UnicodeDecodeError):
         line.decode("cp1252")
@@ -307,7 +307,7 @@ def read_json(path: Path) -> dict[str, Any]:
         DataError: If there is none.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
