@@ -194,6 +194,7 @@ def test_synonyms(run, model):
     assert [one["text"] for one in line["paraphrases"]] == found
 
 
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_texts_that_look_like_flags_stand_behind_dashes(run, model) -> None:
     argv = ["synonyms", "-n", 5, "a cat", "-k", 2, "--seed", 0, "--model", model]
     found = [run(*argv, *more)[:2] for more in ((), ("--", "-5 is cold"))]
@@ -205,6 +206,7 @@ def test_texts_that_look_like_flags_stand_behind_dashes(run, model) -> None:
     assert args.ids == ["a", "-5"]
 
 
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_synonyms_of_lines(run, model):
     text = "go,\nwhat is it? the cat ran"
     argv = ["synonyms", text, "--model", model, "-n", 20, "-k", 3, "--seed", 0]

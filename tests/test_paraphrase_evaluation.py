@@ -278,6 +278,7 @@ def flags(tmp_path: Path) -> list[str]:
     return ["--judge", str(tmp_path / "judge"), "--groups", str(groups), "--all_groups", *out]
 
 
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     model = ["--models", str(tmp_path / "model")]
     main([*flags, *model])
@@ -315,6 +316,7 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     assert (tmp_path / "out" / "paraphrases.md").read_text().startswith(printed.rstrip())
 
 
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> None:
     model = ["--models", str(tmp_path / "model")]
     main([*flags, *model])
@@ -339,6 +341,7 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
         main([*flags[2:], *model, "--allow_kin"])
 
 
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     kin = str(tmp_path / "judge")
     model = ["--models", str(tmp_path / "model"), "--relatives", kin]
