@@ -188,7 +188,7 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # Gradio's: of pandas, and loops that it leaves open
+@pytest.mark.filterwarnings("ignore")  # Gradio's: of pandas, and loops that it leaves open
 def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
     gradio_client = pytest.importorskip("gradio_client")
     from simbert_hf.app.page import make_page
@@ -221,7 +221,7 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
         assert cosine == pytest.approx(compare(model, text, "where is the cat"), abs=1e-4)
 
 
-@pytest.mark.filterwarnings("default")  # Gradio's, of loops that it leaves open
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Gradio's, of loops that it leaves open
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gradio")
     from simbert_hf.app.page import launch
