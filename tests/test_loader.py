@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -88,3 +89,15 @@ def test_vectors_are_not_made_otherwise_where_modules_are_missing(tmp_path: Path
     assert found.encode("a cat", normalize_embeddings=True) == pytest.approx(
         model.encode("a cat"), abs=1e-5
     )
+
+
+def test_errors_that_no_file_is_to_blame_for_are_told_as_they_are(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    (tmp_path / "notes.txt").write_bytes("\u4f60".encode("gbk"))
+    for error in (torch.OutOfMemoryError("full"), MemoryError("full"), ValueError("wrong")):
+        with pytest.raises(type(error), match=str(error)), checkpoint.loading(tmp_path):
+            raise error
+    (tmp_path / "tokenizer.json").write_text("{")
+    for error in (torch.OutOfMemoryError("full"), MemoryError("full")):
+        with pytest.raises(type(error), match="full"), checkpoint.loading(tmp_path):
+            raise error

@@ -21,9 +21,10 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
+from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
-from simbert_hf.training.run import LOCK
+from simbert_hf.training.run import LOCK, sole_run
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script
 from tests.tiny import WORDS, save_tiny_simbert
@@ -378,6 +379,18 @@ def test_a_folder_takes_one_run_at_a_time(
     with pytest.raises(ValueError, match="checkpoint-6 is a former run's"):
         main(setting(tmp_path))
     assert not list(tmp_path.rglob(LOCK))
+
+
+def test_where_no_folder_can_be_locked_runs_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("simbert_hf.training.run.FileLock.acquire", refuse)
+    with sole_run(SimilarityTrainingArguments(str(tmp_path), report_to="none")):
+        pass
+    assert f"{tmp_path} cannot be locked ([Errno {errno.ENOLCK}] No locks" in caplog.text
 
 
 STOPPED = """

@@ -1,4 +1,5 @@
 import re
+import time
 from itertools import product
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from tiny import tiny_simbert, wordpiece_tokenizer
 
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.sentences import end_as, split_sentences
+from simbert_hf.generation.sentences import cut_signs, end_as, split_sentences
 from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, join
 from simbert_hf.generation.writing import write
 
@@ -138,9 +139,34 @@ def test_emoji_at_the_ends_stay(model, copying):
     assert {f"{end_as(one, FIRST)} \U0001f600" for one in bare} == {*marked}
 
 
+def test_lines_of_emoji_stay(model):
+    options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6}
+    for found in model.gen_synonyms(f"{FIRST}\n\U0001f600\n{SECOND}", **options):
+        assert "\n\U0001f600\n" in found
+
+
+@pytest.mark.parametrize(
+    ("sentence", "cut"),
+    [
+        ("\n\u2192 \n", ("\n", "\u2192", " \n")),
+        (" hi\u20e3", (" ", "hi", "\u20e3")),
+        ("\U0001f3f4\U000e0067\U000e007f ok", ("\U0001f3f4\U000e0067\U000e007f ", "ok", "")),
+        ("turn to \u27e8x\u27e9", ("", "turn to \u27e8x\u27e9", "")),
+    ],
+)
+def test_signs_are_cut_off_and_kept(sentence, cut):
+    assert cut_signs(sentence) == cut
+
+
+def test_long_runs_of_blanks_take_no_quadratic_time():
+    long = f"a{' ' * 200_000}b{chr(0x1F600) * 200_000}c"
+    started = time.perf_counter()
+    assert cut_signs(f"{long} ") == ("", long, " ")
+    assert time.perf_counter() - started < 5  # the square would take minutes
+
+
 def test_of_what_the_model_cannot_read_it_writes_nothing(model):
-    unread = pytest.warns(UserWarning, match="Half or more of a text's tokens are unknown")
-    with unread, pytest.warns(match="no token for a word or sign of '\U0001f600'"):
+    with pytest.warns(UserWarning, match="Half or more of a text's tokens are unknown"):
         assert model.gen_synonyms("\U0001f600", n=4, seed=0) == []
 
 

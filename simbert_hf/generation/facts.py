@@ -18,18 +18,25 @@ AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
 ABBREVIATIONS = frozenset(("e.g", "i.e"))
-HALF_DAY = re.compile(r"(?:(?<=\d) ?([ap])\.?m|\b([ap])\.m)\b\.?", re.IGNORECASE)  # 9pm, 9 p.m.
+HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
+_HOUR = "|".join(rf"(?<=\b{hour})" for hour in HOURS)
+# 9pm, nine p.m., but not "at 65 am I"
+HALF_DAY = re.compile(
+    rf"(?:(?:(?<=\d)|{_HOUR}) ?([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
+)
 # By their signs; whichever way a text has one, another has it too.
 CURRENCIES = {
-    "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b", re.IGNORECASE),
+    "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b|美元|美金", re.IGNORECASE),
     "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
     "£": re.compile(r"£|\b(?:pounds?|lbs?|quid|gbp)\b|英镑", re.IGNORECASE),
     "¥": re.compile(
-        "[¥\uffe5]|\\b(?:yen|jpy|yuan|rmb|cny)\\b|(?<![欧美])元|块钱|人民币", re.IGNORECASE
+        "[¥\uffe5]|\\b(?:yen|jpy|yuan|rmb|cny)\\b|人民币|日元"
+        "|(?<=[\\d一二两三四五六七八九十百千万亿几]) ?[元块]",
+        re.IGNORECASE,
     ),
 }
-# A letter alone, but for words; "p'clock" has one.
-LETTER = re.compile(r"(?<![\w'’])[b-hj-np-z](?!\w)")
+# A letter alone, but for words, "U.S.", "e-mail" and "l'amour"; "p'clock" has one.
+LETTER = re.compile(r"(?<![\w'’-])(?<!\w\.)[b-hj-np-z](?![\w-]|\.\w|['’](?!clock)\w\w)")
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
     r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
@@ -68,16 +75,21 @@ NAME = re.compile(
     r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
     r"|\b[A-Z]{2,}(?=s?\b)"
 )
-UNNAMED = frozenset(
-    "ok dr mr mrs ms am pm tv pc id atm not all need must please very never now really".split()
+UNNAMED = frozenset(  # titles, things and what is said with emphasis
+    "ok dr mr mrs ms am pm tv pc id atm asap not all any need must please very never now really so "
+    "why how what when where who no yes hate love slow stop help thanks still again".split()
 )
-# Words that most English sentences have one of, and that other languages have not; "to", "do" or
-# "in" are words there too.
+# Words that most English sentences have one of, and others seldom, unlike "to", "do" or "in".
 ENGLISH = re.compile(
     r"\b(?:the|you|your|my|what|how|with|does|did|and|from|this|that|have|has|been|will|would|"
     r"can|could|should|is|are|were|not|of|for|at|it|she|his|they|their|we|our|here|there|where|"
     r"when|which|who|why|about|if|some|him|them|had|than|into|must|very|(?-i:I))\b|\wn['’]t\b",
     re.IGNORECASE,
+)
+
+# Of these, what hardly another language has
+SURE = frozenset(
+    "the you your my what how with does did and from this that have been would".split()
 )
 
 SMALL = (
@@ -146,6 +158,17 @@ def names_of(text: str) -> set[str]:
     if titled or not ENGLISH.search(text):
         return set()
     return {name.lower() for name in NAME.findall(text)} - UNNAMED
+
+
+def is_english(text: str) -> bool:
+    """Tell whether a text has a word that is hardly another language's, or two that seldom are.
+
+    Example:
+        >>> is_english("reset my card"), is_english("I ragazzi a casa"), is_english("Tom is not in")
+        (True, False, True)
+    """
+    words = {word.lower() for word in ENGLISH.findall(text)}
+    return bool(words & SURE) or len(words) > 1
 
 
 def words_of(text: str) -> set[str]:
@@ -230,18 +253,27 @@ def repeats_figures(text: str, other: str) -> bool:
         (False, True)
     """
     ours, theirs = (Counter(FIGURES.findall(some.translate(PLAIN))) for some in (text, other))
-    marks = *map(re.compile, map(re.escape, CURRENCIES)), HALF_DAY
-    return any(
-        theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
-        for figure in theirs.keys() | ours.keys()
-    ) or any(len(mark.findall(other)) > max(1, len(mark.findall(text))) for mark in marks)
+    numbers = len(FIGURES.findall(text)) + len(figures_of(text))
+    return (
+        any(
+            theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
+            for figure in theirs.keys() | ours.keys()
+        )
+        or any(
+            other.count(sign) > max(1, len(name.findall(text))) for sign, name in CURRENCIES.items()
+        )
+        or len(HALF_DAY.findall(other)) > max(numbers, len(HALF_DAY.findall(text)))
+    )
 
 
 def has_stray_letters(text: str, other: str) -> bool:
-    """Whether another text has more single letters, but for words and ``a.m.``.
+    """Whether to an English text another has more single letters, but for words and ``a.m.``.
 
     Example:
-        >>> has_stray_letters("at 5 p.m.", "at 5 pm m."), has_stray_letters("o'clock", "p'clock")
+        >>> (
+        ...     has_stray_letters("it at 5 pm", "at 5 pm m."),
+        ...     has_stray_letters("at o'clock", "p'clock"),
+        ... )
         (True, True)
         >>> has_stray_letters("plan B is mine", "I have a plan b at 5 p.m.")
         False
@@ -249,7 +281,7 @@ def has_stray_letters(text: str, other: str) -> bool:
     ours, theirs = (
         Counter(LETTER.findall(HALF_DAY.sub("", some).lower())) for some in (text, other)
     )
-    return bool(theirs - ours)
+    return bool(ENGLISH.search(text) and theirs - ours)
 
 
 def facts_of(text: str) -> frozenset[str]:

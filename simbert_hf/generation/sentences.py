@@ -14,10 +14,13 @@ WORD = re.compile(rf"[{HAN}]|\w+")
 LINE_END = re.compile(r"\n\s*$")
 MARKER = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+")  # of a list's item
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
-# Emoji and signs of their kind, which few models read, and what is between them
-SIGN = "[\\s\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0f]"
-CORE = re.compile(rf"({SIGN}*)(.*?)({SIGN}*)", re.DOTALL)
-SIGNS = re.compile(f"{SIGN}+")
+# White space, and emoji and signs of their kind, which few models read, with what joins them
+SIGNS_IN = (
+    "\\s\u2190-\u21ff\u2300-\u27e5\u27f0-\u27ff\u2900-\u2bff\U0001f000-\U0001faff"
+    "\u200d\u20e3\ufe0f\U000e0020-\U000e007f"
+)
+SIGNS = re.compile(f"[{SIGNS_IN}]+")
+CORE = re.compile(f"([{SIGNS_IN}]*)(.*[^{SIGNS_IN}])?(.*)", re.DOTALL)
 LEAST = 3  # words of a sentence that stands alone; less is left as it is
 
 
@@ -108,10 +111,12 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
         >>> cut_signs("I love it! \N{GRINNING FACE} "), cut_signs("\N{GRINNING FACE}")
         (('', 'I love it!', ' \N{GRINNING FACE} '), ('', '\N{GRINNING FACE}', ''))
     """
-    found = CORE.fullmatch(sentence)
-    if not found or not found[2]:
-        return "", sentence.strip(), ""
-    return found[1], found[2], found[3]
+    before, core, behind = CORE.fullmatch(sentence).groups()  # type: ignore[union-attr]
+    if core:
+        return before, core, behind
+    bare = sentence.strip()
+    at = sentence.find(bare)
+    return sentence[:at], bare, sentence[at + len(bare) :]
 
 
 def leave_signs_out(text: str) -> str:

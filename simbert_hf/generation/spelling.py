@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import ENGLISH
+from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.utils.text import (
     CJK,
@@ -116,7 +116,7 @@ class Spelling:
         self.wide = comma == "," and not NARROW.search(source)
         self.apart = bool(APART.search(source)) and not CLOSE.search(source)
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
-        self.articles, self.english = articles_of(source), bool(ENGLISH.search(source))
+        self.articles, self.english = articles_of(source), is_english(source)
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:

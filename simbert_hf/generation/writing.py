@@ -31,7 +31,7 @@ from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, se
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.rows import RowBuilder, cuts_known, warn_of_cuts
+from simbert_hf.rows import RowBuilder, cuts_known, unread, warn_of_cuts
 from simbert_hf.utils.text import is_wordpiece, normalize_text
 
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
@@ -252,7 +252,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     if is_chinese(text):
         words = words_of(text)
         same = [draft for draft in same if words_of(draft.text) == words]
-    named = [draft for draft in same if all(name in draft.text.lower() for name in names)]
+    bare = ((draft, draft.text.lower().replace(".", "")) for draft in same)  # the U.S. is the US
+    named = [draft for draft, other in bare if all(name in other for name in names)]
     return named or same  # a capital may be no name's
 
 
@@ -260,12 +261,17 @@ def warn_of_unknown(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
 ) -> None:
     """Tell of texts with what no paraphrase can have, as the model has no token for it."""
-    unknown = [text for text, row in zip(texts, rows, strict=True) if tokenizer.unk_token_id in row]
+    foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
+    unknown = [
+        text
+        for text, row in zip(texts, rows, strict=True)
+        if tokenizer.unk_token_id in row and text not in foreign
+    ]
     if unknown:
-        others = f" and {len(unknown) - 1} other texts" if unknown[1:] else ""
+        more = f", and of {len(unknown) - 1} more" if unknown[1:] else ""
         warnings.warn(
-            f"The model has no token for a word or sign of {unknown[0]!r:.100}{others}: "
-            "paraphrases lack it, and may have another in its place.",
+            f"The model has no token for a word or sign of {unknown[0]!r:.100}{more}: paraphrases "
+            "lack it, and may have another in its place.",
             stacklevel=2,
         )
 

@@ -191,7 +191,7 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     first = next(filled, None)
     if first is None:
         return name, iter(())
-    known = (text, "answer", *KEYS, *(["metadata"] if text == "question" else []))
+    known = (text, *KEYS, *(["metadata"] if text == "question" else []))
     if wrong := [ours for ours in columns if ours not in known]:
         problem = f"columns={dict(columns)!r} is not understood: {wrong[0]!r} is none of ours"
         raise fault(name, None, problem, f"Name {', '.join(known)}, each with your column")

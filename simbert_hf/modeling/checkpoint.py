@@ -25,6 +25,11 @@ from simbert_hf.utils.atomic import write_text
 if TYPE_CHECKING:
     from simbert_hf.modeling.embedding import Embedder
 
+# What loaders read of a folder
+READ = (
+    "*config*.json", "*token*.json", "modules.json", "vocab.*", "*.safetensors",
+    "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
+)  # fmt: skip
 GRAPHS_OF = "onnx/weights.json"
 
 
@@ -155,6 +160,8 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
     with quiet_transformers():
         try:
             yield
+        except (RuntimeError, MemoryError):  # torch's, of devices and memory
+            raise
         except Exception as error:
             if Path(name_or_path).is_dir():
                 if fault := fault_of_model(Path(name_or_path)):
@@ -176,14 +183,14 @@ def fault_of_model(folder: Path) -> str:
         >>> fault_of_model(Path(DEFAULT_MODEL))
         ''
     """
-    for file in sorted([*folder.glob("*"), *folder.glob("[0-9]*_*/*")]):
+    for file in sorted(path for read in READ for path in folder.glob(read)):
         if fault := damage(file):
             return f"{file} is cut or damaged ({fault})."
     modules = folder / "modules.json"
     named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
     for module in named:
         config = folder / module["path"] / "config.json"
-        if not (config.exists() or module["type"].endswith("Normalize")):
+        if module["type"].endswith(("Transformer", "Pooling", "Dense")) and not config.exists():
             return f"{config} is missing, though {modules.name} names its folder."
     return ""
 

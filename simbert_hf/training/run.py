@@ -109,10 +109,13 @@ def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
             lock.acquire()
         except Timeout:
             taken = True
+        except (OSError, NotImplementedError) as error:  # of a network's file system
+            logger.warning("%s cannot be locked (%s): start no other run there", out, error)
     [taken] = broadcast_object_list([taken])
     if taken:
         raise ValueError(
-            f"--output_dir {out} is being filled by another process: wait for it, or name another."
+            f"--output_dir {out} is being filled by another process: wait for it, or name another. "
+            f"(If none is at work there, on no machine, remove {LOCK} in it.)"
         )
     try:
         yield
