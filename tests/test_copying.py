@@ -282,6 +282,7 @@ def test_facts(text, facts):
             ["\u8fd9\u4e2a100\u5757", "\u8fd9\u4e2a100\u7f8e\u5143"],
             ["\u8fd9\u4e2a100\u5757"],
         ),
+        ("\u6211\u4eec\u4e00\u5757\u53bb", ["\u6211\u4eec\u4e00\u8d77\u53bb"], None),  # together
     ],
 )
 def test_marks_numbers_letters_and_verbs_are_as_in_the_text(text, others, kept):
