@@ -347,13 +347,35 @@ def test_a_text_without_any_token(english):
     assert {*found} == {one for one in without if not facts_of(one)}  # a denial is a fact
 
 
-def test_what_no_sentence_contains_is_not_copied(english):
-    text = "is 支付宝 😀 the best app?"  # unknown to the tokenizer
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("What does 谢谢 mean in Chinese?", "谢谢"),
+        ("I \u2764\ufe0f pizza and \U0001f363 very much", "\u2764\ufe0f pizza and \U0001f363"),
+        ("The 東京 office and the 大阪 office are closed.", "東京 office"),
+    ],
+)
+def test_words_that_the_tokenizer_does_not_know_stay(english, text, kept):
     assert english.tokenizer.unk_token_id in english.tokenizer(text)["input_ids"]
-    with pytest.warns(UserWarning, match="no token for a word or sign of 'is 支付宝"):
-        found = english.gen_synonyms([text, "go"], n=10, seed=0, return_scores=True)
-    assert found[0]
-    assert all(math.isfinite(one.score) for row in found for one in row)
+    found, other = english.gen_synonyms([text, "where is my card?"], n=10, max_new_tokens=16)
+    assert len(found) >= 3
+    assert len(other) >= 3
+    assert all(kept in one for one in found)
+    known = english.tokenizer([*found, *other], add_special_tokens=False)["input_ids"]
+    own = english.tokenizer(text, add_special_tokens=False)["input_ids"]
+    counts = [row.count(english.tokenizer.unk_token_id) for row in known]
+    assert counts == [own.count(english.tokenizer.unk_token_id)] * len(found) + [0] * len(other)
+
+
+def test_unknown_words_that_are_lost_are_told_of(english):
+    for text, options in (
+        ("is 支付宝 😀 the best app?", {}),
+        ("hi 谢谢 to all you good people", {"copying": 0}),
+    ):
+        with pytest.warns(UserWarning, match=f"no token for a word or sign of '{text[:5]}"):
+            found = english.gen_synonyms([text, "go"], n=10, **options, return_scores=True)
+        assert found[0]
+        assert all(math.isfinite(one.score) for row in found for one in row)
 
 
 def test_words_end_at_blanks_and_chinese_characters(english):

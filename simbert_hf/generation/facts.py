@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from string import ascii_letters, digits
 
-from simbert_hf.utils.text import HAN_CHAR
+from simbert_hf.utils.text import HAN, HAN_CHAR
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
@@ -63,6 +63,7 @@ for _line, _words in enumerate(EXCLUSIVE.splitlines()):
         for _word in _same.split("|"):
             PLACES.setdefault(_word, []).append((_line, _at))
 WORD = re.compile(r"[a-z]+")
+HAN_WORD = re.compile(f"[{HAN}]+")
 DATES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
     "july august september october november december".split()
@@ -168,6 +169,16 @@ def is_english(text: str) -> bool:
     """
     words = {word.lower() for word in ENGLISH.findall(text)}
     return bool(words & SURE) or len(words) > 1
+
+
+def foreign_words(text: str) -> set[str]:
+    """Find the Chinese words of an English text.
+
+    Example:
+        >>> sorted(foreign_words("The 東京 office, 大阪")), foreign_words("用 app 吗")
+        (['大阪', '東京'], set())
+    """
+    return {*HAN_WORD.findall(text)} if is_english(text) else set()
 
 
 def words_of(text: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
@@ -104,9 +104,12 @@ class Spelling:
                 spelled[flattened].add(word)
         uncased = pronoun == "i"
         self.pairs: set[tuple[str, str]] = set()
+        self.unknown: list[str] = []
         if self.wordpiece:
-            own = tokenizer(source, add_special_tokens=False, verbose=False)["input_ids"]
-            self.pairs = set(pairwise(pieces_of(tokenizer, own)))
+            own = tokenizer(source, add_special_tokens=False, verbose=False)
+            self.pairs = set(pairwise(pieces_of(tokenizer, own["input_ids"])))
+            if tokenizer.is_fast:
+                self.unknown = unknown_words(source, tokenizer)
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         if self.capitals:
@@ -139,13 +142,24 @@ class Spelling:
         known = (left.lower(), right.lower()) in self.hyphened
         return found[0] if known else f"{left} {dash} "
 
+    def _pieces(self, tokens: list[int]) -> list[str]:
+        """Name tokens; for unknown ones, put the source's unknown words, in their order."""
+        if not self.unknown:
+            return pieces_of(self.tokenizer, tokens)
+        words = iter(self.unknown)
+        pieces: list[str] = []
+        for token in tokens:
+            known = token != self.tokenizer.unk_token_id
+            pieces += pieces_of(self.tokenizer, [token]) if known else islice(words, 1)
+        return pieces
+
     def _spaced(self, raw: str) -> str:
         return place_spaces(raw) if self.wordpiece else raw
 
     def __call__(self, tokens: list[int]) -> str:
         """Turn what the model wrote into text."""
         if self.wordpiece:
-            raw = join_wordpieces(inflect_pieces(pieces_of(self.tokenizer, tokens), self.pairs))
+            raw = join_wordpieces(inflect_pieces(self._pieces(tokens), self.pairs))
         else:
             raw = raw_text(self.tokenizer, tokens)
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
@@ -160,6 +174,25 @@ class Spelling:
             text = begin_sentences(text)
         text = widen(text) if self.wide else text
         return CLOSE.sub(" ", text) if self.apart else text
+
+
+def unknown_words(source: str, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Find the words of a text that a tokenizer, a fast one, makes its unknown token of.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> unknown_words("Is Ωmega 支付 ok?", tokenizer)
+        ['支', '付']
+    """
+    found = tokenizer(source, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    tokens, places = found["input_ids"], found["offset_mapping"]
+    ends = [*(start for start, _ in places), len(source)][1:]  # an emoji's last sign is not counted
+    return [
+        source[start : end + source[end:until].startswith("\N{VARIATION SELECTOR-16}")]
+        for token, (start, end), until in zip(tokens, places, ends, strict=True)
+        if token == tokenizer.unk_token_id
+    ]
 
 
 def words_of(source: str) -> Iterator[tuple[str, str, bool]]:

@@ -19,6 +19,7 @@ from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
+    foreign_words,
     has_stray_letters,
     is_balanced,
     is_chinese,
@@ -135,8 +136,10 @@ def write_by(
     tokenizer = model.rows.tokenizer
     rows = sources_of(model, texts, settings.max_new_tokens)
     warn_of_length(rows, settings.max_new_tokens)
-    warn_of_unknown(tokenizer, texts, rows)
+    unknown = tokenizer.unk_token_id
     banned = banned_tokens(model)
+    if settings.copying and copies_unknown(tokenizer):
+        banned = banned[banned != unknown]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     size = max(1, MAX_ROWS // settings.n)
     drafts: list[list[Draft]] = [[] for _ in rows]
@@ -160,8 +163,15 @@ def write_by(
             decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
         found = search(decoder, settings, model.rows.sep_id)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
-        for at, tokens, log_prob in read(model, found):
-            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
+        written = list(read(model, found))
+        counts = [row.count(unknown) for row in known]
+        whole = {at for at, row, _ in written if row.count(unknown) == counts[at]}
+        warn_of_unknown(
+            tokenizer, [texts[batch[at]] for at, c in enumerate(counts) if c and at not in whole]
+        )
+        for at, row, log_prob in written:
+            if at not in whole or row.count(unknown) == counts[at]:
+                drafts[batch[at]].append(Draft(spellings[at](row), log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
@@ -230,7 +240,7 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 
 
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other facts, numbers repeated or words exchanged.
+    """Drop drafts with other facts, numbers repeated, words exchanged or Chinese ones left out.
 
     If others are left, drop those that leave out a name, or half of a pair of marks, or have a
     letter alone, or a verb that does not agree. Drafts of a Chinese text keep its words in Latin
@@ -242,6 +252,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """
     facts, names = facts_of(text), names_of(text)
     same = [draft for draft in drafts if facts_of(draft.text) == facts]
+    foreign = foreign_words(text)
+    same = [draft for draft in same if all(word in draft.text for word in foreign)]
     same = [draft for draft in same if not exchanges(text, draft.text)]
     same = [draft for draft in same if not repeats_figures(text, draft.text)]
     same = [draft for draft in same if not has_stray_letters(text, draft.text)] or same
@@ -257,20 +269,20 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     return named or same  # a capital may be no name's
 
 
-def warn_of_unknown(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
-) -> None:
-    """Tell of texts with what no paraphrase can have, as the model has no token for it."""
+def copies_unknown(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the place of a word that a tokenizer does not know can be told, and filled again."""
+    known = tokenizer.unk_token_id is not None and tokenizer.is_fast
+    return is_wordpiece(tokenizer) and bool(known)
+
+
+def warn_of_unknown(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    """Tell of texts with a word or sign that their paraphrases have lost."""
     foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
-    unknown = [
-        text
-        for text, row in zip(texts, rows, strict=True)
-        if tokenizer.unk_token_id in row and text not in foreign
-    ]
-    if unknown:
-        more = f", and of {len(unknown) - 1} more" if unknown[1:] else ""
+    lost = [text for text in texts if text not in foreign]
+    if lost:
+        more = f", and of {len(lost) - 1} more" if lost[1:] else ""
         warnings.warn(
-            f"The model has no token for a word or sign of {unknown[0]!r:.100}{more}: paraphrases "
+            f"The model has no token for a word or sign of {lost[0]!r:.100}{more}: paraphrases "
             "lack it, and may have another in its place.",
             stacklevel=2,
         )
