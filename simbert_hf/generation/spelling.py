@@ -106,9 +106,9 @@ class Spelling:
         self.pairs: set[tuple[str, str]] = set()
         self.unknown: list[str] = []
         if self.wordpiece:
-            own = tokenizer(source, add_special_tokens=False, verbose=False)
-            self.pairs = set(pairwise(pieces_of(tokenizer, own["input_ids"])))
-            if tokenizer.is_fast:
+            own = tokenizer(source, add_special_tokens=False, verbose=False)["input_ids"]
+            self.pairs = set(pairwise(pieces_of(tokenizer, own)))
+            if tokenizer.is_fast and tokenizer.unk_token_id in own:
                 self.unknown = unknown_words(source, tokenizer)
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()

@@ -166,18 +166,18 @@ def write_by(
         written = list(read(model, found))
         counts = [row.count(unknown) for row in known]
         whole = {at for at, row, _ in written if row.count(unknown) == counts[at]}
-        warn_of_unknown(
-            tokenizer, [texts[batch[at]] for at, c in enumerate(counts) if c and at not in whole]
-        )
+        lost = {at for at, count in enumerate(counts) if count and at not in whole}
+        warn_of_unknown(tokenizer, [texts[batch[at]] for at in sorted(lost)])
         for at, row, log_prob in written:
-            if at not in whole or row.count(unknown) == counts[at]:
+            if at in lost or row.count(unknown) == counts[at]:
                 drafts[batch[at]].append(Draft(spellings[at](row), log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
                 drafts[i] = keep_facts(drafts[i], texts[i])
-    unread = ({*row[1:-1]} == {tokenizer.unk_token_id} for row in rows)
-    return [[] if nothing else some for nothing, some in zip(unread, drafts, strict=True)]
+    return [
+        [] if {*row[1:-1]} == {unknown} else some for row, some in zip(rows, drafts, strict=True)
+    ]
 
 
 def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
