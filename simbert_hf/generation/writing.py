@@ -242,31 +242,36 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """Drop drafts with other facts, numbers repeated, words exchanged or Chinese ones left out.
 
-    If others are left, drop those that leave out a name, or half of a pair of marks, or have a
-    letter alone, or a verb that does not agree. Drafts of a Chinese text keep its words in Latin
-    letters, and have no others.
+    Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
+    left, drop those that have a letter alone, a verb that does not agree, or half of a pair of
+    marks, or that leave out what may be a name.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
-    facts, names = facts_of(text), names_of(text)
-    same = [draft for draft in drafts if facts_of(draft.text) == facts]
-    foreign = foreign_words(text)
-    same = [draft for draft in same if all(word in draft.text for word in foreign)]
-    same = [draft for draft in same if not exchanges(text, draft.text)]
-    same = [draft for draft in same if not repeats_figures(text, draft.text)]
-    same = [draft for draft in same if not has_stray_letters(text, draft.text)] or same
-    slips = slips_of(text)
-    same = [draft for draft in same if slips_of(draft.text) <= slips] or same
-    if is_balanced(text):
-        same = [draft for draft in same if is_balanced(draft.text)] or same
-    if is_chinese(text):
-        words = words_of(text)
-        same = [draft for draft in same if words_of(draft.text) == words]
-    bare = ((draft, draft.text.lower().replace(".", "")) for draft in same)  # the U.S. is the US
-    named = [draft for draft, other in bare if all(name in other for name in names)]
-    return named or same  # a capital may be no name's
+    facts, words, foreign = facts_of(text), words_of(text), foreign_words(text)
+    slips, names = slips_of(text), names_of(text)
+
+    def is_true(other: str) -> bool:
+        return (
+            facts_of(other) == facts
+            and all(word in other for word in foreign)
+            and not exchanges(text, other)
+            and not repeats_figures(text, other)
+            and (not is_chinese(text) or words_of(other) == words)
+        )
+
+    wishes: tuple[Callable[[str], bool], ...] = (
+        lambda other: not has_stray_letters(text, other),
+        lambda other: slips_of(other) <= slips,
+        lambda other: is_balanced(other) or not is_balanced(text),
+        lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
+    )
+    kept = [draft for draft in drafts if is_true(draft.text)]
+    for wish in wishes:
+        kept = [draft for draft in kept if wish(draft.text)] or kept
+    return kept
 
 
 def copies_unknown(tokenizer: PreTrainedTokenizerBase) -> bool:
