@@ -205,7 +205,7 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
     ("text", "facts"),
     [
         ("It's a well-known, so-called cafe...", set()),
-        ("Pay $1,234.56 (10%) at 7:30pm.", {"$", "1,234.56", "10", "7:30", "pm"}),
+        ("Pay $1,234.56 (10%) at 7:30pm.", {"$", "1,234.56", "10", "%", "7:30", "pm"}),
         ("Ask bob@a.org or see https://a.org/b?c=1!", {"bob@a.org", "https://a.org/b?c=1"}),
         ("Node.js, C++ and C#?", {"node.js", "c++", "c#"}),
         ("The U.S. office, e.g. at 9 a.m.: go.Then to x.com", {"9", "am", "x.com"}),
@@ -228,10 +228,10 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
         ("a knot at noon", set()),
         ("On Fridays, may I? In march.", {"friday", "march"}),
         ("augustus sat mondayish", set()),
-        ("It is \u22125°C", {"-5"}),
+        ("It is \u22125°C, 5 per cent of millions", {"-5", "5", "°", "%", "million"}),
         (
             "\uff15\uff0e\uff15\uff05 of \uff41\uff20\uff42\uff0e\uff43\uff4f\uff4d\uff0c\uff17",
-            {"5.5", "a@b.com", "7"},
+            {"5.5", "%", "a@b.com", "7"},
         ),
         ("1\u20132 days", {"1-2"}),
         ("订单１２３，Ａ４纸", {"123", "a4"}),
@@ -335,47 +335,24 @@ def test_a_chinese_text_keeps_its_words_in_latin_letters():
 def test_a_source_longer_than_what_is_written(english):
     text = "what does it cost to send a parcel from lisbon to helsinki in december?"
     with pytest.warns(UserWarning, match="leave much out"):
-        both = english.gen_synonyms([text, "go"], n=5, seed=0, max_new_tokens=4)
+        both = english.gen_synonyms([text, "go"], n=5, max_new_tokens=4, copying=0)
     for found in both:
         assert all(len(paraphrase.split()) <= 4 for paraphrase in found)
 
 
-def test_a_text_without_any_token(english):
-    found, without = (
-        english.gen_synonyms("\u00ad", 3, max_new_tokens=8, copying=c) for c in (1, 0)
-    )
-    assert {*found} == {one for one in without if not facts_of(one)}  # a denial is a fact
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("What does 谢谢 mean in Chinese?", "谢谢"),
-        ("I \u2764\ufe0f pizza and \U0001f363 very much", "\u2764\ufe0f pizza and \U0001f363"),
-        ("The 東京 office and the 大阪 office are closed.", "東京 office"),
-    ],
-)
-def test_words_that_the_tokenizer_does_not_know_stay(english, text, kept):
-    assert english.tokenizer.unk_token_id in english.tokenizer(text)["input_ids"]
-    found, other = english.gen_synonyms([text, "where is my card?"], n=10, max_new_tokens=16)
-    assert len(found) >= 3
-    assert len(other) >= 3
-    assert all(kept in one for one in found)
-    known = english.tokenizer([*found, *other], add_special_tokens=False)["input_ids"]
-    own = english.tokenizer(text, add_special_tokens=False)["input_ids"]
-    counts = [row.count(english.tokenizer.unk_token_id) for row in known]
-    assert counts == [own.count(english.tokenizer.unk_token_id)] * len(found) + [0] * len(other)
-
-
 def test_unknown_words_that_are_lost_are_told_of(english):
-    for text, options in (
-        ("is 支付宝 😀 the best app?", {}),
-        ("hi 谢谢 to all you good people", {"copying": 0}),
-    ):
-        with pytest.warns(UserWarning, match=f"no token for a word or sign of '{text[:5]}"):
-            found = english.gen_synonyms([text, "go"], n=10, **options, return_scores=True)
-        assert found[0]
-        assert all(math.isfinite(one.score) for row in found for one in row)
+    text = "hi 谢谢 to all you good people"
+    with pytest.warns(UserWarning, match=f"no token for a word or sign of '{text[:5]}"):
+        found = english.gen_synonyms([text, "go"], n=10, copying=0, return_scores=True)
+    assert found[0]
+    assert all(math.isfinite(one.score) for row in found for one in row)
+
+
+def test_texts_are_told_of_whose_facts_no_draft_keeps(english):
+    texts = ["The box of 93 x 27 x 4 and 18 x 11 x 6", "go"]
+    with pytest.warns(UserWarning, match=r"No paraphrase of 'The box .* keeps its numbers"):
+        found = english.gen_synonyms(texts, n=1, max_new_tokens=8)
+    assert not found[0]
 
 
 def test_words_end_at_blanks_and_chinese_characters(english):

@@ -1,7 +1,6 @@
 """Exclusion: words that would change a text's facts are not written, so far as they are one token.
 
 Paraphrases with such words are dropped (``facts``); not to write them leaves more to choose from.
-Nor is the token of unknown words written but for a text that has it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class ExcludingDecoder:
 def excluded_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Find what no paraphrase of each text may have: words of one token, if its row has not.
+    """Find what no paraphrase of each text may have: words of one token that its row has not.
 
     Args:
         tokenizer: The model's.
@@ -54,9 +53,9 @@ def excluded_tokens(
     Returns:
         Shape: (S, E).
     """
-    ids, unknown = ids_of_words(tokenizer), {tokenizer.unk_token_id} - {None}
+    ids = ids_of_words(tokenizer)
     found = [
-        ({ids[word] for word in excluded_words(text) & ids.keys()} | unknown).difference(row)
+        {ids[word] for word in excluded_words(text) & ids.keys()}.difference(row)
         for text, row in zip(texts, rows, strict=True)
     ]
     longest = max(map(len, found), default=0)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from string import ascii_letters, digits
 
-from simbert_hf.utils.text import HAN, HAN_CHAR
+from simbert_hf.utils.text import HAN_CHAR
 
 # Runs of ASCII, since Chinese sets no blanks around them.
 RUN = re.compile(r"[!-~]+")
@@ -16,16 +16,17 @@ PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
-INSIDE = re.compile(r"\d|[^\W_](?:[@+#_]|//|:/+)[^\W_]|[^\W_]\.[^\W_A-Z]|[^\W_](?:#|\+\+)$")
+ADDRESS = re.compile(r"[^\W_](?:[@+#_]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
+INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|^[@#][^\W\d]|[^\W_](?:#|\+\+)$")
 ABBREVIATIONS = frozenset(("e.g", "i.e"))
 HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
 _HOUR = "|".join(rf"(?<=\b{hour})" for hour in HOURS)
-# 9pm, nine p.m., but not "at 65 am I"
+# 9pm, nine p.m., but not "ninepm" or "at 65 am I"
 HALF_DAY = re.compile(
-    rf"(?:(?:(?<=\d)|{_HOUR}) ?([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
+    rf"(?:(?:(?<=\d) ?|(?:{_HOUR}) )([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
 )
-# By their signs; whichever way a text has one, another has it too.
-CURRENCIES = {
+# Currencies and the like, by their signs; whichever way a text has one, another has it too.
+UNITS = {
     "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b|美元|美金", re.IGNORECASE),
     "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
     "£": re.compile(r"£|\b(?:pounds?|lbs?|quid|gbp)\b|英镑", re.IGNORECASE),
@@ -34,6 +35,9 @@ CURRENCIES = {
         "|(?<=[\\d一二两三四五六七八九十百千万亿几]) ?元|(?<=\\d) ?块",
         re.IGNORECASE,
     ),
+    "₹": re.compile(r"₹|\b(?:rupees?|inr)\b|卢比", re.IGNORECASE),
+    "%": re.compile(r"%|\bper ?cent\b|百分之", re.IGNORECASE),
+    "°": re.compile(r"°|(?<=\d) degrees?\b", re.IGNORECASE),
 }
 # A letter alone, but for words, "U.S.", "e-mail" and "l'amour"; "p'clock" has one.
 LETTER = re.compile(r"(?<![\w'’-])(?<!\w\.)[b-hj-np-z](?![\w-]|\.\w|['’](?!clock)\w\w)")
@@ -49,7 +53,7 @@ my|mine|myself your|yours|yourself
 he|him|his|himself she|her|hers|herself
 man|men|boy|boys woman|women|girl|girls
 father|dad mother|mom|mum son daughter brother sister husband wife uncle aunt
-minute|minutes hour|hours day|days week|weeks month|months year|years
+seconds minute|minutes hour|hours day|days week|weeks month|months year|years
 yesterday today|tonight tomorrow
 morning afternoon evening|night|tonight
 breakfast lunch dinner|supper
@@ -63,13 +67,12 @@ for _line, _words in enumerate(EXCLUSIVE.splitlines()):
         for _word in _same.split("|"):
             PLACES.setdefault(_word, []).append((_line, _at))
 WORD = re.compile(r"[a-z]+")
-HAN_WORD = re.compile(f"[{HAN}]+")
-DATES = frozenset(
+FIXED = frozenset(  # days, months and large numbers, of which none may come or go
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
-    "july august september october november december".split()
+    "july august september october november december million billion trillion".split()
 )
-DATE = re.compile(rf"\b({'|'.join(sorted(DATES))})s?\b")
-KNOWN_WORDS = DATES | PLACES.keys()
+FIXED_WORD = re.compile(rf"\b({'|'.join(sorted(FIXED))})s?\b")
+KNOWN_WORDS = FIXED | PLACES.keys()
 # Capitals within an English sentence; in other languages, as in German, they need not be of names.
 NAME = re.compile(
     r"(?:(?<=[a-z\d,;] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
@@ -171,16 +174,6 @@ def is_english(text: str) -> bool:
     return bool(words & SURE) or len(words) > 1
 
 
-def foreign_words(text: str) -> set[str]:
-    """Find the Chinese words of an English text.
-
-    Example:
-        >>> sorted(foreign_words("The 東京 office, 大阪")), foreign_words("用 app 吗")
-        (['大阪', '東京'], set())
-    """
-    return {*HAN_WORD.findall(text)} if is_english(text) else set()
-
-
 def words_of(text: str) -> set[str]:
     """Find the words in Latin letters of a text.
 
@@ -227,7 +220,7 @@ def excluded_words(text: str) -> set[str]:
     """List single words that would make a paraphrase an exchange, or bring a date of its own.
 
     Example:
-        >>> sorted(excluded_words("see my doctor tomorrow") - DATES)
+        >>> sorted(excluded_words("see my doctor tomorrow") - FIXED)
         ['today', 'tonight', 'yesterday', 'your', 'yours', 'yourself']
     """
     ours = alternatives_of(text)
@@ -236,7 +229,7 @@ def excluded_words(text: str) -> set[str]:
         for word, places in PLACES.items()
         if any(line in ours and at not in ours[line] for line, at in places)
     }
-    return foreign | (DATES - {*DATE.findall(text.lower())})
+    return foreign | (FIXED - {*FIXED_WORD.findall(text.lower())})
 
 
 def is_balanced(text: str) -> bool:
@@ -254,7 +247,7 @@ def is_balanced(text: str) -> bool:
 def repeats_figures(text: str, other: str) -> bool:
     """Whether another text has a number in figures more often, or one that comes again less often.
 
-    Or more signs of a currency, but for one that stands for its name, or "a.m." again.
+    Or a currency more often, but for one that stands for its sign, or "a.m." again.
 
     Example:
         >>> repeats_figures("at 6:30", "at 6:30, 6:30"), repeats_figures("4242 4242", "4242")
@@ -270,7 +263,7 @@ def repeats_figures(text: str, other: str) -> bool:
             for figure in theirs.keys() | ours.keys()
         )
         or any(
-            other.count(sign) > max(1, len(name.findall(text))) for sign, name in CURRENCIES.items()
+            len(name.findall(other)) > max(1, len(name.findall(text))) for name in UNITS.values()
         )
         or len(HALF_DAY.findall(other)) > max(numbers, len(HALF_DAY.findall(text)))
     )
@@ -295,21 +288,21 @@ def facts_of(text: str) -> frozenset[str]:
     """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
-    Dates are English names of days, and of months but May. Currencies count by their signs, and
-    "a.m." however it is written.
+    Dates are English names of days, and of months but May. Currencies, "per cent" and "degrees"
+    count by their signs, and "a.m." however it is written.
 
     Example:
         >>> sorted(facts_of("Don't send 5 dollars to a.b@c.com, or 3.5% of it by 9 p.m."))
-        ['$', '3.5', '5', '9', 'a.b@c.com', 'not', 'pm']
+        ['$', '%', '3.5', '5', '9', 'a.b@c.com', 'not', 'pm']
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
     """
     text = text.translate(PLAIN)
     found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
-    found |= {sign for sign, names in CURRENCIES.items() if names.search(text)}
+    found |= {sign for sign, names in UNITS.items() if names.search(text)}
     text = HALF_DAY.sub("", text)
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found |= {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
-    found |= figures_of(text) | {*DATE.findall(text.lower())}
+    found |= figures_of(text) | {*FIXED_WORD.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)

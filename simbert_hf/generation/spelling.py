@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
@@ -47,6 +47,7 @@ APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 STOPPED = re.compile(r"(\b\w\.\w\.)\.(?!\.)")  # "a.m.", and a full stop
+UNSTOPPED = re.compile(r"\b([ap])\.m\b(?!\.)")
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
 # A vowel as it sounds (before u, who knows), and no word behind a name, as in "plan a is"
 VOWEL = re.compile(
@@ -104,12 +105,9 @@ class Spelling:
                 spelled[flattened].add(word)
         uncased = pronoun == "i"
         self.pairs: set[tuple[str, str]] = set()
-        self.unknown: list[str] = []
         if self.wordpiece:
             own = tokenizer(source, add_special_tokens=False, verbose=False)["input_ids"]
             self.pairs = set(pairwise(pieces_of(tokenizer, own)))
-            if tokenizer.is_fast and tokenizer.unk_token_id in own:
-                self.unknown = unknown_words(source, tokenizer)
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         if self.capitals:
@@ -124,7 +122,8 @@ class Spelling:
 
     def _set_words(self, known: dict[str, str]) -> None:
         """Part what WordPiece parts, and must be found before blanks are placed, from the rest."""
-        self.parted = {key: form for key, form in known.items() if self.wordpiece and " " in key}
+        keys = [key for key in known if self.wordpiece and (" " in key or not key[0].isalnum())]
+        self.parted = {key: known[key] for key in keys}
         self.words = {key: form for key, form in known.items() if key not in self.parted}
         self.standins = {key: chr(STANDIN + i) for i, key in enumerate(self.parted)}
         self.parted_pattern = any_of(self.parted, r"(?<!\S)", r"(?!\S)")
@@ -142,30 +141,20 @@ class Spelling:
         known = (left.lower(), right.lower()) in self.hyphened
         return found[0] if known else f"{left} {dash} "
 
-    def _pieces(self, tokens: list[int]) -> list[str]:
-        """Name tokens; for unknown ones, put the source's unknown words, in their order."""
-        if not self.unknown:
-            return pieces_of(self.tokenizer, tokens)
-        words = iter(self.unknown)
-        pieces: list[str] = []
-        for token in tokens:
-            known = token != self.tokenizer.unk_token_id
-            pieces += pieces_of(self.tokenizer, [token]) if known else islice(words, 1)
-        return pieces
-
     def _spaced(self, raw: str) -> str:
         return place_spaces(raw) if self.wordpiece else raw
 
     def __call__(self, tokens: list[int]) -> str:
         """Turn what the model wrote into text."""
         if self.wordpiece:
-            raw = join_wordpieces(inflect_pieces(self._pieces(tokens), self.pairs))
+            pieces = pieces_of(self.tokenizer, tokens)
+            raw = join_wordpieces(inflect_pieces(pieces, self.pairs))
         else:
             raw = raw_text(self.tokenizer, tokens)
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)
-        text = STOPPED.sub(r"\1", text)
+        text = UNSTOPPED.sub(r"\1.m.", STOPPED.sub(r"\1", text))
         text = ARTICLE.sub(self._article, text)
         text = HYPHENED.sub(self._dash, text) if self.dashed else text
         if self.all_capitals:
@@ -174,25 +163,6 @@ class Spelling:
             text = begin_sentences(text)
         text = widen(text) if self.wide else text
         return CLOSE.sub(" ", text) if self.apart else text
-
-
-def unknown_words(source: str, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """Find the words of a text that a tokenizer, a fast one, makes its unknown token of.
-
-    Example:
-        >>> from simbert_hf import DEFAULT_MODEL, SimBert
-        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
-        >>> unknown_words("Is Ωmega 支付 ok?", tokenizer)
-        ['支', '付']
-    """
-    found = tokenizer(source, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    tokens, places = found["input_ids"], found["offset_mapping"]
-    ends = [*(start for start, _ in places), len(source)][1:]  # an emoji's last sign is not counted
-    return [
-        source[start : end + source[end:until].startswith("\N{VARIATION SELECTOR-16}")]
-        for token, (start, end), until in zip(tokens, places, ends, strict=True)
-        if token == tokenizer.unk_token_id
-    ]
 
 
 def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
@@ -260,7 +230,11 @@ def is_shouted(text: str) -> bool:
         >>> is_shouted("WHERE IS IT?"), is_shouted("ATM?"), is_shouted("我用VISA卡和ATM")
         (True, False, False)
     """
-    return text.isupper() and len(CASED.findall(text)) > 1 and not HAN_CHAR.search(text)
+    return (
+        text.lower() != text == text.upper()
+        and len(CASED.findall(text)) > 1
+        and not HAN_CHAR.search(text)
+    )
 
 
 def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str]:

@@ -19,7 +19,6 @@ from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
-    foreign_words,
     has_stray_letters,
     is_balanced,
     is_chinese,
@@ -27,6 +26,7 @@ from simbert_hf.generation.facts import (
     repeats_figures,
     words_of,
 )
+from simbert_hf.generation.placeholders import Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -134,12 +134,32 @@ def write_by(
         ValueError: If the model has no room for ``max_new_tokens``.
     """
     tokenizer = model.rows.tokenizer
+    if not settings.copying:
+        return write_held(make_decoder, model, [Held(text, {}) for text in texts], settings)
+    held = hold_words(tokenizer, texts)
+    drafts = write_held(make_decoder, model, held, settings)
+    without = [i for i, row in enumerate(drafts) if not row and held[i].says_something()]
+    more = hold_words(tokenizer, [texts[i] for i in without], figures=True)
+    again = {i: one for i, one in zip(without, more, strict=True) if one != held[i]}
+    rows = write_held(make_decoder, model, [*again.values()], settings)
+    for i, row in zip(again, rows, strict=True):
+        drafts[i] = row
+    warn_of_none(tokenizer, [texts[i] for i in without if not drafts[i]])
+    return drafts
+
+
+def write_held(
+    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
+    model: Writer,
+    held: Sequence[Held],
+    settings: SearchSettings,
+) -> list[list[Draft]]:
+    """Write, spell and restore sentences; unless ``copying`` is 0, keep those with all facts."""
+    tokenizer, texts = model.rows.tokenizer, [one.text for one in held]
     rows = sources_of(model, texts, settings.max_new_tokens)
     warn_of_length(rows, settings.max_new_tokens)
-    unknown = tokenizer.unk_token_id
+    warn_of_unknown(tokenizer, texts, rows)
     banned = banned_tokens(model)
-    if settings.copying and copies_unknown(tokenizer):
-        banned = banned[banned != unknown]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     size = max(1, MAX_ROWS // settings.n)
     drafts: list[list[Draft]] = [[] for _ in rows]
@@ -163,20 +183,16 @@ def write_by(
             decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
         found = search(decoder, settings, model.rows.sep_id)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
-        written = list(read(model, found))
-        counts = [row.count(unknown) for row in known]
-        whole = {at for at, row, _ in written if row.count(unknown) == counts[at]}
-        lost = {at for at, count in enumerate(counts) if count and at not in whole}
-        warn_of_unknown(tokenizer, [texts[batch[at]] for at in sorted(lost)])
-        for at, row, log_prob in written:
-            if at in lost or row.count(unknown) == counts[at]:
-                drafts[batch[at]].append(Draft(spellings[at](row), log_prob))
+        for at, tokens, log_prob in read(model, found):
+            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
-                drafts[i] = keep_facts(drafts[i], texts[i])
+                drafts[i] = keep_facts(restored(drafts[i], held[i]), held[i].restore(texts[i]))
+    is_read = [{*row[1:-1]} - {tokenizer.unk_token_id} for row in rows]
     return [
-        [] if {*row[1:-1]} == {unknown} else some for row, some in zip(rows, drafts, strict=True)
+        row if known and one.says_something() else []
+        for row, known, one in zip(drafts, is_read, held, strict=True)
     ]
 
 
@@ -239,8 +255,14 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
     return [draft for draft in best.values() if draft is not None]
 
 
+def restored(drafts: Sequence[Draft], held: Held) -> list[Draft]:
+    """Put words in their places, in those drafts that have all of these."""
+    whole = (draft for draft in drafts if held.is_in(draft.text))
+    return [draft._replace(text=held.restore(draft.text)) for draft in whole]
+
+
 def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
-    """Drop drafts with other facts, numbers repeated, words exchanged or Chinese ones left out.
+    """Drop drafts with other facts, numbers repeated or words exchanged.
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, or half of a pair of
@@ -250,13 +272,12 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
-    facts, words, foreign = facts_of(text), words_of(text), foreign_words(text)
+    facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
 
     def is_true(other: str) -> bool:
         return (
             facts_of(other) == facts
-            and all(word in other for word in foreign)
             and not exchanges(text, other)
             and not repeats_figures(text, other)
             and (not is_chinese(text) or words_of(other) == words)
@@ -274,23 +295,36 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     return kept
 
 
-def copies_unknown(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the place of a word that a tokenizer does not know can be told, and filled again."""
-    known = tokenizer.unk_token_id is not None and tokenizer.is_fast
-    return is_wordpiece(tokenizer) and bool(known)
-
-
-def warn_of_unknown(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
-    """Tell of texts with a word or sign that their paraphrases have lost."""
+def warn_of_unknown(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
+) -> None:
+    """Tell of texts with a word or sign that no paraphrase can have."""
     foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
-    lost = [text for text in texts if text not in foreign]
+    pairs = zip(texts, rows, strict=True)
+    lost = [text for text, row in pairs if tokenizer.unk_token_id in row and text not in foreign]
     if lost:
-        more = f", and of {len(lost) - 1} more" if lost[1:] else ""
         warnings.warn(
-            f"The model has no token for a word or sign of {lost[0]!r:.100}{more}: paraphrases "
-            "lack it, and may have another in its place.",
+            f"The model has no token for a word or sign of {some_of(lost)}: paraphrases lack it, "
+            "and may have another in its place.",
             stacklevel=2,
         )
+
+
+def warn_of_none(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    """Tell of texts that have no paraphrase."""
+    foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
+    without = [text for text in texts if text not in foreign]
+    if without:
+        warnings.warn(
+            f"No paraphrase of {some_of(without)} was found that keeps its numbers, addresses and "
+            "other facts. Raise n, or take copying=0, which lets them change.",
+            stacklevel=2,
+        )
+
+
+def some_of(texts: Sequence[str]) -> str:
+    """Show the first of several texts."""
+    return f"{texts[0]!r:.100}" + (f", and of {len(texts) - 1} more" if texts[1:] else "")
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:

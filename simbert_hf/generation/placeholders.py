@@ -1,0 +1,154 @@
+"""Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
+
+That are words with signs or in a script that the tokenizer does not know, and, where the model does
+not copy them, long figures and addresses. Each has a letter of its own, so that it stays whole and
+comes where the paraphrase has it (as in Luong et al. 2015, arXiv:1410.8206).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+from simbert_hf.generation.facts import ADDRESS, is_chinese, is_english
+from simbert_hf.rows import SPELT
+from simbert_hf.utils.text import CJK, is_wordpiece
+
+# Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
+FIRST, BEHIND = "\u0250", "\u1100"
+LONG = 5  # tokens
+WORD = re.compile(r"\S+")
+APART = re.compile(rf"[^\s{CJK}]+|[{CJK}]")  # where no blanks part words
+EDGES = "\"'“”‘’«»()[]{}¿¡,;:!?….。，！？、；：（）「」《》"
+OWNER = re.compile(r"['’]s?$")
+FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
+HANDLE = re.compile(r"[@#][^\W\d]")
+
+
+class Held(NamedTuple):
+    """A text in which placeholders stand for words.
+
+    Attributes:
+        text: The text.
+        words: Each placeholder's word.
+
+    Example:
+        >>> held = Held("Is ɕ or ɴ up?", {"ɕ": "a.com/b-c", "ɴ": "你好"})
+        >>> held.restore("Are ɴ or ɕ up?"), held.is_in("Are ɴ or ɕ up?"), held.is_in("Is ɕ up?")
+        ('Are 你好 or a.com/b-c up?', True, False)
+    """
+
+    text: str
+    words: dict[str, str]
+
+    def restore(self, written: str) -> str:
+        """Put the words back."""
+        return "".join(self.words.get(char, char) for char in written)
+
+    def is_in(self, written: str) -> bool:
+        """Whether another text has each placeholder as often."""
+        return all(written.count(letter) == self.text.count(letter) for letter in self.words)
+
+    def says_something(self) -> bool:
+        """Whether the text has a letter or figure beside its placeholders."""
+        return any(char.isalnum() and char not in self.words for char in self.text)
+
+
+def hold_words(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, figures: bool = False
+) -> list[Held]:
+    """Put placeholders in texts, so far as a WordPiece tokenizer, a fast one, knows such letters.
+
+    Args:
+        tokenizer: The model's.
+        texts: What to paraphrase.
+        figures: Also for figures and addresses of five tokens or more.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer
+        >>> hold_words(tokenizer, ["Ask 李雷's boss at x_y@b-c.de or 谢谢."], figures=True)[0].words
+        {'ɕ': '李雷', 'ɴ': 'x_y@b-c.de', 'ɹ': '谢谢'}
+    """
+    known = is_wordpiece(tokenizer) and tokenizer.is_fast
+    letters = letters_known(tokenizer) if known else ()
+    if not letters or not texts:
+        return [Held(text, {}) for text in texts]
+    encoded = tokenizer(
+        list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+    )
+    tokens = map(tokenizer.convert_ids_to_tokens, encoded["input_ids"])
+    must_stand = partial(cannot_be_written, unknown=str(tokenizer.unk_token), figures=figures)
+    rows = zip(texts, tokens, encoded["offset_mapping"], strict=True)
+    return [hold(*row, letters, must_stand) for row in rows]
+
+
+def hold(
+    text: str,
+    tokens: Sequence[str],
+    places: Sequence[tuple[int, int]],
+    letters: Sequence[str],
+    must_stand: Callable[[str, Sequence[str], bool], bool],
+) -> Held:
+    """Put placeholders in a text whose tokens and their places are known."""
+    free = (letter for letter in letters if letter not in text)
+    given: dict[str, str] = {}
+    parts, until = [], 0
+    starts = [start for start, _ in places]
+    in_words = is_english(text) or not is_chinese(text)
+    for start, word in words_at(text, in_words):
+        end = start + len(word)
+        pieces = tokens[bisect_left(starts, start) : bisect_left(starts, end)]
+        if not must_stand(word, pieces, in_words):
+            continue
+        letter = given.get(word) or next(free, None)
+        if letter is None:
+            break
+        given[word] = letter
+        parts += [text[until:start], letter]
+        until = end
+    return Held("".join((*parts, text[until:])), {letter: word for word, letter in given.items()})
+
+
+def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
+    """Yield words without the marks around them, and where they begin."""
+    for found in (WORD if in_words else APART).finditer(text):
+        word = OWNER.sub("", found[0].strip(EDGES)) or found[0]
+        yield found.start() + found[0].index(word), word
+
+
+def cannot_be_written(
+    word: str, pieces: Sequence[str], in_words: bool, *, unknown: str, figures: bool
+) -> bool:
+    """Whether a word, of these tokens, is not for the model to write."""
+    foreign = in_words and any(char.isalnum() and re.match(f"[{CJK}]", char) for char in word)
+    return bool(
+        foreign
+        or unknown in pieces
+        or SPELT.search(" ".join(pieces))
+        or HANDLE.match(word)
+        or (figures and len(pieces) >= LONG and (FIGURE.match(word) or ADDRESS.search(word)))
+    )
+
+
+@lru_cache(maxsize=4)
+def letters_known(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """Find letters that can be placeholders: one token each, wherever they stand."""
+    names = sorted(name for name in tokenizer.get_vocab() if len(name) == 1)
+    letters = [name for name in names if FIRST <= name < BEHIND and is_caseless(name)]
+    if not letters:
+        return ()
+    rows = tokenizer([f"a {name} a" for name in letters], add_special_tokens=False)["input_ids"]
+    pairs = zip(letters, map(tokenizer.convert_ids_to_tokens, rows), strict=True)
+    return tuple(name for name, tokens in pairs if tokens[1:-1] == [name])
+
+
+def is_caseless(char: str) -> bool:
+    """Whether a character is a letter that has no capital."""
+    return unicodedata.category(char) in ("Ll", "Lo") and char.upper() == char
