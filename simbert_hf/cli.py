@@ -22,6 +22,7 @@ from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
+NONE = "  (none that keeps what it says; raise -n, or give --copying 0)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -168,7 +169,7 @@ def synonyms(args: argparse.Namespace) -> None:
             if args.json:
                 show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])
             else:
-                lines = (f"  {one.score:.3f}  {one.text}" for one in found)
+                lines = [f"  {one.score:.3f}  {one.text}" for one in found] or [NONE]
                 show([text, *(line.replace("\n", "\n" + 9 * " ") for line in lines)])
 
 

@@ -348,13 +348,6 @@ def test_unknown_words_that_are_lost_are_told_of(english):
     assert all(math.isfinite(one.score) for row in found for one in row)
 
 
-def test_texts_are_told_of_whose_facts_no_draft_keeps(english):
-    texts = ["The box of 93 x 27 x 4 and 18 x 11 x 6", "go"]
-    with pytest.warns(UserWarning, match=r"No paraphrase of 'The box .* keeps its numbers"):
-        found = english.gen_synonyms(texts, n=1, max_new_tokens=8)
-    assert not found[0]
-
-
 def test_words_end_at_blanks_and_chinese_characters(english):
     tokenizer = english.tokenizer
     tokens = [tokenizer.tokenize(text) for text in ("用python读e-mail吗", " wi-fi  ok.")]

@@ -144,7 +144,6 @@ def write_by(
     rows = write_held(make_decoder, model, [*again.values()], settings)
     for i, row in zip(again, rows, strict=True):
         drafts[i] = row
-    warn_of_none(tokenizer, [texts[i] for i in without if not drafts[i]])
     return drafts
 
 
@@ -303,28 +302,12 @@ def warn_of_unknown(
     pairs = zip(texts, rows, strict=True)
     lost = [text for text, row in pairs if tokenizer.unk_token_id in row and text not in foreign]
     if lost:
+        more = f", and of {len(lost) - 1} more" if lost[1:] else ""
         warnings.warn(
-            f"The model has no token for a word or sign of {some_of(lost)}: paraphrases lack it, "
-            "and may have another in its place.",
+            f"The model has no token for a word or sign of {lost[0]!r:.100}{more}: paraphrases "
+            "lack it, and may have another in its place.",
             stacklevel=2,
         )
-
-
-def warn_of_none(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
-    """Tell of texts that have no paraphrase."""
-    foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
-    without = [text for text in texts if text not in foreign]
-    if without:
-        warnings.warn(
-            f"No paraphrase of {some_of(without)} was found that keeps its numbers, addresses and "
-            "other facts. Raise n, or take copying=0, which lets them change.",
-            stacklevel=2,
-        )
-
-
-def some_of(texts: Sequence[str]) -> str:
-    """Show the first of several texts."""
-    return f"{texts[0]!r:.100}" + (f", and of {len(texts) - 1} more" if texts[1:] else "")
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
