@@ -26,7 +26,7 @@ HALF_DAY = re.compile(
     rf"(?:(?:(?<=\d) ?|(?:{_HOUR}) )([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
 )
 # Currencies and the like, by their signs; whichever way a text has one, another has it too.
-UNITS = {
+SIGNS = {
     "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b|美元|美金", re.IGNORECASE),
     "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
     "£": re.compile(r"£|\b(?:pounds?|lbs?|quid|gbp)\b|英镑", re.IGNORECASE),
@@ -263,7 +263,7 @@ def repeats_figures(text: str, other: str) -> bool:
             for figure in theirs.keys() | ours.keys()
         )
         or any(
-            len(name.findall(other)) > max(1, len(name.findall(text))) for name in UNITS.values()
+            len(name.findall(other)) > max(1, len(name.findall(text))) for name in SIGNS.values()
         )
         or len(HALF_DAY.findall(other)) > max(numbers, len(HALF_DAY.findall(text)))
     )
@@ -299,7 +299,7 @@ def facts_of(text: str) -> frozenset[str]:
     """
     text = text.translate(PLAIN)
     found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
-    found |= {sign for sign, names in UNITS.items() if names.search(text)}
+    found |= {sign for sign, names in SIGNS.items() if names.search(text)}
     text = HALF_DAY.sub("", text)
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found |= {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
