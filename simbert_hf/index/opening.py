@@ -52,7 +52,9 @@ def open_index(
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"
         problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"
-        raise fault(place, None, problem, "Pass the model it was built by, or build the index anew")
+        raise fault(
+            place, None, problem, "Pass the model it was built by (--model), or build it anew"
+        )
     return encoder, table, store, facts
 
 

@@ -130,7 +130,12 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
     """
     if not (place / MANIFEST).is_file():
         problem = "is no index" if place.exists() else "does not exist"
-        raise fault(place, None, problem, "Make one: FaqIndex.build(model, faqs).save(path)")
+        raise fault(
+            place,
+            None,
+            problem,
+            "Make one: FaqIndex.build(model, faqs).save(path), or simbert index build",
+        )
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
