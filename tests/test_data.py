@@ -25,6 +25,12 @@ from simbert_hf.data.readers import fold
 from simbert_hf.generation.facts import exchanges
 
 DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
+EXCEPTED = {  # "seconds" exclude other words since these were written
+    "Can I use thirty seconds of a pop song in my video without paying? / "
+    "Is it allowed to put half a minute of a pop tune in a clip for free?",
+    "The tremor lasted for nearly a minute, according to witnesses. / "
+    "Almost sixty seconds was how long the shaking continued, people who felt it reported.",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -457,7 +463,7 @@ def test_written_paraphrases_keep_persons_and_stay_out_of_their_test(load, folde
         groups = load(data / f"{name}.jsonl.gz")[0]["texts"]
         some = ((text, other) for text, *others in list(groups)[::20] for other in others)
         swapped = [f"{text} / {other}" for text, other in some if exchanges(text, other)]
-        assert not [pair for pair in swapped if "second" not in pair]  # a rule that came later
+        assert {*swapped} <= EXCEPTED
         known |= {fold(text) for texts in groups for text in texts}
     tested = load(data / "test.jsonl")[0]["texts"]
     assert len(tested) == count

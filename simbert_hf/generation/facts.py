@@ -17,7 +17,8 @@ FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
 ADDRESS = re.compile(r"[^\W_](?:[@+#_]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
-INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|^[@#][^\W\d]|[^\W_](?:#|\+\+)$")
+HANDLE = re.compile(r"^[@#][^\W\d]")
+INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|{HANDLE.pattern}|[^\W_](?:#|\+\+)$")
 ABBREVIATIONS = frozenset(("e.g", "i.e"))
 HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
 _HOUR = "|".join(rf"(?<=\b{hour})" for hour in HOURS)

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import ADDRESS, is_chinese, is_english
+from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english
+from simbert_hf.generation.spelling import CHINESE, CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
 from simbert_hf.utils.text import CJK, is_wordpiece
 
@@ -25,10 +26,8 @@ FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
 WORD = re.compile(r"\S+")
 APART = re.compile(rf"[^\s{CJK}]+|[{CJK}]")  # where no blanks part words
-EDGES = "\"'“”‘’«»()[]{}¿¡,;:!?….。，！？、；：（）「」《》"
-OWNER = re.compile(r"['’]s?$")
+EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
-HANDLE = re.compile(r"[@#][^\W\d]")
 
 
 class Held(NamedTuple):
@@ -119,7 +118,7 @@ def hold(
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
     """Yield words without the marks around them, and where they begin."""
     for found in (WORD if in_words else APART).finditer(text):
-        word = OWNER.sub("", found[0].strip(EDGES)) or found[0]
+        word = OWNED.sub("", found[0].strip(EDGES)) or found[0]
         yield found.start() + found[0].index(word), word
 
 
@@ -127,7 +126,7 @@ def cannot_be_written(
     word: str, pieces: Sequence[str], in_words: bool, *, unknown: str, figures: bool
 ) -> bool:
     """Whether a word, of these tokens, is not for the model to write."""
-    foreign = in_words and any(char.isalnum() and re.match(f"[{CJK}]", char) for char in word)
+    foreign = in_words and any(map(str.isalnum, CHINESE.findall(word)))
     return bool(
         foreign
         or unknown in pieces

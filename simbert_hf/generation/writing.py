@@ -141,9 +141,10 @@ def write_by(
     without = [i for i, row in enumerate(drafts) if not row and held[i].says_something()]
     more = hold_words(tokenizer, [texts[i] for i in without], figures=True)
     again = {i: one for i, one in zip(without, more, strict=True) if one != held[i]}
-    rows = write_held(make_decoder, model, [*again.values()], settings)
-    for i, row in zip(again, rows, strict=True):
-        drafts[i] = row
+    if again:
+        rows = write_held(make_decoder, model, [*again.values()], settings)
+        for i, row in zip(again, rows, strict=True):
+            drafts[i] = row
     return drafts
 
 
