@@ -82,7 +82,7 @@ def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
         "cached": ["--batch=4", "--cached=2", "--steps=2", "--blocks=1"],
     }
     full = {
-        "train": ["--pairs=64", "--steps=30"],
+        "train": ["--pairs=64", "--steps=30", "--rounds=3", "--compile"],
         "simcse": ["--steps=60", "--bf16", "--compile"],
         "cached": ["--batch=1024", "--cached=128", "--steps=5", "--bf16", "--compile"],
     }

@@ -1,6 +1,6 @@
 """Training speed and memory: this package beside the naive faithful port, same pairs, one run.
 
-python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] \
+python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] [--compile] \
     [--output outputs/benchmarks/train.json]
 
 In the shape of --model and, with half the pairs and steps, in BERT-base's; weights are drawn anew.
@@ -44,6 +44,8 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.data import LengthGroupedBatchSampler, Pair, PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import RowBuilder
+from simbert_hf.training.compiling import compile_layers
+from simbert_hf.training.fused_attention import use_fused_attention
 from simbert_hf.utils.plots import new_figure
 
 Step = Callable[[list[Pair]], None]
@@ -57,10 +59,17 @@ SHAPES = {"start": 1, "BERT-base": 2}  # what --pairs and --steps are divided by
 PRECISIONS = ("float32", "bfloat16")
 
 
-def ours(config: SimBertConfig, collator: PairCollator, device: str, bf16: bool) -> Step:
-    """Return this package's training step."""
+def ours(
+    config: SimBertConfig, collator: PairCollator, device: str, bf16: bool, compiled: bool
+) -> Step:
+    """Return this package's training step, as its trainer takes it."""
     model, objective = SimBert(config).to(device).train(), SimBertObjective()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-6, weight_decay=0.01)
+    if compiled:
+        compile_layers(model)
+    if bf16 and device == "cuda":
+        use_fused_attention(model)
+    options = {"lr": 2e-6, "weight_decay": 0.01, "fused": True}
+    optimizer = torch.optim.AdamW(model.parameters(), **options)
 
     def step(pairs: list[Pair]) -> None:
         batch = {k: v.to(device) for k, v in collator(pairs).items()}
@@ -102,7 +111,7 @@ class Contest:
         self.config = SimBertConfig.from_pretrained(args.model)
         if shape != "start":
             self.config = SimBertConfig(vocab_size=len(self.tokenizer))
-        self.device = args.device
+        self.device, self.compiled = args.device, args.compile
         pairs, steps = (max(1, n // SHAPES[shape]) for n in (args.pairs, args.steps))
         data = PairDataset(load_groups(TATOEBA)[0].shuffle(seed=0).select(range(steps * pairs)))
         random, grouped = (
@@ -119,7 +128,7 @@ class Contest:
     def step(self, program: str, bf16: bool) -> Step:
         """Return a program's training step."""
         if program == OURS:
-            return ours(self.config, self.collator, self.device, bf16)
+            return ours(self.config, self.collator, self.device, bf16, self.compiled)
         return naive(self.config, self.tokenizer, self.device, bf16, PADDING[program])
 
     def peak(self, program: str, bf16: bool) -> float:
@@ -163,6 +172,7 @@ def peak_of(variant: tuple[str, str, str], args: argparse.Namespace) -> float:
         torch.cuda.reset_peak_memory_stats()
         return Contest(shape, args).peak(program, precision == "bfloat16")
     given = [f"--model={args.model}", f"--pairs={args.pairs}", f"--steps={args.steps}"]
+    given += ["--compile"] * args.compile
     return float(measure_apart("train", *given, "--variant", *variant, **FREED))
 
 
@@ -206,6 +216,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
+    parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
     parser.add_argument("--variant", nargs=3, help="Measure the peak memory of this one only.")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
@@ -217,7 +228,8 @@ def main() -> None:
         return
     rows = compare(args)
     print(markdown(rows))
-    report = {"figures": rows, "pairs": args.pairs, "steps": args.steps, "divided_by": SHAPES}
+    report = {"figures": rows, "divided_by": SHAPES}
+    report |= {name: getattr(args, name) for name in ("pairs", "steps", "compile")}
     save_report(args.output, report | environment(args.device))
     plot(rows, args.output.with_suffix(".png"))
 

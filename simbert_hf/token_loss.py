@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
+from torch.utils._triton import has_triton
 
 from simbert_hf.losses import chunk_rows
 
@@ -43,46 +44,77 @@ def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> 
     device = hidden.device.type
     half = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if half else hidden.dtype
-    hidden, weight, bias = (tensor.to(dtype) for tensor in (hidden, weight, bias))
-    if spare := -len(weight) % ALIGNED if dtype.itemsize == 2 else 0:
-        weight, bias = pad(weight, (0, 0, 0, spare)), pad(bias, (0, spare), value=-math.inf)
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _TokenLoss.apply(hidden, weight, bias, labels, torch.is_grad_enabled())
+        loss: Tensor = _TokenLoss.apply(
+            hidden, weight, bias, labels, dtype, torch.is_grad_enabled()
+        )
     return loss
 
 
 class _TokenLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, grad_enabled: bool
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        dtype: torch.dtype,
+        grad_enabled: bool,
     ) -> Tensor:
-        wide = torch.promote_types(hidden.dtype, torch.float32)
-        ctx.needed = [grad_enabled and needed for needed in ctx.needs_input_grad[:3]]
+        ctx.dtypes = [tensor.dtype for tensor in (hidden, weight, bias)]
+        hidden, weight, bias = (tensor.to(dtype) for tensor in (hidden, weight, bias))
+        vocabulary = len(weight)
+        if spare := -vocabulary % ALIGNED if dtype.itemsize == 2 else 0:
+            weight, bias = pad(weight, (0, 0, 0, spare)), pad(bias, (0, spare), value=-math.inf)
+        wide = torch.promote_types(dtype, torch.float32)
+        needed = [grad_enabled and needed for needed in ctx.needs_input_grad[:3]]
         gradients = [
-            torch.zeros_like(tensor, dtype=wide) if needed else None
-            for tensor, needed in zip((hidden, weight, bias), ctx.needed, strict=True)
+            torch.zeros_like(tensor, dtype=wide) if is_needed else None
+            for tensor, is_needed in zip((hidden, weight, bias), needed, strict=True)
         ]
         total = hidden.new_zeros((), dtype=wide)
         size = chunk_rows(hidden.device, len(weight))
         for start in range(0, len(hidden), size):
-            rows, right = hidden[start : start + size], labels[start : start + size, None]
-            scores = torch.addmm(bias, rows, weight.T).log_softmax(dim=-1, dtype=wide)
-            total -= scores.gather(1, right).sum()
-            if any(ctx.needed):
-                slopes = scores.exp_().scatter_add_(1, right, -torch.ones_like(scores[:, :1]))
+            rows, right = hidden[start : start + size], labels[start : start + size]
+            loss, slopes = _loss_and_slopes(  # which lets go of the scores
+                torch.addmm(bias, rows, weight.T), right, wide, any(needed)
+            )
+            total += loss
+            if slopes is not None:
                 _add_gradients(gradients, slopes, rows, weight, start)
-        ctx.dtype = hidden.dtype
-        ctx.save_for_backward(*gradients)
+        rows_of = (len(hidden), vocabulary, vocabulary)
+        ctx.save_for_backward(
+            *(None if g is None else g[:n] for g, n in zip(gradients, rows_of, strict=True))
+        )
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         scaled = (
-            None if saved is None else (saved * gradient).to(ctx.dtype)
-            for saved in ctx.saved_tensors
+            None if saved is None else (saved * gradient).to(dtype)
+            for saved, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         )
-        return *scaled, None, None
+        return *scaled, None, None, None
+
+
+def _loss_and_slopes(
+    scores: Tensor, labels: Tensor, wide: torch.dtype, needs_slopes: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Sum of a chunk's losses, and its slopes by the scores, which may take their place."""
+    if needs_slopes and scores.is_cuda and scores.dtype.itemsize == 2 and has_triton():
+        from simbert_hf.training.kernels import slopes_kernel
+
+        losses = torch.empty_like(labels, dtype=wide)
+        slopes_kernel[(len(scores),)](scores, labels, losses, scores.shape[1], 2048, num_warps=4)
+        return losses.sum(), scores
+    scores = scores.log_softmax(dim=-1, dtype=wide)
+    loss = -scores.gather(1, labels[:, None]).sum()
+    if not needs_slopes:
+        return loss, None
+    ones = torch.ones_like(scores[:, :1])
+    return loss, scores.exp_().scatter_add_(1, labels[:, None], -ones)
 
 
 def _add_gradients(
@@ -91,7 +123,7 @@ def _add_gradients(
     """Add what a chunk's rows give: slopes of the loss by the logits, (C, V), at rows, (C, D)."""
     of_hidden, of_weight, of_bias = gradients
     if of_bias is not None:
-        of_bias += slopes.sum(dim=0)
+        of_bias += slopes.sum(dim=0, dtype=of_bias.dtype)
     slopes = slopes.to(weight.dtype)
     if of_hidden is not None:
         of_hidden[start : start + len(rows)] = slopes @ weight

@@ -1,22 +1,24 @@
-"""Attention within short rows in one kernel, dropout and mask included, for GPUs with Triton.
+"""Self-attention within short rows by one product and one kernel, for GPUs with Triton.
 
-Torch's memory-efficient kernel is made for long rows: on rows of 30 tokens it takes several times
-as long as reading queries, keys and values does.
+Queries, keys and values come of one matrix product instead of three, whose small matrices do not
+fill a GPU, and lie side by side; the kernel does the rest, dropout and mask included. Torch's
+memory-efficient kernel is made for long rows: on rows of 30 tokens it takes several times as long
+as reading queries, keys and values does.
 """
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from torch.nn.functional import linear
+from transformers.models.bert.modeling_bert import BertSelfAttention
+from transformers.models.electra.modeling_electra import ElectraSelfAttention
 
-from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.modeling.simbert import CACHE, SimBert
 
-NAME = "simbert_fused"  # of our attention among transformers' ones
 LONGEST = 128  # tokens a row: all its scores are held at once
 
 
@@ -27,83 +29,85 @@ def use_fused_attention(model: Any) -> None:
         model: A ``SimBert`` on BERT or ELECTRA, in place; others stay as they are.
     """
     if isinstance(model, SimBert) and model._supports_sdpa:
-        model.set_attn_implementation(NAME)
+        for module in model.modules():
+            if isinstance(module, (BertSelfAttention, ElectraSelfAttention)):
+                module.forward = MethodType(attend, module)
 
 
 def attend(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
+    self: BertSelfAttention, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' layers ask for it; as SDPA where the kernel does not fit.
+    """Attend in place of a layer's ``forward``, which still does where the kernel does not fit."""
+    if kwargs.get(CACHE) is not None or not fits(self, hidden_states, attention_mask):
+        forward: Any = type(self).forward
+        return forward(self, hidden_states, attention_mask, **kwargs)  # type: ignore[no-any-return]
+    layers = self.query, self.key, self.value
+    weight = torch.cat([layer.weight for layer in layers])
+    parts = linear(hidden_states, weight, torch.cat([layer.bias for layer in layers]))
+    parts = parts.unflatten(2, (3, self.num_attention_heads, self.attention_head_size))
+    dropout = self.dropout.p if self.training else 0.0
+    seed = torch.randint(2**62, (1,), device=parts.device) if dropout else None
+    return fused_attention(parts, attention_mask, seed, self.scaling, dropout).flatten(2), None
 
-    It fits short rows of queries and keys alike, in half precision, on a GPU, under an additive
-    mask that all heads share. A token's components lie side by side, as layers leave them.
+
+def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
+    """Tell whether the kernel can attend.
+
+    It takes short rows, in half precision, on a GPU, under an additive mask that all heads share.
     """
-    length, depth = query.shape[2:]
-    if (
-        not query.is_cuda
-        or query.dtype not in (torch.float16, torch.bfloat16)
-        or attention_mask is None
-        or attention_mask.dtype == torch.bool
-        or attention_mask.shape[1:] != (1, length, length)
-        or length > LONGEST
-        or key.shape[2] != length
-        or depth not in (16, 32, 64, 128)
-    ):
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-        )
-    seed = torch.randint(2**62, (1,), device=query.device) if dropout else None
-    scale = depth**-0.5 if scaling is None else scaling
-    return fused_attention(query, key, value, attention_mask, seed, scale, dropout), None
-
-
-AttentionInterface.register(NAME, attend)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+    kind, length = hidden.device.type, hidden.shape[1]
+    half = torch.is_autocast_enabled(kind)
+    return (
+        kind == "cuda"
+        and (torch.get_autocast_dtype(kind) if half else hidden.dtype).itemsize == 2
+        and mask is not None
+        and mask.dtype != torch.bool
+        and mask.shape[1:] == (1, length, length)
+        and length <= LONGEST
+        and layer.attention_head_size in (16, 32, 64, 128)
+    )
 
 
 # ---------------------------------------------------------------------- for torch
 
 
-def constants(query: Tensor, dropout: float) -> dict[str, Any]:
-    """Choose how a kernel is compiled for such queries: (B, H, L, d)."""
-    size = max(16, 1 << (query.shape[2] - 1).bit_length())  # a power of two
+def constants(parts: Tensor, dropout: float) -> dict[str, Any]:
+    """Choose how a kernel is compiled for such rows: (B, L, 3, H, d)."""
+    size = max(16, 1 << (parts.shape[1] - 1).bit_length())  # a power of two
     return {
         "SIZE": size,
-        "DEPTH": query.shape[3],
+        "DEPTH": parts.shape[4],
         "DROPS": dropout > 0,
-        "PRECISION": "ieee" if query.dtype == torch.float32 else "tf32",
+        "PRECISION": "ieee" if parts.dtype == torch.float32 else "tf32",
         "num_warps": 8 if size > 64 else 4 if size > 32 else 2,
     }
 
 
 @torch.library.custom_op("simbert_hf::fused_attention", mutates_args=())
 def fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor,
-    seed: Tensor | None,
-    scale: float,
-    dropout: float,
+    parts: Tensor, mask: Tensor, seed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """Attend within rows: (B, H, L, d) three times, (B or 1, 1, L, L), (1,) -> (B, L, H, d)."""
+    """Attend within rows.
+
+    Args:
+        parts: Queries, keys and values. Shape: (B, L, 3, H, d).
+        mask: Added to the scores. Shape: (B or 1, 1, L, L).
+        seed: Of dropout. Shape: (1,).
+        scale: Of the scores.
+        dropout: Share of the weights that are dropped.
+
+    Returns:
+        Shape: (B, L, H, d).
+    """
     from simbert_hf.training.kernels import forward_kernel
 
-    rows, heads, length, depth = query.shape
-    out = query.new_empty(rows, length, heads, depth)
+    parts = parts.contiguous()
+    rows, length, _, heads, depth = parts.shape
+    out = parts.new_empty(rows, length, heads, depth)
     mask = mask.expand(rows, -1, -1, -1)
     forward_kernel[(rows * heads,)](
-        query, key, value, mask, seed, out,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-        mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
-        **constants(query, dropout),
+        parts, mask, seed, out, mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
+        **constants(parts, dropout),
     )  # fmt: skip
     return out
 
@@ -111,50 +115,45 @@ def fused_attention(
 @torch.library.custom_op("simbert_hf::fused_attention_backward", mutates_args=())
 def fused_attention_backward(
     gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    parts: Tensor,
     mask: Tensor,
     seed: Tensor | None,
     scale: float,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, each laid out as (B, L, H, d)."""
+) -> Tensor:
+    """Gradient of queries, keys and values: (B, L, 3, H, d)."""
     from simbert_hf.training.kernels import backward_kernel
 
-    rows, heads, length, depth = query.shape
-    found = tuple(query.new_empty(rows, length, heads, depth) for _ in range(3))
+    parts, gradient = parts.contiguous(), gradient.contiguous()
+    rows, length, _, heads, _ = parts.shape
+    found = torch.empty_like(parts)
     mask = mask.expand(rows, -1, -1, -1)
-    gradient = gradient.contiguous().transpose(1, 2)
     backward_kernel[(rows * heads,)](
-        query, key, value, mask, seed, gradient, *found,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *gradient.stride()[:3],
+        parts, mask, seed, gradient, found,
         mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
-        **constants(query, dropout),
+        **constants(parts, dropout),
     )  # fmt: skip
-    dq, dk, dv = found
-    return dq, dk, dv
+    return found
 
 
 @fused_attention.register_fake
-def _(query: Tensor, *rest: Any) -> Tensor:
-    return query.new_empty(query.shape[0], query.shape[2], query.shape[1], query.shape[3])
+def _(parts: Tensor, *rest: Any) -> Tensor:
+    return parts.new_empty(*parts.shape[:2], *parts.shape[3:])
 
 
 @fused_attention_backward.register_fake
-def _(gradient: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    new = gradient.new_empty
-    return new(gradient.shape), new(gradient.shape), new(gradient.shape)
+def _(gradient: Tensor, parts: Tensor, *rest: Any) -> Tensor:
+    return parts.new_empty(parts.shape)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:5])
-    ctx.numbers = inputs[5:]
+    ctx.save_for_backward(*inputs[:3])
+    ctx.numbers = inputs[3:]
 
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     found = fused_attention_backward(gradient, *ctx.saved_tensors, *ctx.numbers)
-    return *(part.transpose(1, 2) for part in found), None, None, None, None
+    return found, None, None, None, None
 
 
 fused_attention.register_autograd(_backward, setup_context=_keep)

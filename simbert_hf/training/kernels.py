@@ -1,7 +1,10 @@
-"""Triton's programs for fused attention: each runs for one row and one head."""
+"""Triton's programs for training on a GPU."""
 
 import triton
 import triton.language as tl
+
+# ---------------------------------------------------------------------- attention
+# Each program runs for one row and one head of queries, keys and values, (B, L, 3, H, d).
 
 
 @triton.jit
@@ -42,45 +45,45 @@ def kept_share(seed, program, rows, dropout, SIZE: tl.constexpr):
 
 @triton.jit
 def forward_kernel(
-    query, key, value, mask, seed, out,
-    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
-    mask_row, mask_query, mask_key, heads, length, scale, dropout,
+    parts, mask, seed, out, mask_row, mask_query, mask_key, heads, length, scale, dropout,
     SIZE: tl.constexpr, DEPTH: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Attend within one row, in one head."""
     program = tl.program_id(0).to(tl.int64)
     row, head = program // heads, program % heads
     rows, columns = tl.arange(0, SIZE), tl.arange(0, DEPTH)
-    q = load_rows(query + row * q_row + head * q_head, q_token, rows, columns, length)
-    k = load_rows(key + row * k_row + head * k_head, k_token, rows, columns, length)
-    v = load_rows(value + row * v_row + head * v_head, v_token, rows, columns, length)
+    width = heads * DEPTH
+    token = 3 * width  # from one to the next
+    start = parts + row * length * token + head * DEPTH
+    q = load_rows(start, token, rows, columns, length)
+    k = load_rows(start + width, token, rows, columns, length)
+    v = load_rows(start + 2 * width, token, rows, columns, length)
     p = probabilities(
         q, k, mask + row * mask_row, mask_query, mask_key, rows, length, scale, PRECISION
     )
     if DROPS:
         p *= kept_share(seed, program, rows, dropout, SIZE)
     found = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-    out_token = heads * DEPTH  # (B, L, H, d), as the layers go on with it
-    out_start = out + row * length * out_token + head * DEPTH
-    store_rows(out_start, out_token, rows, columns, length, found)
+    store_rows(out + row * length * width + head * DEPTH, width, rows, columns, length, found)
 
 
 @triton.jit
 def backward_kernel(
-    query, key, value, mask, seed, gradient, d_query, d_key, d_value,
-    q_row, q_head, q_token, k_row, k_head, k_token, v_row, v_head, v_token,
-    g_row, g_head, g_token,
-    mask_row, mask_query, mask_key, heads, length, scale, dropout,
+    parts, mask, seed, gradient, found, mask_row, mask_query, mask_key, heads, length, scale,
+    dropout,
     SIZE: tl.constexpr, DEPTH: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute one row's probabilities anew, in one head, and the gradients."""
     program = tl.program_id(0).to(tl.int64)
     row, head = program // heads, program % heads
     rows, columns = tl.arange(0, SIZE), tl.arange(0, DEPTH)
-    q = load_rows(query + row * q_row + head * q_head, q_token, rows, columns, length)
-    k = load_rows(key + row * k_row + head * k_head, k_token, rows, columns, length)
-    v = load_rows(value + row * v_row + head * v_head, v_token, rows, columns, length)
-    g = load_rows(gradient + row * g_row + head * g_head, g_token, rows, columns, length)
+    width = heads * DEPTH
+    token = 3 * width
+    start = parts + row * length * token + head * DEPTH
+    q = load_rows(start, token, rows, columns, length)
+    k = load_rows(start + width, token, rows, columns, length)
+    v = load_rows(start + 2 * width, token, rows, columns, length)
+    g = load_rows(gradient + row * length * width + head * DEPTH, width, rows, columns, length)
     p = probabilities(
         q, k, mask + row * mask_row, mask_query, mask_key, rows, length, scale, PRECISION
     )
@@ -90,12 +93,41 @@ def backward_kernel(
         share = kept_share(seed, program, rows, dropout, SIZE)
         dropped = p * share
         dp *= share
-    token = heads * DEPTH
-    start = row * length * token + head * DEPTH
+    start = found + row * length * token + head * DEPTH
     dv = tl.dot(tl.trans(dropped.to(g.dtype)), g, input_precision=PRECISION)
-    store_rows(d_value + start, token, rows, columns, length, dv)
+    store_rows(start + 2 * width, token, rows, columns, length, dv)
     ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
     dq = tl.dot(ds, k, input_precision=PRECISION)
-    store_rows(d_query + start, token, rows, columns, length, dq)
+    store_rows(start, token, rows, columns, length, dq)
     dk = tl.dot(tl.trans(ds), q, input_precision=PRECISION)
-    store_rows(d_key + start, token, rows, columns, length, dk)
+    store_rows(start + width, token, rows, columns, length, dk)
+
+
+# ---------------------------------------------------------------------- cross-entropy
+
+
+@triton.jit
+def slopes_kernel(scores, labels, losses, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """Turn the scores of one token, (V,), into their slopes of its loss, which is kept apart."""
+    token = tl.program_id(0).to(tl.int64)
+    start, columns = scores + token * WIDTH, tl.arange(0, BLOCK)
+    label = tl.load(labels + token)
+    right = tl.load(start + label).to(tl.float32)
+    most = tl.full((BLOCK,), float("-inf"), tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, WIDTH, BLOCK):
+        inside = first + columns < WIDTH
+        found = tl.load(start + first + columns, mask=inside, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(most, found)
+        # where all is -inf, so is the difference's every part
+        total = tl.where(higher == float("-inf"), 0.0, total * tl.exp(most - higher))
+        total += tl.where(higher == float("-inf"), 0.0, tl.exp(found - higher))
+        most = higher
+    top = tl.max(most, 0)
+    whole = top + tl.log(tl.sum(total * tl.exp(most - top), 0))
+    tl.store(losses + token, whole - right)
+    for first in range(0, WIDTH, BLOCK):
+        inside = first + columns < WIDTH
+        found = tl.load(start + first + columns, mask=inside, other=float("-inf")).to(tl.float32)
+        slopes = tl.exp(found - whole) - tl.where(first + columns == label, 1.0, 0.0)
+        tl.store(start + first + columns, slopes.to(scores.dtype.element_ty), mask=inside)

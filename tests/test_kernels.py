@@ -1,6 +1,6 @@
-"""The kernel for short rows computes what torch's attention computes, gradients and dropout too.
+"""The kernels compute what torch computes: attention, its gradients and dropout; a token's loss.
 
-Without a GPU, Triton's interpreter runs the kernel: TRITON_INTERPRET=1 python -m pytest -m gpu
+Without a GPU, Triton's interpreter runs them: TRITON_INTERPRET=1 python -m pytest -m gpu
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._triton import has_triton
 
 from simbert_hf.masking import prefix_mask
+from simbert_hf.token_loss import token_loss
 from simbert_hf.training.compiling import compile_layers
 from tests.tiny import tiny_simbert
 
@@ -35,17 +36,16 @@ def rows(n: int, length: int) -> dict[str, Tensor]:
     return {name: values.to(DEVICE) for name, values in batch.items()}
 
 
-def inputs(n: int, heads: int, length: int, depth: int) -> tuple[list[Tensor], Tensor]:
+def inputs(n: int, heads: int, length: int, depth: int) -> tuple[Tensor, Tensor]:
     """Make queries, keys and values, laid out as layers give them, and a prefix mask."""
     batch = rows(n, length)
     mask = prefix_mask(batch["token_type_ids"], batch["attention_mask"], torch.float32)
-    parts = (torch.randn(n, length, heads, depth, device=DEVICE) for _ in range(3))
-    return [part.transpose(1, 2).requires_grad_() for part in parts], mask
+    return torch.randn(n, length, 3, heads, depth, device=DEVICE, requires_grad=True), mask
 
 
-def reference(parts: list[Tensor], mask: Tensor, share: Tensor | float) -> Tensor:
+def reference(parts: Tensor, mask: Tensor, share: Tensor | float) -> Tensor:
     """Attend in double precision, with dropout's factors given: (B, L, H, d)."""
-    q, k, v = (part.double() for part in parts)
+    q, k, v = parts.double().permute(2, 0, 3, 1, 4)
     scores = q @ k.transpose(-1, -2) * q.shape[3] ** -0.5 + mask.double()
     return (scores.softmax(dim=-1) * share @ v).transpose(1, 2)
 
@@ -55,10 +55,10 @@ def kept_share(n: int, heads: int, length: int, seed: Tensor, dropout: float) ->
     from simbert_hf.training.fused_attention import fused_attention
 
     depth = max(16, 1 << (length - 1).bit_length())
-    zeros = torch.zeros(n, heads, length, depth, device=DEVICE)
-    ones = torch.eye(length, depth, device=DEVICE).expand_as(zeros)
+    parts = torch.zeros(n, length, 3, heads, depth, device=DEVICE)
+    parts[:, :, 2] = torch.eye(length, depth, device=DEVICE)[None, :, None]
     free = torch.zeros(n, 1, length, length, device=DEVICE)
-    found = fused_attention(zeros, zeros, ones, free, seed, 1.0, dropout).transpose(1, 2)
+    found = fused_attention(parts, free, seed, 1.0, dropout).transpose(1, 2)
     return (found[..., :length] * length * (1 - dropout)).round() / (1 - dropout)
 
 
@@ -76,13 +76,13 @@ def test_outputs_and_gradients_are_the_references(length, depth, dropout) -> Non
         other = kept_share(3, 2, length, seed + 10_000, dropout)
         assert not torch.equal(other, share)
         assert not torch.equal(share[0], share[1])
-    found = fused_attention(*parts, mask, seed if dropout else None, depth**-0.5, dropout)
+    found = fused_attention(parts, mask, seed if dropout else None, depth**-0.5, dropout)
     wanted = reference(parts, mask, share)
     assert (found - wanted).abs().max() < 1e-5
     for gradient in (torch.randn_like(found), torch.ones_like(found[..., :1]).expand_as(found)):
-        ours = torch.autograd.grad(found, parts, gradient, retain_graph=True)
-        theirs = torch.autograd.grad(wanted, parts, gradient.double(), retain_graph=True)
-        for own, other in zip(ours, theirs, strict=True):
+        (ours,) = torch.autograd.grad(found, parts, gradient, retain_graph=True)
+        (theirs,) = torch.autograd.grad(wanted, parts, gradient.double(), retain_graph=True)
+        for own, other in zip(ours.unbind(2), theirs.unbind(2), strict=True):
             assert (own - other).norm() < 1e-5 * other.norm()
 
 
@@ -138,3 +138,39 @@ def test_dropout_follows_torchs_seed() -> None:
             found.append(model(**batch).sentence_embedding)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_scores_become_the_slopes_of_the_losses(dtype) -> None:
+    from simbert_hf.training.kernels import slopes_kernel
+
+    scores = (3 * torch.randn(7, 5000, device=DEVICE)).to(dtype)
+    scores[:, -3:], scores[2, :4500] = -torch.inf, -torch.inf  # a block without any, too
+    labels = torch.tensor([0, 4996, 4500, 17, 4095, 4096, 17], device=DEVICE)
+    exact = scores.double().requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(exact, labels, reduction="none")
+    (slopes,) = torch.autograd.grad(wanted.sum(), exact)
+    losses = torch.empty(7, device=DEVICE)
+    slopes_kernel[(7,)](scores, labels, losses, 5000, 4096, num_warps=8)
+    assert (losses - wanted).abs().max() < 1e-5
+    assert (scores - slopes).abs().max() < 2 * torch.finfo(dtype).eps
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="the loss asks for the kernel on a GPU alone")
+def test_a_token_loss_is_that_of_all_logits() -> None:
+    shapes = ((300, 64), (1003, 64), (1003,))
+    tensors = [torch.randn(s, device=DEVICE, requires_grad=True) for s in shapes]
+    labels = torch.randint(1003, (300,), device=DEVICE)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    wanted = torch.nn.functional.linear(*exact)
+    wanted = torch.nn.functional.cross_entropy(wanted, labels, reduction="sum")
+    with torch.autocast(DEVICE, torch.bfloat16):
+        found = token_loss(*tensors, labels)
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-3)
+    both = (
+        torch.autograd.grad(loss / 300, given)
+        for loss, given in ((found, tensors), (wanted, exact))
+    )
+    for ours, theirs in zip(*both, strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() < 0.01 * theirs.norm()
