@@ -22,6 +22,7 @@ from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
+NEVER = 2.0  # a threshold that no cosine reaches
 NONE = "  (none that keeps what it says; raise -n, or give --copying 0)"
 
 
@@ -94,11 +95,12 @@ def as_json(value: Any) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def lines_of(path: str) -> list[str]:
+def lines_of(path: str, *, blanks: bool = False) -> list[str]:
     """Return the lines of a text file, or of stdin for ``-``; line i is text i.
 
     Raises:
-        ValueError: If there are none, a line is blank or no UTF-8, or the file is one of rows.
+        ValueError: If there are none, one is no UTF-8 or, without ``blanks``, blank, or the file
+            is one of rows.
     """
     from simbert_hf.utils.text import CONTROL
     from simbert_hf.utils.textfiles import check_plain, decode_lines, fault, read_lines
@@ -111,7 +113,7 @@ def lines_of(path: str) -> list[str]:
         lines = list(read_lines(path))
     texts = (CONTROL.sub("", line).strip() for line in lines)
     blank = next((i for i, text in enumerate(texts, start=1) if not text), None)
-    if blank is not None:
+    if blank is not None and not blanks:
         raise fault(name, blank, "is blank", "Write a text in every line")
     if not lines:
         raise fault(name, None, "holds no text", "Write one text a line")
@@ -306,26 +308,24 @@ def _search_flags(parser: argparse.ArgumentParser) -> None:
 def search(args: argparse.Namespace) -> None:
     """Answer each query, or show the near misses."""
     from simbert_hf.index import FaqIndex
-    from simbert_hf.index.faqs import check_question
 
-    name, texts = ("the query", args.texts) if args.texts else ("stdin", lines_of("-"))
-    texts = [check_question(name, line, text) for line, text in enumerate(texts, start=1)]
+    texts = args.texts or lines_of("-", blanks=True)
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
     if not known:
         say("The index has no threshold, so these are the nearest answers, right or wrong.")
     for block in blocks_of(texts):
-        replies: Sequence[Any] = [None] * len(block)
-        if known:
-            replies = index.answer(block, threshold=args.threshold, k=args.k)
-        found = [each.hits for each in replies] if known else index.search(block, args.k)
-        for text, reply, hits in zip(block, replies, found, strict=True):
+        replies = index.answer(block, threshold=args.threshold if known else NEVER, k=args.k)
+        for text, reply in zip(block, replies, strict=True):
+            told = {"answer": reply.answer, "reason": reply.reason}
+            if not known and reply.hits:  # there is nothing to tell
+                told = {}
             if args.json:
-                told = {"answer": reply.answer, "reason": reply.reason} if reply else {}
-                show([as_json({"query": text, **told, "hits": [asdict(hit) for hit in hits]})])
+                hits = [asdict(hit) for hit in reply.hits]
+                show([as_json({"query": text, **told, "hits": hits})])
             else:
-                why = [reply.reason] if reply else []
-                show([text, *why, *(f"  {h.score:.3f}  {h.answer}  ({h.question})" for h in hits)])
+                near = (f"  {hit.score:.3f}  {hit.answer}  ({hit.question})" for hit in reply.hits)
+                show([text, *([reply.reason] if told else []), *near])
 
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:

@@ -83,10 +83,12 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert (hit["query"], miss["query"]) == ("what time is it", "learn english fast")
     assert (hit["answer"], miss["answer"]) == ("Late.", None)
     assert miss["reason"].startswith("The best score, ")
-    put_on_stdin(monkeypatch, b"what time is it\nso\x1b[0m late\n")
-    code, out, error = run("index", "search", index)
-    assert (code, out) == (1, "")
-    assert "stdin:2: the question" in error
+    for flags in ([], ["--threshold", 0.5]):  # one that is none stops no other
+        put_on_stdin(monkeypatch, b"what time is it\n\nso\x1b[0m late\n")
+        code, replies, _ = run("index", "search", index, "--json", *flags)
+        assert (code, [bool(reply["hits"]) for reply in replies]) == (0, [True, False, False])
+        assert replies[1]["reason"] == "The query is empty."
+        assert replies[2]["reason"].startswith("The query holds the control character")
     code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
     assert code == 0
     assert "reaches the threshold -1" in text

@@ -443,7 +443,6 @@ def test_demo_data_is_what_its_readme_says(load):
         groups=24_348,
         components=17_214,
         sentences=42_778,
-        over_long=5,
     )
     assert sum(map(len, groups["texts"][:])) - len(groups) == 34_537
     said = (DEMO.parent / "README.md").read_text(encoding="utf-8")

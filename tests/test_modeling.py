@@ -302,8 +302,13 @@ def test_another_pooling_of_sentence_transformers_is_said_so(
     config = json.loads((tmp_path / "config.json").read_text())
     del config["sentence_pooling"]
     (tmp_path / "config.json").write_text(json.dumps(config))
+    caplog.set_level(logging.INFO, "simbert_hf")
     SimBert.from_pretrained(tmp_path)
+    SimBert.from_pretrained(tmp_path, pooling="mean")
     assert not caplog.messages
+    SimBert.from_pretrained(tmp_path, pooling="linear_pooler")
+    assert "trained with the pooling mean; this takes linear_pooler" in caplog.messages.pop()
+    caplog.clear()
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(found))
     SimBert.from_pretrained(tmp_path, pooling="cls")
     assert not caplog.messages

@@ -289,6 +289,46 @@ def test_an_updated_row_stays_in_its_group_unless_it_names_another(index):
         assert index.faqs()[-1].group == kept
 
 
+def test_an_updated_row_keeps_what_it_does_not_name(index):
+    index.add([{"question": "how are you", "answer": "Fine.", "id": 7, "page": 3, "by": "Ann"}])
+    index.update([{"question": "how are you now", "answer": "Well.", "id": 7, "by": None}])
+    assert index.faqs()[-1].metadata == {"page": 3, "by": None}
+
+
+def test_of_two_equal_rows_the_other_keeps_the_paraphrases(model):
+    row = {"question": "what time is it", "answer": "Late."}
+    written = {"question": "what is the time", "answer": "Late.", "paraphrase_of": row["question"]}
+    index = FaqIndex.build(model, [row | {"id": "a"}, row | {"id": "b"}, written | {"id": "c"}])
+    index.remove("a")
+    assert [faq.id for faq in index.faqs()] == ["b", "c"]
+    index.remove("b")
+    assert len(index) == 0
+
+
+def test_a_query_that_cannot_be_one_stops_no_other(index):
+    asked = ["what time is it", " ", "a" * 10_001, "what\x00"]
+    replies = index.answer(asked, threshold=-1)
+    assert [bool(reply.hits) for reply in replies] == [True, False, False, False]
+    assert replies[0].answer
+    assert [reply.reason for reply in replies[1:3]] == [
+        "The query is empty.", "The query has 10,001 characters, more than 10,000."
+    ]  # fmt: skip
+    assert index.answer("", threshold=0).answer is None
+
+
+def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
+    tiny_simbert().save_pretrained(tmp_path / "model")
+    FaqIndex.build(str(tmp_path / "model"), ROWS).save(tmp_path / "index")
+    (tmp_path / "model").rename(tmp_path / "moved")
+    with pytest.raises(OSError, match=r"index: its model is not there: .*say where .*--model"):
+        FaqIndex.load(tmp_path / "index")
+    assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)
+
+
+def test_an_index_shows_what_it_is(index):
+    assert repr(index) == f"FaqIndex({len(index)} questions, flat, model unnamed)"
+
+
 def test_texts_that_a_model_cuts_are_told_of(tmp_path):
     tiny_simbert().save_pretrained(tmp_path)
     model = SentenceTransformer(str(tmp_path), device="cpu")
@@ -768,8 +808,11 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ([{"question": "a", "answer": float("nan")}], "1: the question 'a' has no answer"),
         ([{"question": float("nan"), "answer": "b"}], "1: the text is empty"),
         ([{"question": " ", "answer": "b"}], "1: the text is empty"),
-        ([{"question": "a" * 10**7, "answer": "b"}], "has 10,000,000 characters. Cut it to 10,000"),
-        ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Take it out"),
+        (
+            [{"question": "a" * 10**7, "answer": "b"}],
+            "has 10,000,000 characters, more than 10,000. Mend it",
+        ),
+        ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Mend it"),
         ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
         ([{"question": 7, "answer": "b"}], "7 is int, not a sentence"),
         ([{"query": "a", "answer": "b"}], r"has no column 'question', only \['query', 'answer'\]"),

@@ -77,7 +77,7 @@ class DataReport:
     repeats: int = 0
     empty: int = 0
     over_long: int = 0
-    max_chars: int = 128
+    max_chars: int | None = None
     counted: bool = True
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class DataReport:
 
 
 def group_records(
-    name: str, records: datasets.Dataset, max_chars: int
+    name: str, records: datasets.Dataset, max_chars: int | None
 ) -> tuple[datasets.Dataset, DataReport]:
     """Turn a cached data set of records into one of groups, kept in the same folder.
 
@@ -193,7 +193,7 @@ def _chunks(records: datasets.Dataset) -> Iterator[pyarrow.Table]:
     yield from records.with_format("arrow").iter(CHUNK)
 
 
-def _analyse(records: datasets.Dataset, max_chars: int) -> tuple[DataReport, Ints]:
+def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataReport, Ints]:
     """Count everything, and give each record its group, or -1 if it is left out: (N,)."""
     fates = np.concatenate([table["fate"].to_numpy() for table in _chunks(records)])
     numbers = np.full(len(fates), -1, dtype=np.int64)

@@ -45,7 +45,7 @@ def load_groups(
     *,
     form: Form = "auto",
     text_columns: Sequence[str] | None = None,
-    max_chars: int = 128,
+    max_chars: int | None = None,
     streaming: bool = False,
     cache_dir: str | Path | None = None,
     split: str = "train",
@@ -59,7 +59,7 @@ def load_groups(
             or several of them.
         form: What the rows hold, where that is not plain: see :mod:`simbert_hf.data.readers`.
         text_columns: The two columns to read.
-        max_chars: Count sentences with more characters as over-long.
+        max_chars: Count sentences with more characters as over-long; None counts none.
         streaming: Read while training, and keep nothing: ``group`` then numbers the rows without
             looking for shared sentences or duplicates, and equal group ids must stand together.
         cache_dir: Where to keep the data set; the cache of ``datasets`` if None.

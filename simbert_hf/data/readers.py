@@ -85,14 +85,14 @@ class ReadOptions:
     Attributes:
         form: The shape of the rows, or "auto".
         text_columns: The two columns to read: a pair, text and synonyms, or group and sentence.
-        max_chars: Sentences with more characters are counted as over-long.
+        max_chars: Sentences with more characters are counted as over-long; None counts none.
         consecutive: Let only neighbouring rows with one id make a group, which needs no memory;
             otherwise rows anywhere in a file do.
     """
 
     form: Form = "auto"
     text_columns: tuple[str, ...] | None = None
-    max_chars: int = 128
+    max_chars: int | None = None
     consecutive: bool = False
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -147,12 +148,13 @@ def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
     empty = texts.count("") + (fate == BLANK)
     if fate == USABLE and len(kept) < 2:
         fate = ONE_MEMBER
+    most = options.max_chars or math.inf
     return Record(
         texts=list(kept.values()),
         fate=fate,
         empty=empty,
         repeats=len(texts) - texts.count("") - len(kept),
-        over_long=sum(len(text) > options.max_chars for text in kept.values()),
+        over_long=sum(len(text) > most for text in kept.values()),
     )
 
 

@@ -17,6 +17,7 @@ from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores, check_target
 from simbert_hf.index.encoding import encode_questions
 from simbert_hf.index.faqs import (
+    ORIGIN,
     Columns,
     Faq,
     QuerySource,
@@ -24,6 +25,7 @@ from simbert_hf.index.faqs import (
     check_question,
     queries_by_place,
     read_faqs,
+    why_no_question,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions, leave_unread
@@ -244,7 +246,8 @@ class FaqIndex:
     ) -> Reply | list[Reply]:
         """Answer, or say why not.
 
-        A query of which the model cannot read half, such as an emoji, gets no answer.
+        A query of which the model cannot read half, such as an emoji, gets no answer; nor does one
+        that is empty, too long or holds control characters, which gets no hits either.
 
         Args:
             query: One, or several.
@@ -252,7 +255,7 @@ class FaqIndex:
             k: Best answers that the reply brings along.
 
         Raises:
-            DataError: If a query is no string, empty, too long or holds control characters.
+            DataError: If a query is no string.
             ValueError: If there is no threshold, or it is no number.
         """
         if threshold is None:
@@ -262,11 +265,15 @@ class FaqIndex:
         if not isinstance(threshold, Real) or not math.isfinite(threshold):
             raise ValueError(f"threshold={threshold!r} is no score: give a number such as 0.8.")
         queries = listed(query)
-        found = self.search(queries, k)
-        unread = set(self.encoder.unread(queries))
+        faults = [why_no_question(text) for text in queries]
+        asked = [text for text, why in zip(queries, faults, strict=True) if not why]
+        found = iter(self.search(asked, k))
+        unread = set(self.encoder.unread(asked))
         replies = [
-            make_reply(hits, threshold, is_read=text not in unread)
-            for text, hits in zip(queries, found, strict=True)
+            Reply(None, f"The query {why}.", [])
+            if why
+            else make_reply(next(found), threshold, is_read=text not in unread)
+            for text, why in zip(queries, faults, strict=True)
         ]
         return replies[0] if isinstance(query, str) else replies
 
@@ -320,6 +327,10 @@ class FaqIndex:
     def __len__(self) -> int:
         return len(self._table.living)
 
+    def __repr__(self) -> str:
+        kind, model = getattr(self.store, "kind", type(self.store).__name__), self.encoder.name
+        return f"FaqIndex({len(self):,} questions, {kind}, model {model or 'unnamed'})"
+
     def faqs(self) -> list[Faq]:
         """Return all rows, in the order in which they were added."""
         table = self._table
@@ -334,6 +345,7 @@ class FaqIndex:
         """
         rows = read_faqs(faqs, columns)
         with self._changing.writing():
+            table = self._table.with_rows(rows)
             if known := self._table.holds([row.question for row in rows]):
                 same = {row.question for row in rows if row.answer in known.get(row.question, ())}
                 logger.warning(
@@ -342,7 +354,6 @@ class FaqIndex:
                     "replace.",
                     *(len(known), len(same), shorten(next(iter(known)))),
                 )
-            table = self._table.with_rows(rows)
             self._switch(table, encode_questions(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | int | Iterable[str | int]) -> None:
@@ -362,7 +373,7 @@ class FaqIndex:
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Put rows in the place of those with the same ids; paraphrases written of these go.
 
-        A row that names no group stays in that of the former one.
+        What a row does not name stays as it was: its group, and other columns. None empties one.
 
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
@@ -373,8 +384,8 @@ class FaqIndex:
             raise DataError("A row to update has no id. Give each the id of the row it replaces.")
         with self._changing.writing():
             numbers = self._numbers(str(row.id) for row in rows)
-            former = {row.id: row.group for row in self._table.faqs(numbers)}
-            rows = [replace(row, group=row.group or former[row.id]) for row in rows]
+            former = {row.id: row for row in self._table.faqs(numbers)}
+            rows = [completed(row, former[row.id]) for row in rows]
             table = self._table.without(numbers).with_rows(rows)
             self._switch(table, encode_questions(self.encoder, rows, progress=False), numbers)
 
@@ -394,6 +405,13 @@ class FaqIndex:
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return self._table.with_paraphrases([known[one] for one in named])
+
+
+def completed(row: Faq, former: Faq) -> Faq:
+    """Give a row what only the one in whose place it comes knows; it is no paraphrase any more."""
+    metadata = {**former.metadata, **row.metadata}
+    metadata.pop(ORIGIN, None)
+    return replace(row, group=row.group or former.group, metadata=metadata)
 
 
 def listed(query: str | Iterable[str]) -> list[str]:

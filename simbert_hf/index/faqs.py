@@ -165,15 +165,26 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
         'Can I pay by card?'
     """
     text = text_of(name, line or 0, value)
-    if not text:
-        raise fault(name, line, "the text is empty", "Fill it in, or drop it")
-    if len(text) > MAX_CHARS:
-        problem = f"the question {shorten(text, 40)} has {len(text):,} characters"
-        raise fault(name, line, problem, f"Cut it to {MAX_CHARS:,}")
-    if control := CONTROL.search(text):
-        problem = f"the question {shorten(text, 40)} holds the control character {control[0]!r}"
-        raise fault(name, line, problem, "Take it out")
+    if why := why_no_question(text):
+        what = f"the question {shorten(text, 40)}" if text else "the text"
+        raise fault(name, line, f"{what} {why}", "Mend it, or leave it out")
     return text
+
+
+def why_no_question(text: str) -> str:
+    r"""Say why a text can be no question or query; nothing if it can.
+
+    Example:
+        >>> why_no_question("	"), why_no_question("Where is it?")
+        ('is empty', '')
+    """
+    text = text_of("the query", 0, text)
+    if not text:
+        return "is empty"
+    if len(text) > MAX_CHARS:
+        return f"has {len(text):,} characters, more than {MAX_CHARS:,}"
+    control = CONTROL.search(text)
+    return f"holds the control character {control[0]!r}" if control else ""
 
 
 # Rows -------------------------------------------------------------------------------------------

@@ -46,9 +46,14 @@ def open_index(
     name = made["name"]
     if model is None and not name:
         raise fault(place, None, "was built by a model never saved", "Pass it as model")
-    encoder = TextEncoder(
-        name if model is None else model, batch_size=batch_size, prompt=made.get("prompt")
-    )
+    options = {"batch_size": batch_size, "prompt": made.get("prompt")}
+    try:
+        encoder = TextEncoder(name if model is None else model, **options)
+    except OSError as error:
+        if model is not None:
+            raise
+        remedy = "If it has moved, say where it is (--model; FaqIndex.load(path, model))"
+        raise type(error)(f"{place}: its model is not there: {error} {remedy}.") from error
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"
         problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"

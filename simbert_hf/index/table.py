@@ -127,10 +127,17 @@ class FaqTable:
         ]
 
     def with_paraphrases(self, numbers: Sequence[int]) -> list[int]:
-        """Add to rows the living ones that ``augment`` wrote of their questions."""
+        """Add to rows the living ones that ``augment`` wrote of their questions, and of no other's.
+
+        A row that says the same under another id keeps them.
+        """
         marked = pyarrow.compute.match_substring(self.data["metadata"], f'"{ORIGIN}"')
         written = np.flatnonzero(marked.to_numpy()).tolist()
         origins = {(row.question, row.answer, row.group) for row in self.faqs(numbers)}
+        alike = pyarrow.array([question for question, _, _ in origins], pyarrow.string())
+        asking = np.flatnonzero(pyarrow.compute.is_in(self.data["question"], alike).to_numpy())
+        others = self.faqs(np.setdiff1d(asking, numbers))
+        origins -= {(row.question, row.answer, row.group) for row in others}
         of_these = [
             number
             for number, row in zip(written, self.faqs(written), strict=True)

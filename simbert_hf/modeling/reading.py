@@ -99,6 +99,8 @@ def check_wanted_pooling(
 ) -> None:
     """Check a pooling, where one is wanted, against a checkpoint's; warn where neither names one.
 
+    The log tells where one takes the place of that which the checkpoint's vectors were trained for.
+
     Raises:
         ValueError: If there is no such pooling, or the checkpoint is whitened for another one.
     """
@@ -106,10 +108,18 @@ def check_wanted_pooling(
     if pooling is None:
         if "sentence_pooling" not in config:
             warn_of_other_pooling(name_or_path, hub)
-    elif check_pooling(pooling) != own and config.get("whitening_dim") is not None:
+    elif check_pooling(pooling) == own:
+        return
+    elif config.get("whitening_dim") is not None:
         raise ValueError(
             f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
             "whiten the model it was made from anew."
+        )
+    elif "sentence_pooling" in config or is_mean(name_or_path, hub):
+        logger.info(
+            "%s: its vectors were trained with the pooling %s; this takes %s (--pooling, yours or "
+            "a preset's).",
+            *(name_or_path, own, pooling),
         )
 
 
@@ -139,14 +149,21 @@ def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, A
             name_or_path,
             ", ".join(others),
         )
-    found = optional_json(name_or_path, "1_Pooling/config.json", hub) or {}
-    mode = found.get("pooling_mode", "mean")
-    if not found.get("pooling_mode_mean_tokens", mode == "mean"):  # the older form
+    if is_mean(name_or_path, hub) is False:
         logger.warning(
             "%s: the vectors are means here and made otherwise by sentence-transformers (see "
             "1_Pooling/config.json); where that names cls, pass pooling='cls' (--pooling cls).",
             name_or_path,
         )
+
+
+def is_mean(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> bool | None:
+    """Tell whether sentence-transformers' vectors are means; None where it has no say."""
+    found = optional_json(name_or_path, "1_Pooling/config.json", hub)
+    if found is None:
+        return None
+    mode = found.get("pooling_mode", "mean")
+    return bool(found.get("pooling_mode_mean_tokens", mode == "mean"))  # the older form
 
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:

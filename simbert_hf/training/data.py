@@ -169,7 +169,10 @@ def hold_out(
         return groups, None
     wanted = data_args.validation_groups
     wanted = usual_share(groups) if wanted is None else wanted
-    return split_groups(groups, wanted, seed=args.seed) if wanted else (groups, None)
+    if not wanted:
+        return groups, None
+    logger.info("held out to evaluate on: %s groups", f"{wanted:,}")
+    return split_groups(groups, wanted, seed=args.seed)
 
 
 def without_sentences_of(held_out: Dataset, groups: Any) -> Any:

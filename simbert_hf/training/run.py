@@ -84,6 +84,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     with sole_run(args):
         train(trainer)
         save(trainer)
+        logger.info("The model is in %s.", out)
         if trainer.is_world_process_zero():
             name, told = Path(sys.argv[0]).name, [*arguments, args]
             record_run(out, name, rows, told, presets["modern"], args.world_size)

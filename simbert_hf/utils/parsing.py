@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
@@ -77,10 +77,18 @@ def parse_arguments(
     return tuple(parsed)
 
 
-def make_parser(types: Sequence[Any], prog: str | None = None) -> HfArgumentParser:
+class Parser(HfArgumentParser):
+    """Says what is wrong in one line, without its some hundred lines of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2."""
+        self.exit(2, f"{self.prog}: {message}; see --help.\n")
+
+
+def make_parser(types: Sequence[Any], prog: str | None = None) -> Parser:
     """Make a parser of flags, the fields of dataclasses, for a program of this name."""
     about = "Flags, or one YAML file with the same names and flags after it."
-    parser = HfArgumentParser(tuple(types), prog=prog, description=about, allow_abbrev=False)
+    parser = Parser(tuple(types), prog=prog, description=about, allow_abbrev=False)
     if any(issubclass(kind, TrainingArguments) for kind in types):
         parser.set_defaults(output_dir="")  # not transformers' trainer_output: none is refused
     return parser
