@@ -391,6 +391,7 @@ def evaluate(argv: Sequence[str]) -> None:
 def _add_app(commands: Any) -> None:
     parser = commands.add_parser("app", help="open the page")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("--index", help="An FAQ index's directory, to answer from.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=7860)
     parser.set_defaults(run=app)
@@ -400,7 +401,7 @@ def app(args: argparse.Namespace) -> None:
     """Open the page."""
     from simbert_hf.app.page import launch
 
-    launch(args.model, host=args.host, port=args.port)
+    launch(args.model, index=args.index, host=args.host, port=args.port)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -25,7 +26,7 @@ from simbert_hf.app.tools import (
     paraphrase,
     read_upload,
 )
-from simbert_hf.index import Faq
+from simbert_hf.index import Faq, FaqIndex
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
@@ -174,11 +175,13 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     from simbert_hf.app.page import make_page
 
     text = Path("docs/serving.md").read_text()
-    assert f"more than {MAX_CHARS} characters is\nrefused" in text
+    assert f"more than {MAX_CHARS} characters is refused" in " ".join(text.split())
     assert f"more than {MAX_WRITTEN} paraphrases to write" in text
 
     async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs
-        return make_page(tiny_simbert()).get_api_info()["named_endpoints"]
+        model = tiny_simbert()
+        index = FaqIndex.build(model, [Faq("where is the cat", "Here.")])
+        return make_page(model, index).get_api_info()["named_endpoints"]
 
     taken = {name: len(about["parameters"]) for name, about in asyncio.run(described()).items()}
     by_curl = re.findall(r"call(/\w+) \\\n.*'{\"data\": (\[.*\])}'", text)
@@ -195,16 +198,18 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
 
     model = tiny_simbert()
     texts = [f"{a} {b} please" for a in WORDS[:10] for b in WORDS[20:25]]
-    page = make_page(model)
+    index = FaqIndex.build(model, FAQS)
+    page = make_page(model, index)
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True)
     start = Barrier(len(texts))
 
-    def ask(text: str) -> tuple[Any, float]:
+    def ask(text: str) -> tuple[Any, float, dict[str, Any]]:
         client = gradio_client.Client(url, verbose=False)
         start.wait(timeout=300)
         try:
             written = client.predict(text, 12, 4, 0.2, api_name="/paraphrase")
-            return written, client.predict(text, "where is the cat", api_name="/compare")
+            cosine = client.predict(text, "where is the cat", api_name="/compare")
+            return written, cosine, client.predict(text, 0.9, api_name="/answer")
         finally:
             client.close()
 
@@ -214,11 +219,14 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
     finally:
         page.close()
         gc.collect()  # the loops, before they are another test's
-    for text, ((table, plain), cosine) in zip(texts, found, strict=True):
+    for text, ((table, plain), cosine, reply) in zip(texts, found, strict=True):
         alone = paraphrase(model, text, 12, 4, diversity=0.2)
         assert table["data"] == alone
         assert plain == "\n".join(row[0] for row in alone)
         assert cosine == pytest.approx(compare(model, text, "where is the cat"), abs=1e-4)
+        wanted = asdict(index.answer(text, threshold=0.9))
+        assert (reply["answer"], reply["reason"]) == (wanted["answer"], wanted["reason"])
+        assert [hit["id"] for hit in reply["hits"]] == [hit["id"] for hit in wanted["hits"]]
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # Gradio's, of loops that it leaves open

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Any
 
@@ -26,11 +27,14 @@ from simbert_hf.app.tools import (
 )
 from simbert_hf.generation.synonyms import DIVERSITY, load
 from simbert_hf.generation.writing import check_can_write
+from simbert_hf.index import FaqIndex
+from simbert_hf.index.replies import Reply
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import install
 
 try:
     import gradio as gr
+    from gradio.events import api
 except ImportError as error:
     raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
 
@@ -59,8 +63,8 @@ EXAMPLE = [
 ]
 
 
-def make_page(model: SimBert) -> Any:
-    """Lay out the page; one request at a time uses the model."""
+def make_page(model: SimBert, index: FaqIndex | None = None) -> Any:
+    """Lay out the page, over an index or for visitors' FAQs; one request at a time uses a model."""
     with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
         with gr.Tab("Paraphrase"):
@@ -68,7 +72,7 @@ def make_page(model: SimBert) -> Any:
         with gr.Tab("Compare"):
             _compare_tab(model)
         with gr.Tab("FAQ"):
-            _faq_tab(model)
+            _faq_tab(model) if index is None else _index_tab(index)
     page.queue(max_size=WAITING, default_concurrency_limit=1)
     return page
 
@@ -76,6 +80,7 @@ def make_page(model: SimBert) -> Any:
 def launch(
     model: str | os.PathLike[str] | SimBert = DEFAULT_MODEL,
     *,
+    index: str | os.PathLike[str] | FaqIndex | None = None,
     host: str | None = None,
     port: int | None = None,
     **options: Any,
@@ -84,21 +89,26 @@ def launch(
 
     Args:
         model: A ``SimBert``, a directory or a Hub id.
+        index: Answers on the page and at ``/answer``; a ``FaqIndex`` or its directory. If None,
+            visitors bring their own FAQs.
         host: Address to listen at; Gradio's default is this machine alone.
         port: Port to listen at.
         **options: As of Gradio's ``launch``.
 
     Raises:
-        OSError: If the model or the port is not to be had.
-        ValueError: If the model cannot write, or no port has that number.
+        OSError: If the model, the index or the port is not to be had.
+        ValueError: If the model cannot write, there is no whole index, or no port has that number.
     """
     if port is not None and not 0 < port < 2**16:
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
     check_can_write(loaded)
+    if not isinstance(index, FaqIndex | None):
+        index = FaqIndex.load(index)
     place = {"server_name": host, "server_port": port}
     try:
-        make_page(loaded).launch(**place, max_file_size=MAX_BYTES, show_error=True, **options)
+        page = make_page(loaded, index)
+        page.launch(**place, max_file_size=MAX_BYTES, show_error=True, **options)
     except OSError as error:
         if "empty port" not in str(error):
             raise
@@ -216,6 +226,33 @@ def _faq_tab(model: SimBert) -> None:
     )
 
 
+def _index_tab(index: FaqIndex) -> None:
+    known = index.calibration
+    gr.Markdown(f"{len(index):,} questions; the threshold is {'' if known else 'not '}calibrated.")
+    query = gr.Textbox(label="Query")
+    threshold = gr.Slider(-1, 1, known.threshold if known else 0.6, step=0.001, label="Threshold")
+    search = gr.Button("Search", variant="primary")
+    reply = gr.Textbox(label="Answer", interactive=False)
+    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
+    _on_model(
+        search,
+        lambda query, threshold: _shown(index.answer(query, threshold=threshold)),
+        inputs=[query, threshold],
+        outputs=[reply, hits],
+        api_visibility="private",
+    )
+
+    def answer(query: str, threshold: float | None = None) -> dict[str, Any]:
+        return asdict(index.answer(query, threshold=threshold))
+
+    api(_said(answer), api_name="answer", concurrency_id="model")
+
+
+def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:
+    rows = [[round(hit.score, 3), hit.answer, hit.question] for hit in reply.hits]
+    return reply.answer or f"No answer. {reply.reason}", rows
+
+
 def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     """Return what opening an FAQ changes on the page."""
     faqs = session.index.faqs()
@@ -235,6 +272,4 @@ def _answer(session: Session | None, query: str, threshold: float) -> tuple[str,
     if session is None:
         raise ValueError("Give an FAQ first.")
     text = check_text(session.index.encoder.model, query)
-    reply = session.index.answer(text, threshold=threshold)
-    rows = [[round(hit.score, 3), hit.answer, hit.question] for hit in reply.hits]
-    return reply.answer or f"No answer. {reply.reason}", rows
+    return _shown(session.index.answer(text, threshold=threshold))
