@@ -205,7 +205,7 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
     ("text", "facts"),
     [
         ("It's a well-known, so-called cafe...", set()),
-        ("Pay $1,234.56 (10%) at 7:30pm.", {"$", "1,234.56", "10", "%", "7:30", "pm"}),
+        ("Pay $1,234.56 (10%) at 7:30pm.", {"$", "1234.56", "10", "%", "7:30", "pm"}),
         ("Ask bob@a.org or see https://a.org/b?c=1!", {"bob@a.org", "https://a.org/b?c=1"}),
         ("Node.js, C++ and C#?", {"node.js", "c++", "c#"}),
         ("The U.S. office, e.g. at 9 a.m.: go.Then to x.com", {"9", "am", "x.com"}),

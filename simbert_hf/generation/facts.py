@@ -13,6 +13,7 @@ RUN = re.compile(r"[!-~]+")
 # Wide letters, figures and marks within words, the minus and dashes mean the same as these.
 PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}.%@#+/-_"}
 PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
@@ -290,15 +291,17 @@ def facts_of(text: str) -> frozenset[str]:
 
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
     Dates are English names of days, and of months but May. Currencies, "per cent" and "degrees"
-    count by their signs, and "a.m." however it is written.
+    count by their signs, "a.m." however it is written, and thousands with a comma or without.
 
     Example:
         >>> sorted(facts_of("Don't send 5 dollars to a.b@c.com, or 3.5% of it by 9 p.m."))
         ['$', '%', '3.5', '5', '9', 'a.b@c.com', 'not', 'pm']
         >>> facts_of("C# 和 iPhone13 不 well-known?") == {"c#", "iphone13"}
         True
+        >>> facts_of("1,250,000 votes") == facts_of("1250000 votes") != facts_of("125 votes")
+        True
     """
-    text = text.translate(PLAIN)
+    text = THOUSANDS.sub("", text.translate(PLAIN))
     found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
     found |= {sign for sign, names in SIGNS.items() if names.search(text)}
     text = HALF_DAY.sub("", text)
