@@ -308,6 +308,7 @@ def _search_flags(parser: argparse.ArgumentParser) -> None:
 def search(args: argparse.Namespace) -> None:
     """Answer each query, or show the near misses."""
     from simbert_hf.index import FaqIndex
+    from simbert_hf.utils.text import CONTROL
 
     texts = args.texts or lines_of("-", blanks=True)
     index = FaqIndex.load(args.index, args.model)
@@ -325,7 +326,8 @@ def search(args: argparse.Namespace) -> None:
                 show([as_json({"query": text, **told, "hits": hits})])
             else:
                 near = (f"  {hit.score:.3f}  {hit.answer}  ({hit.question})" for hit in reply.hits)
-                show([text, *([reply.reason] if told else []), *near])
+                shown = CONTROL.sub("", text)
+                show([shown, *([reply.reason] if told else []), *near])
 
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
-from torch.utils._triton import has_triton
 
 from simbert_hf.losses import chunk_rows
+from simbert_hf.utils.gpu import kernels_work
 
 # In 16 bits a GPU multiplies matrices of other widths several times slower. Few vocabularies have
 # such a size, so columns that no token has are added, of probability 0.
@@ -31,7 +31,7 @@ def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> 
         hidden: What the LM head's last layer reads, a row a token. Shape: (N, D).
         weight: That layer's weight. Shape: (V, D).
         bias: Its bias. Shape: (V,).
-        labels: The right tokens. Shape: (N,).
+        labels: The right tokens, all from 0 to below V. Shape: (N,).
 
     Returns:
         A scalar, in nats; 0 where there is no token.
@@ -103,11 +103,14 @@ def _loss_and_slopes(
     scores: Tensor, labels: Tensor, wide: torch.dtype, needs_slopes: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Sum of a chunk's losses, and its slopes by the scores, which may take their place."""
-    if needs_slopes and scores.is_cuda and scores.dtype.itemsize == 2 and has_triton():
+    if needs_slopes and scores.dtype.itemsize == 2 and kernels_work(scores.device):
         from simbert_hf.training.kernels import slopes_kernel
 
-        losses = torch.empty_like(labels, dtype=wide)
-        slopes_kernel[(len(scores),)](scores, labels, losses, scores.shape[1], 2048, num_warps=4)
+        losses, labels = scores.new_empty(len(scores), dtype=wide), labels.contiguous()
+        with torch.cuda.device_of(scores):
+            slopes_kernel[(len(scores),)](
+                scores, labels, losses, scores.shape[1], 2048, num_warps=4
+            )
         return losses.sum(), scores
     scores = scores.log_softmax(dim=-1, dtype=wide)
     loss = -scores.gather(1, labels[:, None]).sum()

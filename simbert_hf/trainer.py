@@ -15,7 +15,6 @@ from accelerate.utils import (  # type: ignore[import-untyped]
     broadcast_object_list,
 )
 from torch import Tensor, nn
-from torch.utils._triton import has_triton
 from torch.utils.data import DataLoader
 
 from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
@@ -33,6 +32,7 @@ from simbert_hf.training.packing import use_packing
 from simbert_hf.training.saving import SavingTrainer
 from simbert_hf.training.sharding import check_sharding, layers_as_units
 from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.gpu import kernels_work
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,9 @@ class SimilarityTrainer(SavingTrainer):
     def _may_fuse(self, model: Any) -> bool:
         """Tell whether attention may run as one kernel: in 16 bits, where torch's own would."""
         half = self.args.device.type == "cuda" and (self.args.bf16 or self.args.fp16)
-        return half and has_triton() and model.config._attn_implementation == "sdpa"
+        return (
+            half and kernels_work(self.args.device) and model.config._attn_implementation == "sdpa"
+        )
 
     def _check_stream(self, stream: PairStream) -> None:
         stream.check_process(self.args.process_index, self.args.world_size)

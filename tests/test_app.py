@@ -253,3 +253,26 @@ def test_what_cannot_be_served_is_said_so() -> None:
     model.has_lm_head = False
     with pytest.raises(ValueError, match=r"has no LM head to write with"):
         launch(model)
+
+
+def test_an_index_is_served_also_where_its_model_has_moved(tmp_path: Path, monkeypatch) -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app import page
+
+    tiny_simbert().save_pretrained(tmp_path / "model")
+    FaqIndex.build(str(tmp_path / "model"), FAQS).save(tmp_path / "index")
+    served: list[Any] = []
+    monkeypatch.setattr(page, "make_page", lambda model, index: served.append(index) or Silent())
+    page.launch(str(tmp_path / "model"), index=tmp_path / "index")
+    (tmp_path / "model").rename(tmp_path / "moved")
+    page.launch(str(tmp_path / "moved"), index=tmp_path / "index")
+    assert [len(index) for index in served] == [len(FAQS)] * 2
+    with pytest.raises(DataError, match="built by another model"):
+        page.launch(tiny_simbert(initializer_range=0.5), index=tmp_path / "index")
+
+
+class Silent:
+    """A page that serves nobody."""
+
+    def launch(self, **options: Any) -> None:
+        """End at once."""

@@ -293,6 +293,10 @@ def test_an_updated_row_keeps_what_it_does_not_name(index):
     index.add([{"question": "how are you", "answer": "Fine.", "id": 7, "page": 3, "by": "Ann"}])
     index.update([{"question": "how are you now", "answer": "Well.", "id": 7, "by": None}])
     assert index.faqs()[-1].metadata == {"page": 3, "by": None}
+    index.update([Faq("hi", "Hi.", id="7", metadata={"paraphrase_of": "hello"})])
+    assert index.faqs()[-1].metadata == {"page": 3, "by": None, "paraphrase_of": "hello"}
+    index.update([Faq("hey", "Hi.", id="7")])  # a question of its own
+    assert index.faqs()[-1].metadata == {"page": 3, "by": None}
 
 
 def test_of_two_equal_rows_the_other_keeps_the_paraphrases(model):
@@ -320,7 +324,7 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
     tiny_simbert().save_pretrained(tmp_path / "model")
     FaqIndex.build(str(tmp_path / "model"), ROWS).save(tmp_path / "index")
     (tmp_path / "model").rename(tmp_path / "moved")
-    with pytest.raises(OSError, match=r"index: its model is not there: .*say where .*--model"):
+    with pytest.raises(OSError, match=r"index: its model cannot be loaded: .*say where .*--model"):
         FaqIndex.load(tmp_path / "index")
     assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)
 

@@ -496,6 +496,14 @@ def test_the_original_preset(spelling: list[str]) -> None:
     assert args.per_device_train_batch_size == 64
 
 
+def test_a_value_that_is_none_takes_one_line(capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse_arguments([SimilarityTrainingArguments], ["--learning_rate=fast"])
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.endswith("invalid float value: 'fast'; see --help.\n")
+
+
 def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(

@@ -34,7 +34,6 @@ from simbert_hf.utils.extras import install
 
 try:
     import gradio as gr
-    from gradio.events import api
 except ImportError as error:
     raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
 
@@ -103,8 +102,12 @@ def launch(
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
     loaded = model if isinstance(model, SimBert) else load(model)
     check_can_write(loaded)
-    if not isinstance(index, FaqIndex | None):
-        index = FaqIndex.load(index)
+    if isinstance(index, str | os.PathLike):
+        folder = index
+        try:
+            index = FaqIndex.load(folder)
+        except OSError:  # its model has moved, to where the page's is
+            index = FaqIndex.load(folder, loaded)
     place = {"server_name": host, "server_port": port}
     try:
         page = make_page(loaded, index)
@@ -230,7 +233,8 @@ def _index_tab(index: FaqIndex) -> None:
     known = index.calibration
     gr.Markdown(f"{len(index):,} questions; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
-    threshold = gr.Slider(-1, 1, known.threshold if known else 0.6, step=0.001, label="Threshold")
+    start = known.threshold if known else 0.6
+    threshold = gr.Slider(-1, max(1, start), start, step=0.001, label="Threshold")
     search = gr.Button("Search", variant="primary")
     reply = gr.Textbox(label="Answer", interactive=False)
     hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
@@ -243,9 +247,13 @@ def _index_tab(index: FaqIndex) -> None:
     )
 
     def answer(query: str, threshold: float | None = None) -> dict[str, Any]:
+        if not isinstance(query, str):
+            raise ValueError("Give one query, a string.")
         return asdict(index.answer(query, threshold=threshold))
 
-    api(_said(answer), api_name="answer", concurrency_id="model")
+    gr.api(  # type: ignore[attr-defined]
+        _said(answer), api_name="answer", concurrency_id="model"
+    )
 
 
 def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:

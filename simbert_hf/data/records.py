@@ -148,7 +148,7 @@ def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
     empty = texts.count("") + (fate == BLANK)
     if fate == USABLE and len(kept) < 2:
         fate = ONE_MEMBER
-    most = options.max_chars or math.inf
+    most = math.inf if options.max_chars is None else options.max_chars
     return Record(
         texts=list(kept.values()),
         fate=fate,

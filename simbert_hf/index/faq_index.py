@@ -373,7 +373,8 @@ class FaqIndex:
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
         """Put rows in the place of those with the same ids; paraphrases written of these go.
 
-        What a row does not name stays as it was: its group, and other columns. None empties one.
+        The group and other columns that a row does not name stay as they were; None empties a
+        column, but no group.
 
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
@@ -408,10 +409,9 @@ class FaqIndex:
 
 
 def completed(row: Faq, former: Faq) -> Faq:
-    """Give a row what only the one in whose place it comes knows; it is no paraphrase any more."""
-    metadata = {**former.metadata, **row.metadata}
-    metadata.pop(ORIGIN, None)
-    return replace(row, group=row.group or former.group, metadata=metadata)
+    """Give a row what only its former one knows, but not whose paraphrase that was."""
+    kept = {name: value for name, value in former.metadata.items() if name != ORIGIN}
+    return replace(row, group=row.group or former.group, metadata=kept | dict(row.metadata))
 
 
 def listed(query: str | Iterable[str]) -> list[str]:

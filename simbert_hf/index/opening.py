@@ -53,7 +53,7 @@ def open_index(
         if model is not None:
             raise
         remedy = "If it has moved, say where it is (--model; FaqIndex.load(path, model))"
-        raise type(error)(f"{place}: its model is not there: {error} {remedy}.") from error
+        raise OSError(f"{place}: its model cannot be loaded: {error} {remedy}.") from error
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"
         problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"

@@ -8,11 +8,13 @@ as reading queries, keys and values does.
 
 from __future__ import annotations
 
+from functools import wraps
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Linear
 from torch.nn.functional import linear
 from transformers.models.bert.modeling_bert import BertSelfAttention
 from transformers.models.electra.modeling_electra import ElectraSelfAttention
@@ -28,14 +30,21 @@ def use_fused_attention(model: Any) -> None:
     Args:
         model: A ``SimBert`` on BERT or ELECTRA, in place; others stay as they are.
     """
-    if isinstance(model, SimBert) and model._supports_sdpa:
-        for module in model.modules():
-            if isinstance(module, (BertSelfAttention, ElectraSelfAttention)):
+    if not isinstance(model, SimBert) or not model._supports_sdpa:
+        return
+    for module in model.modules():
+        if isinstance(module, (BertSelfAttention, ElectraSelfAttention)):
+            layers = module.query, module.key, module.value
+            if all(type(layer) is Linear for layer in layers):  # others compute in their own way
                 module.forward = MethodType(attend, module)
 
 
+@wraps(BertSelfAttention.forward)  # pickle goes by its name
 def attend(
-    self: BertSelfAttention, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    self: BertSelfAttention,
+    hidden_states: Tensor,
+    attention_mask: Tensor | None = None,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend in place of a layer's ``forward``, which still does where the kernel does not fit."""
     if kwargs.get(CACHE) is not None or not fits(self, hidden_states, attention_mask):
@@ -53,7 +62,8 @@ def attend(
 def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
     """Tell whether the kernel can attend.
 
-    It takes short rows, in half precision, on a GPU, under an additive mask that all heads share.
+    It takes short rows, in half precision, on a GPU, under an additive mask that all heads share,
+    where the model has torch's attention.
     """
     kind, length = hidden.device.type, hidden.shape[1]
     half = torch.is_autocast_enabled(kind)
@@ -64,7 +74,8 @@ def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
         and mask.dtype != torch.bool
         and mask.shape[1:] == (1, length, length)
         and length <= LONGEST
-        and layer.attention_head_size in (16, 32, 64, 128)
+        and layer.attention_head_size in (16, 32, 64)  # of 128, not all GPUs have the memory
+        and layer.config._attn_implementation == "sdpa"
     )
 
 
@@ -105,10 +116,12 @@ def fused_attention(
     rows, length, _, heads, depth = parts.shape
     out = parts.new_empty(rows, length, heads, depth)
     mask = mask.expand(rows, -1, -1, -1)
-    forward_kernel[(rows * heads,)](
-        parts, mask, seed, out, mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
-        **constants(parts, dropout),
-    )  # fmt: skip
+    with torch.cuda.device_of(parts):
+        forward_kernel[(rows * heads,)](
+            parts, mask, seed, out,
+            mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
+            **constants(parts, dropout),
+        )  # fmt: skip
     return out
 
 
@@ -128,11 +141,12 @@ def fused_attention_backward(
     rows, length, _, heads, _ = parts.shape
     found = torch.empty_like(parts)
     mask = mask.expand(rows, -1, -1, -1)
-    backward_kernel[(rows * heads,)](
-        parts, mask, seed, gradient, found,
-        mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
-        **constants(parts, dropout),
-    )  # fmt: skip
+    with torch.cuda.device_of(parts):
+        backward_kernel[(rows * heads,)](
+            parts, mask, seed, gradient, found,
+            mask.stride(0), *mask.stride()[2:], heads, length, scale, dropout,
+            **constants(parts, dropout),
+        )  # fmt: skip
     return found
 
 
