@@ -30,6 +30,8 @@ from benchmarks.reports import load_report, report_file, save_report
 LIMIT = 540  # seconds a stage
 LEAST = 45  # seconds that a stage is begun with
 FIRST = (  # what the goals are about, before what is measured to explain it
+    "script-128",
+    "script-1024",
     "headline-1024-bf16-fused-compiled-graph",
     "headline-128-bf16-fused-compiled-graph",
     "headline-128-bf16-compiled-graph",
@@ -97,6 +99,11 @@ def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
         ],
         "memory-of-gradcache": ["benchmarks.memory", model, *["--large=256"] * args.toy],
     }
+    for rows in (128, 1024):
+        given = [f"--rows={rows}", "--steps=400", "--flags=--torch_compile --bf16"]
+        if args.toy:
+            given = [f"--rows={rows // 16}", "--steps=16", "--toy"]
+        stages[f"script-{rows}"] = ["benchmarks.script", model, *given]
     if args.trained and not args.toy:
         stages["generate"] = ["benchmarks.generate", f"--model={args.trained}", "--full"]
     return stages

@@ -74,7 +74,7 @@ def test_stages_are_run_once_and_failures_again(tmp_path: Path, monkeypatch, cap
     out = tmp_path / "gpu.json"
     argv = ["gpu", "--model=m", "--device=cpu", "--toy", f"--output={out}"]
     monkeypatch.setattr(sys, "argv", argv)
-    with pytest.raises(SystemExit, match="Failed: headline-128-port-bf16; run again"):
+    with pytest.raises(SystemExit, match="Failed: script-1024; run again"):
         gpu.main()
     everything = len(calls)
     gpu.main()
