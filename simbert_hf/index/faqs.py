@@ -175,7 +175,7 @@ def why_no_question(text: str) -> str:
     r"""Say why a text can be no question or query; nothing if it can.
 
     Example:
-        >>> why_no_question("	"), why_no_question("Where is it?")
+        >>> why_no_question("\t"), why_no_question("Where is it?")
         ('is empty', '')
     """
     text = text_of("the query", 0, text)
