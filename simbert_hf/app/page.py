@@ -198,9 +198,7 @@ def _faq_tab(model: SimBert) -> None:
     query = gr.Textbox("i can't log in", label="Query", max_length=MAX_CHARS)
     threshold = gr.Slider(0, 1, 0.6, step=0.01, label="Threshold")
     precision = gr.Markdown()
-    search = gr.Button("Search", variant="primary")
-    reply = gr.Textbox(label="Answer", interactive=False)
-    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
+    _search_button(_answer, [session, query, threshold])
     plot = gr.ScatterPlot(
         x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
         x_title="first principal component", y_title="second",
@@ -220,13 +218,6 @@ def _faq_tab(model: SimBert) -> None:
     threshold.release(
         _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
     )
-    _on_model(
-        search,
-        _answer,
-        inputs=[session, query, threshold],
-        outputs=[reply, hits],
-        api_visibility="private",
-    )
 
 
 def _index_tab(index: FaqIndex) -> None:
@@ -235,15 +226,9 @@ def _index_tab(index: FaqIndex) -> None:
     query = gr.Textbox(label="Query")
     start = known.threshold if known else 0.6
     threshold = gr.Slider(-1, max(1, start), start, step=0.001, label="Threshold")
-    search = gr.Button("Search", variant="primary")
-    reply = gr.Textbox(label="Answer", interactive=False)
-    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
-    _on_model(
-        search,
+    _search_button(
         lambda query, threshold: _shown(index.answer(query, threshold=threshold)),
-        inputs=[query, threshold],
-        outputs=[reply, hits],
-        api_visibility="private",
+        [query, threshold],
     )
 
     def answer(query: str, threshold: float | None = None) -> dict[str, Any]:
@@ -254,6 +239,14 @@ def _index_tab(index: FaqIndex) -> None:
     gr.api(  # type: ignore[attr-defined]
         _said(answer), api_name="answer", concurrency_id="model"
     )
+
+
+def _search_button(answer: Callable[..., Any], inputs: list[Any]) -> None:
+    """Lay out a button, and under it what it finds."""
+    search = gr.Button("Search", variant="primary")
+    reply = gr.Textbox(label="Answer", interactive=False)
+    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
+    _on_model(search, answer, inputs=inputs, outputs=[reply, hits], api_visibility="private")
 
 
 def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:
