@@ -3,9 +3,10 @@
     python -m benchmarks.generate --model PATH_OR_ID --output generate.json
 
 All three run the same weights in one process, with top-k 5 and at most 32 new tokens, and return
-n texts a source; the ranking that `gen_synonyms` adds is not timed. The two peers take one source
-at a time: with many sources they are timed on the first few, and the time is scaled. Prints a
-Markdown table; the JSON file holds the same numbers and where they were measured.
+n texts a source; the ranking that `gen_synonyms` adds is not timed. They take turns, and the best
+round of each counts. The two peers take one source at a time: with many sources they are timed on
+the first few, and the time is scaled. Prints a Markdown table; the JSON file holds the same numbers
+and where they were measured.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,8 @@ FRAMES = (
     "do you think it is hard to {}?",
 )
 TEXTS = [frame.format(subject) for subject in SUBJECTS for frame in FRAMES]  # 64
-ENOUGH = 6.0  # seconds after which a run is not repeated
+ROUNDS = 3
+ENOUGH = 20.0  # seconds after which no round is begun
 PEER_SOURCES = 2  # how many of many sources the peers are timed on
 
 
@@ -71,49 +74,55 @@ class Contest:
         return [program(self.peer, self.model.tokenizer, text, n) for text in texts]
 
 
-def seconds(work: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
-    """Return the best time of some runs, and the result; stop repeating after some seconds."""
-    times: list[float] = []
-    while len(times) < repeats and sum(times) < ENOUGH:
-        start = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - start)
-    return min(times), result
+def seconds(programs: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, Any]]:
+    """Run programs in turns; return each one's best time, and its result."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    results: dict[str, Any] = {}
+    for _ in range(ROUNDS):
+        for name, work in programs.items():
+            start = time.perf_counter()
+            results[name] = work()
+            times[name].append(time.perf_counter() - start)
+        if sum(map(sum, times.values())) > ENOUGH:
+            break
+    return {name: (min(times[name]), results[name]) for name in programs}
 
 
 def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dict[str, Any]:
     """Time the three programs on the first `sources` texts."""
     texts = TEXTS[:sources]
     timed_on = min(sources, PEER_SOURCES)
-    ours, _ = seconds(lambda: contest.ours(texts, n))
-    cached, _ = seconds(lambda: contest.peers(generate_cached, texts[:timed_on], n))
-    row = {"n": n, "sources": sources, "ours_s": ours, "generate_s": cached * sources / timed_on}
+    programs: dict[str, Callable[[], Any]] = {
+        "ours": lambda: contest.ours(texts, n),
+        "default": lambda: contest.ours(texts, n, plain=False),  # it copies, and does not repeat
+        "generate": lambda: contest.peers(generate_cached, texts[:timed_on], n),
+    }
     if with_cacheless:
-        cacheless, _ = seconds(lambda: contest.peers(generate_cacheless, texts[:timed_on], n))
-        row["cacheless_s"] = cacheless * sources / timed_on
-        row["times_cacheless"] = row["cacheless_s"] / ours
-    row["times_generate"] = row["generate_s"] / ours
-    default, _ = seconds(lambda: contest.ours(texts, n, plain=False))
-    row["default_costs"] = default / ours  # that copies, and does not repeat
-    return row
+        programs["cacheless"] = lambda: contest.peers(generate_cacheless, texts[:timed_on], n)
+    spent = {name: best for name, (best, _) in seconds(programs).items()}
+    row = {"n": n, "sources": sources, "ours_s": spent["ours"]}
+    for peer in [*spent][2:]:
+        row[f"{peer}_s"] = spent[peer] * sources / timed_on
+        row[f"times_{peer}"] = row[f"{peer}_s"] / spent["ours"]
+    return row | {"default_costs": spent["default"] / spent["ours"]}
 
 
 def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str, Any]]:
     """Count the different sentences that each strategy writes, and how fast."""
-    rows = []
-    for strategy in ("sample", "without_replacement", "beam"):
-        spent, drafts = seconds(lambda s=strategy: contest.ours(TEXTS[:sources], n, s), repeats=2)
-        unique = sum(map(len, drafts))
-        rows.append(
-            {
-                "strategy": strategy,
-                "n": n,
-                "sources": sources,
-                "unique_per_source": unique / sources,
-                "unique_per_second": unique / spent,
-            }
-        )
-    return rows
+    programs = {
+        strategy: partial(contest.ours, TEXTS[:sources], n, strategy)
+        for strategy in ("sample", "without_replacement", "beam")
+    }
+    return [
+        {
+            "strategy": strategy,
+            "n": n,
+            "sources": sources,
+            "unique_per_source": (unique := sum(map(len, drafts))) / sources,
+            "unique_per_second": unique / spent,
+        }
+        for strategy, (spent, drafts) in seconds(programs).items()
+    ]
 
 
 def main() -> None:

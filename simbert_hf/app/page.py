@@ -31,6 +31,7 @@ from simbert_hf.index import FaqIndex
 from simbert_hf.index.replies import Reply
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import install
+from simbert_hf.utils.textfiles import DataError
 
 try:
     import gradio as gr
@@ -105,9 +106,9 @@ def launch(
     if isinstance(index, str | os.PathLike):
         folder = index
         try:
-            index = FaqIndex.load(folder)
-        except OSError:  # its model has moved, to where the page's is
             index = FaqIndex.load(folder, loaded)
+        except DataError:  # another model than the page's built it
+            index = FaqIndex.load(folder)
     place = {"server_name": host, "server_port": port}
     try:
         page = make_page(loaded, index)

@@ -28,6 +28,7 @@ from simbert_hf.utils.text import (
 )
 
 RUN = re.compile(rf"[^\s{CJK}]+")
+YEAR = re.compile(r"['’]\d\ds?\b")  # "'98"
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
@@ -181,7 +182,7 @@ def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
     titled = is_titled(source)
     before = ""
     for found in RUN.finditer(source):
-        bare = found[0].lstrip(OPENING).rstrip(CLOSING)
+        bare = found[0].lstrip("" if YEAR.match(found[0]) else OPENING).rstrip(CLOSING)
         if not any(map(str.isalnum, bare)):
             continue
         at = found.start() + found[0].index(bare)

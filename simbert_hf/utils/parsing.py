@@ -148,6 +148,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
     Raises:
         DataError: If it cannot be read, or is no mapping.
     """
+    if not path.exists():
+        raise DataError(f"There is no file {path}.")
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one
     except (OSError, ValueError, yaml.YAMLError) as error:
