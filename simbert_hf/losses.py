@@ -351,5 +351,5 @@ def distillation_loss(
     ours = (cosines(vectors, vectors) - strangers_cosine) / (1 - strangers_cosine)
     wanted = teacher.to(ours.dtype)
     weights = (strangers + (1 - strangers) * wanted.clamp(0, 1)).fill_diagonal_(0)
-    alone = len(weights) < 2  # then there is nothing to compare
-    return (weights * (ours - wanted).square()).sum() / (weights.sum() + alone)
+    least = torch.finfo(weights.dtype).tiny  # where there is nothing to compare
+    return (weights * (ours - wanted).square()).sum() / weights.sum().clamp(min=least)

@@ -176,7 +176,8 @@ class SimilarityTrainer(SavingTrainer):
         own = [sum(len(batch.get(f"{name}_labels", ())) for batch in batches) for name in TOKENS]
         counts = torch.stack([torch.full((), count, device=device) for count in own])  # no waiting
         counts = counts / max(len(batches), 1)
-        counts = self.accelerator.reduce(counts, reduction="mean").clamp(min=1)
+        counts = self.accelerator.reduce(counts, reduction="mean")
+        counts = torch.where(counts > 0, counts, 1)  # fewer labels than micro-batches count, too
         for batch in batches:
             if isinstance(self.train_dataset, PairStream):
                 self.train_dataset.took(batch.pop("position"))

@@ -74,7 +74,8 @@ class TensorBundle:
         try:
             records = dict(table_records(self.index.read_bytes()))
             header = fields(records.pop(b""))
-            self.variables = {key.decode(): parse_variable(v) for key, v in records.items()}
+            whole = {key: v for key, v in records.items() if not key.startswith(b"\0")}  # no slices
+            self.variables = {key.decode(): parse_variable(v) for key, v in whole.items()}
         except (ValueError, KeyError, IndexError, struct.error) as error:
             raise ValueError(
                 f"{self.index} is no whole index of a TensorFlow checkpoint ({error}); copy the "

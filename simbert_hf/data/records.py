@@ -89,7 +89,7 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
         values = [first, second]
     listed = LISTED if shape.form == "pairs" else UNQUOTED
     texts = [
-        text_of(file, line, value, listed if isinstance(value, list) else UNQUOTED)
+        sentence_of(file, line, value, listed if isinstance(value, list) else UNQUOTED)
         for value in values
     ]
     if shape.label is None or is_positive(file, line, shape.label, row.get(shape.label)):
@@ -115,6 +115,11 @@ def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[obj
 def is_missing(value: object) -> bool:
     """Tell whether a cell is empty, for Python or pandas; a string never is."""
     return not isinstance(value, str) and str(value) in MISSING
+
+
+def sentence_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
+    """Do as :func:`text_of` does, without zero bytes, with which no file could be read again."""
+    return text_of(file, line, value, remedy).replace("\0", "")
 
 
 def text_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
@@ -182,7 +187,7 @@ def _grouped_records(
                     ended |= set(map(hash, groups))
                 yield from _records_of(groups, options)
                 groups.clear()
-        text = text_of(file, line, cell_of(file, line, row, shape.columns[1]))
+        text = sentence_of(file, line, cell_of(file, line, row, shape.columns[1]))
         groups.setdefault(key, []).append(text)
     yield from _records_of(groups, options)
 

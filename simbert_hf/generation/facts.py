@@ -60,6 +60,7 @@ yesterday today|tonight tomorrow
 morning afternoon evening|night|tonight
 breakfast lunch dinner|supper
 always often|frequently sometimes|occasionally seldom|rarely
+right|correct wrong|incorrect
 old|older young|younger|new|newer
 red blue green yellow black white brown orange pink gray|grey
 north south east west"""
@@ -77,7 +78,7 @@ FIXED_WORD = re.compile(rf"\b({'|'.join(sorted(FIXED))})s?\b")
 KNOWN_WORDS = FIXED | PLACES.keys()
 # Capitals within an English sentence; in other languages, as in German, they need not be of names.
 NAME = re.compile(
-    r"(?:(?<=[a-z\d,;] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
+    r"(?:(?<=[a-z\d,;] )|(?<=\d[A-Z] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
     r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
     r"|\b[A-Z]{2,}(?=s?\b)"
 )
@@ -246,29 +247,41 @@ def is_balanced(text: str) -> bool:
     return text.count('"') % 2 == 0 and all(same)
 
 
-def repeats_figures(text: str, other: str) -> bool:
-    """Whether another text has a number in figures more often, or one that comes again less often.
+def repeats_facts(text: str, other: str) -> bool:
+    """Whether another text has a number more often, or one that comes again less often.
 
-    Or a currency more often, but for one that stands for its sign, or "a.m." again.
+    Or a currency so, but for one that stands for its sign, or "a.m." again, or one denial more.
 
     Example:
-        >>> repeats_figures("at 6:30", "at 6:30, 6:30"), repeats_figures("4242 4242", "4242")
+        >>> repeats_facts("at 6:30", "at 6:30, 6:30"), repeats_facts("4242 4242", "4242")
         (True, True)
-        >>> repeats_figures("two of 5", "5 and 2"), repeats_figures("a $5 note", "a $5 $ note")
+        >>> repeats_facts("two of 5", "5 and 2"), repeats_facts("a $5 note", "a $5 $ note")
         (False, True)
+        >>> repeats_facts("by 6 pm", "at 6 pm by six"), repeats_facts("not A", "no, not A")
+        (True, True)
     """
-    ours, theirs = (Counter(FIGURES.findall(some.translate(PLAIN))) for some in (text, other))
-    numbers = len(FIGURES.findall(text)) + len(figures_of(text))
+    ours, theirs = map(_numbers, (text, other))
+    numbers = ours.total()
     return (
         any(
             theirs[figure] != ours[figure] and max(theirs[figure], ours[figure]) > 1
             for figure in theirs.keys() | ours.keys()
         )
         or any(
-            len(name.findall(other)) > max(1, len(name.findall(text))) for name in SIGNS.values()
+            not len(name.findall(text))
+            <= len(name.findall(other))
+            <= max(1, len(name.findall(text)))
+            for name in SIGNS.values()
         )
+        or len(DENIAL.findall(other)) > max(1, len(DENIAL.findall(text)))
         or len(HALF_DAY.findall(other)) > max(numbers, len(HALF_DAY.findall(text)))
     )
+
+
+def _numbers(text: str) -> Counter[str]:
+    words = (_figure(found[0]) for found in NUMBER.finditer(text.lower()))
+    cardinals = (re.sub(r"\D+$", "", word) for word in words if word)
+    return Counter(FIGURES.findall(text.translate(PLAIN))) + Counter(cardinals)
 
 
 def has_stray_letters(text: str, other: str) -> bool:

@@ -1,10 +1,11 @@
-"""Inflection: words whose ending the model wrote as a piece of its own, spelled as English is."""
+"""Inflection: English words and their endings."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 # Verbs whose last consonant is doubled, but for those whose "-ing" every vocabulary has
 DOUBLED = frozenset(
@@ -16,6 +17,50 @@ DOUBLED = frozenset(
     "squat stir strap strip submit sum swap swat tag tap tip transfer transmit trap trek trim trip "
     "tug unplug unwrap unzip upset wag wed whip wrap zip".split()
 )
+
+_FORMS = (
+    "become:became begin:began,begun bend:bent bite:bit,bitten blow:blew,blown break:broke,broken "
+    "bring:brought build:built buy:bought catch:caught choose:chose,chosen come:came deal:dealt "
+    "dig:dug do:doing,done draw:drew,drawn drink:drank,drunk drive:drove,driven eat:ate,eaten "
+    "fall:fell,fallen feed:fed feel:felt fight:fought find:found flee:fled fly:flew,flown "
+    "forget:forgot,forgotten forgive:forgave,forgiven freeze:froze,frozen get:got,gotten "
+    "give:gave,given go:went,gone grow:grew,grown hang:hung have:having hear:heard "
+    "hide:hid,hidden hold:held keep:kept know:knew,known lay:laid lead:led leave:left lend:lent "
+    "lie:lay,lain lose:lost make:made mean:meant meet:met pay:paid ride:rode,ridden "
+    "ring:rang,rung rise:rose,risen run:ran say:said see:saw,seen seek:sought sell:sold send:sent "
+    "shake:shook,shaken shine:shone shoot:shot show:shown sing:sang,sung sink:sank,sunk sit:sat "
+    "sleep:slept speak:spoke,spoken spend:spent stand:stood steal:stole,stolen stick:stuck "
+    "strike:struck sweep:swept swim:swam,swum take:took,taken teach:taught tear:tore,torn "
+    "tell:told think:thought throw:threw,thrown understand:understood wake:woke,woken "
+    "wear:wore,worn win:won withdraw:withdrew,withdrawn write:wrote,written child:children "
+    "foot:feet half:halves knife:knives leaf:leaves life:lives man:men mouse:mice person:people "
+    "shelf:shelves thief:thieves tooth:teeth wife:wives woman:women"
+)
+IRREGULAR = {  # form -> verb or noun
+    form: stem
+    for stem, _, forms in (entry.partition(":") for entry in _FORMS.split())
+    for form in forms.split(",")
+}
+STEM = re.compile("(?=.*[aeiouy])..")  # of a word, at least
+
+
+@lru_cache(maxsize=2**16)
+def stems(word: str) -> frozenset[str]:
+    """List of what an English word can be a form, itself and words that are none among them.
+
+    Example:
+        >>> sorted(stems("tries")), sorted(stems("went")), "stop" in stems("stopped")
+        (['tri', 'trie', 'tries', 'try'], ['go', 'went'], True)
+    """
+    found = {word, IRREGULAR.get(word, word)}
+    if len(word) > 3:
+        if re.search("[^aius]s$", word):
+            found |= {word[:-1], re.sub("e?s$", "", word), re.sub("ies$", "y", word)}
+        for ending in ("ed", "ing"):
+            if word.endswith(ending):
+                bare = word.removesuffix(ending)
+                found |= {bare, f"{bare}e", re.sub("i$", "y", bare), re.sub(r"(.)\1$", r"\1", bare)}
+    return frozenset(stem for stem in found if stem == word or STEM.match(stem))
 
 
 def inflect(stem: str, ending: str) -> str:

@@ -1,8 +1,9 @@
 """Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
 
-That are words with signs or in a script that the tokenizer does not know, and, where the model does
-not copy them, long figures and addresses. Each has a letter of its own, so that it stays whole and
-comes where the paraphrase has it (as in Luong et al. 2015, arXiv:1410.8206).
+That are words with signs or in a script that the tokenizer does not know, a template's variables,
+and, where the model does not copy them, long figures and addresses. Each has a letter of its own,
+so that it stays whole and comes where the paraphrase has it (as in Luong et al. 2015,
+arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
 WORD = re.compile(r"\S+")
 APART = re.compile(rf"[^\s{CJK}]+|[{CJK}]")  # where no blanks part words
+VARIABLE = re.compile(  # of a template; or code
+    r"\{\{[^{}\s]+\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\s]+`"
+)
 EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
 
@@ -118,7 +122,8 @@ def hold(
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
     """Yield words without the marks around them, and where they begin."""
     for found in (WORD if in_words else APART).finditer(text):
-        word = OWNED.sub("", found[0].strip(EDGES)) or found[0]
+        variable = VARIABLE.search(found[0])
+        word = variable[0] if variable else OWNED.sub("", found[0].strip(EDGES)) or found[0]
         yield found.start() + found[0].index(word), word
 
 
@@ -132,6 +137,7 @@ def cannot_be_written(
         or unknown in pieces
         or SPELT.search(" ".join(pieces))
         or HANDLE.match(word)
+        or VARIABLE.fullmatch(word)
         or (figures and len(pieces) >= LONG and (FIGURE.match(word) or ADDRESS.search(word)))
     )
 

@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
+from simbert_hf.generation.names import known_names
 from simbert_hf.utils.text import (
     CJK,
     HAN,
@@ -98,7 +99,7 @@ class Spelling:
         for (word, before, is_first), flattened, row in zip(words, flat, rows, strict=False):
             if not flattened or tokenizer.unk_token_id in row:
                 continue
-            if is_first:
+            if is_first and word.lower() not in known_names():
                 first[flattened].add(word.lower())
             elif flattened in COMMON and word != flattened:
                 spelled[f"{before.lower()} {flattened}"].add(f"{before} {word}")

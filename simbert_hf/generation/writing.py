@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -12,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.agreement import slips_of
+from simbert_hf.generation.alterations import alters
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
@@ -23,7 +25,7 @@ from simbert_hf.generation.facts import (
     is_balanced,
     is_chinese,
     names_of,
-    repeats_figures,
+    repeats_facts,
     words_of,
 )
 from simbert_hf.generation.placeholders import Held, hold_words
@@ -35,6 +37,7 @@ from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import RowBuilder, cuts_known, unread, warn_of_cuts
 from simbert_hf.utils.text import is_wordpiece, normalize_text
 
+QUOTED = re.compile('["“][^"“”]+["”]')
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
 
@@ -273,19 +276,21 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
     facts, words = facts_of(text), words_of(text)
-    slips, names = slips_of(text), names_of(text)
+    slips, names, quotes = slips_of(text), names_of(text), QUOTED.findall(text.lower())
 
     def is_true(other: str) -> bool:
         return (
             facts_of(other) == facts
             and not exchanges(text, other)
-            and not repeats_figures(text, other)
+            and not repeats_facts(text, other)
             and (not is_chinese(text) or words_of(other) == words)
         )
 
     wishes: tuple[Callable[[str], bool], ...] = (
         lambda other: not has_stray_letters(text, other),
         lambda other: slips_of(other) <= slips,
+        lambda other: not alters(text, other),
+        lambda other: all(quote in other.lower() for quote in quotes),
         lambda other: is_balanced(other) or not is_balanced(text),
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
     )

@@ -22,6 +22,7 @@ from simbert_hf.index.faqs import (
     Faq,
     QuerySource,
     Source,
+    as_key,
     check_question,
     queries_by_place,
     read_faqs,
@@ -367,7 +368,8 @@ class FaqIndex:
             DataError: If an id is not in the index.
         """
         with self._changing.writing():
-            numbers = self._numbers([ids] if isinstance(ids, str | int | np.integer) else ids)
+            several = not isinstance(ids, str) and isinstance(ids, Iterable)
+            numbers = self._numbers(ids if several else [ids])  # type: ignore[arg-type,list-item]
             self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
@@ -402,7 +404,7 @@ class FaqIndex:
 
     def _numbers(self, ids: Iterable[str | int]) -> list[int]:
         known = self._table.number_of
-        named = list(dict.fromkeys(map(str, ids)))
+        named = list(dict.fromkeys(map(as_key, ids)))
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return self._table.with_paraphrases([known[one] for one in named])

@@ -179,7 +179,7 @@ def why_no_question(text: str) -> str:
         ('is empty', '')
     """
     text = text_of("the query", 0, text)
-    if not text:
+    if not any(char.isprintable() and not char.isspace() for char in text):
         return "is empty"
     if len(text) > MAX_CHARS:
         return f"has {len(text):,} characters, more than {MAX_CHARS:,}"
@@ -315,6 +315,16 @@ def _key(row: Row, name: str) -> str | None:
     value = _given(row, name)
     if value is None:
         return None
+    return as_key(value) or None
+
+
+def as_key(value: object) -> str:
+    """Write an id, a group or a label as text.
+
+    Example:
+        >>> as_key(7.0), as_key(" a ")
+        ('7', 'a')
+    """
     if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
         value = int(value)
-    return str(value).strip().replace("\r\n", "\n") or None
+    return str(value).strip().replace("\r\n", "\n")

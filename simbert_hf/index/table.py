@@ -49,14 +49,15 @@ class FaqTable:
             DataError: If it is something else.
         """
         try:
-            return cls(pyarrow.parquet.read_table(path, schema=SCHEMA, memory_map=True))
+            return cls(pyarrow.parquet.read_table(path.absolute(), schema=SCHEMA, memory_map=True))
         except (pyarrow.ArrowException, OSError) as error:
             problem = f"is no table of an index ({str(error)[:80]})"
             raise fault(path, None, problem, "Build the index anew") from None
 
     def write(self, path: Path) -> None:
         """Write Parquet."""
-        pyarrow.parquet.write_table(self.data, path, compression="zstd")
+        place = path.absolute()  # pyarrow would look for "~/..." in the user's home
+        pyarrow.parquet.write_table(self.data, place, compression="zstd")
 
     def __len__(self) -> int:
         return int(self.data.num_rows)

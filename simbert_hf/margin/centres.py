@@ -28,8 +28,9 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 
 
 def random_centres(shape: tuple[int, int, int], seed: int) -> Tensor:
-    """Draw unit vectors: (C, K, D)."""
-    return normalize(torch.randn(shape, generator=torch.Generator().manual_seed(seed)))
+    """Draw unit vectors, (C, K, D), of a stream that no encoder begins with."""
+    generator = torch.Generator().manual_seed(seed + 2**32)
+    return normalize(torch.randn(shape, generator=generator))
 
 
 class SampledCentres:
@@ -120,7 +121,7 @@ class SampledCentres:
         """
         everyone = gather_with_grad(vectors)[0]
         # Every process adds its centres' part of the one loss; DDP will divide the sum by `world`.
-        everyone = self.world * everyone - (self.world - 1) * everyone.detach()
+        everyone = everyone.detach() + self.world * (everyone - everyone.detach())
         centres, columns = self.draw(gather_with_grad(classes)[0])
         plain = softmax.scores(everyone, centres)
         scores = softmax.apply(plain, columns)

@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.data import DataError
+from simbert_hf.data.readers import fold
 from simbert_hf.data.triplets import Triplet
 from simbert_hf.mining.bm25 import nearest_by_words
 from simbert_hf.utils.atomic import whole
@@ -164,19 +165,21 @@ def mine_by_words(
 
 
 def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator) -> list[list[str]]:
-    """Put rows of one group together, each sentence once, and draw from those that are large.
+    """Put rows of one group together, each sentence in one spelling, and draw from large ones.
 
     Raises:
         DataError: If there is one group only.
     """
-    by_group: dict[int, dict[str, None]] = {}
+    by_group: dict[int, dict[str, str]] = {}
     for row in groups:
-        by_group.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
+        members = by_group.setdefault(row["group"], {})
+        for text in row["texts"]:
+            members.setdefault(fold(text), text)
     if len(by_group) < 2:
         raise DataError("All sentences are of one group: there are no negatives among them.")
     return [
-        list(texts) if len(texts) <= most else rng.choice(list(texts), most, replace=False).tolist()
-        for texts in by_group.values()
+        texts if len(texts) <= most else rng.choice(texts, most, replace=False).tolist()
+        for texts in (list(members.values()) for members in by_group.values())
     ]
 
 

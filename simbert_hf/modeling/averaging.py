@@ -81,7 +81,7 @@ def check_alike(first: Embedder, other: Embedder) -> None:
             f"{first.name_or_path} and {other.name_or_path} are of different architectures or sizes"
             f": {', '.join(odd)[:200] or f'{type(first).__name__}, {type(other).__name__}'}."
         )
-    poolings = first.config.sentence_pooling, other.config.sentence_pooling
+    poolings = [getattr(one.config, "sentence_pooling", None) for one in (first, other)]  # a GRU
     if poolings[0] != poolings[1]:
         raise ValueError(
             f"{first.name_or_path} and {other.name_or_path} have different poolings, {poolings[0]} "
