@@ -87,8 +87,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def check_split(folder: str, args: argparse.Namespace) -> None:
+def check_split(folder: str, args: argparse.Namespace, others: int | None) -> None:
     """Refuse to call held out what a model was trained on, as far as its folder tells.
+
+    Args:
+        folder: The model's.
+        args: Which groups are to be held out.
+        others: How many groups training would have had beside these, if known.
 
     Raises:
         ValueError: If its training read some of the files, and parted them otherwise.
@@ -96,7 +101,8 @@ def check_split(folder: str, args: argparse.Namespace) -> None:
     path = Path(folder, RUN)
     if args.held_out is None or not path.exists():
         return
-    then = read_json(path)["arguments"]
+    record = read_json(path)
+    script, then = record["script"], record["arguments"]
     trained, given = (
         [Path(file).name for file in files] for files in (then.get("train_file", []), args.groups)
     )
@@ -107,7 +113,8 @@ def check_split(folder: str, args: argparse.Namespace) -> None:
             f"{path}: training held out none of {', '.join(trained)}, but was measured on another "
             f"file: give --groups {file} --all_groups."
         )
-    if then.get("streaming") or then.get("validation_groups") == 0:
+    all_trained = script == "train_simcse.py" or then.get("examples") == "triplets"
+    if all_trained or then.get("streaming") or then.get("validation_groups") == 0:
         raise ValueError(
             f"{path}: training held out none of {', '.join(trained)}: give other --groups and "
             "--all_groups."
@@ -128,6 +135,13 @@ def check_split(folder: str, args: argparse.Namespace) -> None:
                 f"{path}: training held out other groups, as {name} was {told[0]}, now {told[1]}: "
                 "hold out as it did, or give other --groups and --all_groups."
             )
+    as_read = script == "train_simbert.py" and then.get("max_chars") is None
+    if as_read and others is not None and record["rows"] != others:
+        raise ValueError(
+            f"{path}: training had {record['rows']:,} groups, and beside those held out now "
+            f"{', '.join(given)} has {others:,}: it was changed since, so that others would be "
+            "held out. Give the file as it was, or other --groups and --all_groups."
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -151,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     models = [(name or model_name(path), path) for name, path in map(split_name, args.models)]
     check_names([*(name for name, _ in models), *(system.name for system in others)])
     for _, path in models:
-        check_split(path, args)
+        check_split(path, args, data.others)
     args.output_dir.mkdir(parents=True, exist_ok=True)
     known = [check_writer(path, judge, args.allow_kin) for _, path in models]
     systems = [

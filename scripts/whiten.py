@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     whiten(model, sentences, args.dim)
     model.save_pretrained(args.output_dir)
-    print(f"{args.output_dir}: whitened on {len(sentences)} sentences.")
+    dim = model.config.whitening_dim
+    print(f"{args.output_dir}: whitened to {dim} dimensions on {len(set(sentences)):,} sentences.")
 
 
 if __name__ == "__main__":

@@ -181,6 +181,13 @@ def test_every_variable_is_read_as_it_was_saved() -> None:
         bundle.read("global_step")
 
 
+def test_slices_of_a_variable_are_told_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = {b"": b"", b"\0w\0\x80": b"", b"w": bytes([0x08, 1, 0x3A, 2, 0x0A, 0])}
+    monkeypatch.setattr("simbert_hf.conversion.bundle.table_records", lambda _: records.items())
+    with pytest.raises(ValueError, match="parts"):
+        TensorBundle(FIXTURE / "bert_model.ckpt").read("w")
+
+
 @pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", ".meta"])
 def test_the_checkpoint_may_be_named_by_any_of_its_files(suffix: str) -> None:
     prefix = FIXTURE / "bert_model.ckpt"

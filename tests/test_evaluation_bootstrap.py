@@ -113,6 +113,7 @@ def test_p_value_by_hand() -> None:
     assert back.p_value == found.p_value
     assert compare(Figure(0.8, differences), Figure(0.8, differences)).p_value == 1.0
     assert compare(Figure(0.8), Figure(0.6)).p_value is None
+    assert Figure(1.0, np.ones(199)).interval is None
 
 
 def test_p_value_is_even_where_models_are_equally_good_and_small_where_not() -> None:

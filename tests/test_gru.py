@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.gru import CharGru, CharGruConfig, char_tokenizer
+from simbert_hf.modeling.averaging import average_models
 from simbert_hf.modeling.encoder import SentenceEncoder
 from tests.naive import naive_gru
 from tests.tiny import tiny_simbert
@@ -100,3 +101,12 @@ def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
         CharGru.from_pretrained(tmp_path / "gur")
     with pytest.raises(ValueError, match=r"is a CharGru: load it with CharGru\.from_pretrained"):
         SentenceEncoder.from_pretrained(tmp_path / "gru")
+
+
+def test_grus_of_one_vocabulary_are_averaged() -> None:
+    torch.manual_seed(1)
+    models = [tiny_gru() for _ in range(2)]
+    average = average_models(models)
+    for name, weight in average.named_parameters():
+        both = [dict(model.named_parameters())[name] for model in models]
+        assert torch.allclose(weight, (both[0] + both[1]) / 2)

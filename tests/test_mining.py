@@ -104,6 +104,18 @@ def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:
     assert len({row.anchor for row in triplets}) == 10
 
 
+def test_other_spellings_of_a_sentence_are_no_positives(encoder, tmp_path) -> None:
+    (path := tmp_path / "g.jsonl").write_text(
+        '{"text": "the cat", "synonyms": ["the nice cat"]}\n'
+        '{"text": "The  CAT", "synonyms": ["a dog ran"]}\n'
+        '{"text": "learn english", "synonyms": ["english"]}\n'
+    )
+    model, groups = SentenceTransformer(str(encoder), device="cpu"), load_groups([path])[0]
+    found = mine_triplets(groups, model, MiningSettings())
+    assert found
+    assert not [one for one in found if one.anchor.lower().split() == one.positive.lower().split()]
+
+
 def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> None:
     data, out = tmp_path / "groups.tsv", tmp_path / "mined.csv"
     rows = zip(NUMBERS, TEXTS, strict=True)

@@ -402,21 +402,24 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
         ({"train_file": ["a.tsv"], "dataset_split": "dev"}, [], "split was dev, now train"),
         ({"train_file": ["a.tsv"], "streaming": True}, [], "held out none of a.tsv: give other"),
         ({"train_file": ["a.tsv"], "validation_groups": 0}, [], "held out none of a.tsv"),
+        ({"train_file": ["a.tsv"], "examples": "triplets"}, [], "held out none of a.tsv"),
+        ({"train_file": ["a.tsv"], "rows": 7}, [], "had 7 groups, .* has 8: it was changed since"),
         ({"train_file": ["b.tsv"], "validation_file": "v.tsv"}, [], None),  # others altogether
         ({"train_file": ["a.tsv"], "seed": 1}, ["--split_seed=1"], None),
         ({"train_file": ["a.tsv"], "validation_groups": 3}, ["--validation_groups=3"], None),
     ],
 )
 def test_what_training_saw_is_not_called_held_out(tmp_path, then, given, message) -> None:
-    (tmp_path / "run.json").write_text(json.dumps({"arguments": then}))
+    record = {"script": "train_simbert.py", "rows": then.pop("rows", 8), "arguments": then}
+    (tmp_path / "run.json").write_text(json.dumps(record))
     which = [] if any("groups=" in flag for flag in given) else ["--held_out"]
     paths = ["--groups", "other/a.tsv", "--models", str(tmp_path), "--output_dir", "out"]
     args = parse([*paths, *which, *given])
     if message is None:
-        check_split(str(tmp_path), args)
+        check_split(str(tmp_path), args, 8)
         return
     with pytest.raises(ValueError, match=message):
-        check_split(str(tmp_path), args)
+        check_split(str(tmp_path), args, 8)
 
 
 def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypatch) -> None:

@@ -1112,9 +1112,21 @@ def test_columns_of_tables(tmp_path):
 def test_rows_are_removed_by_their_ids_as_text(index):
     index.add([{"question": "learn english", "answer": "Fast.", "id": 7}])
     index.remove(np.int64(7))
-    for again in ([7], 7, "7", np.int64(7)):
+    for again in ([7], 7, "7", np.int64(7), 7.0, [7.0]):
         with pytest.raises(DataError, match="The index has no row '7'"):
             index.remove(again)
+
+
+@pytest.mark.parametrize("query", ["\u200b", "\ufeff \u00ad", "\u202e\u200d"])
+def test_a_query_of_invisible_characters_is_empty(index, query):
+    assert index.answer(query, threshold=-1).reason == "The query is empty."
+
+
+def test_a_folder_may_have_any_name(index, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    index.save("~/faq")  # no shell has read it
+    assert len(FaqIndex.load("~/faq", index.encoder.model)) == len(index)
+    assert (tmp_path / "~" / "faq").is_dir()
 
 
 def test_the_best_precision_is_one_that_a_threshold_has():

@@ -35,7 +35,7 @@ def respelled(source, written, tokenizer):
     [
         ("how do i use Paypal?", "can i use paypal's app?", "can i use Paypal's app?"),
         ("Is it new in Paris?", "what is new in paris?", "What is new in Paris?"),
-        ("Paris or Rome?", "rome or paris?", "Rome or paris?"),  # is it a name, or the first word?
+        ("Paris or Rome?", "rome or paris?", "Rome or Paris?"),
         ("PayPal or eBay?", "ebay or paypal?", "eBay or PayPal?"),
         ("Who am I?", "do you know who i am? do i?", "Do you know who I am? Do I?"),
         ("Hey, can i go?", "may i go?", "May i go?"),
@@ -127,6 +127,20 @@ def test_spelling_changes_no_token(english):
     spelled = respelled(source, written, english.tokenizer)
     assert spelled == "I'd ask PayPal, AT&T or O'Neil at the café in Zürich."
     assert english.rows.sources([written], 64) == english.rows.sources([spelled], 64)
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "spelled"),
+    [
+        ("Tom's dog is here.", "that dog of tom is here. it ' s tom ' s.",
+         "That dog of Tom is here. It's Tom's."),
+        ("Paris is nice.", "nice is paris.", "Nice is Paris."),
+        ("Cards are lost.", "lost are cards.", "Lost are cards."),
+        ("I am here since '98.", "since ' 98 i am here.", "Since '98 I am here."),
+    ],
+)  # fmt: skip
+def test_names_are_known_where_a_sentence_begins(english, source, written, spelled):
+    assert respelled(source, written, english.tokenizer) == spelled
 
 
 def test_a_copy_is_none_for_its_spelling(english):

@@ -737,6 +737,7 @@ def test_what_changes_little_is_said(
     [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "no mapping"),
      ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
      ("preset: old", "Unknown preset 'old'"),
+     ("scale: null", "scale: null is no value of it"),
      (None, r"There is no file .*run\.yaml")],
 )  # fmt: skip
 def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) -> None:

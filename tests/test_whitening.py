@@ -49,7 +49,7 @@ def test_it_is_pca_whitening(dim: int) -> None:
         (correlated(), 8, "to 8 dimensions: the vectors span 7 directions"),
         (correlated()[:, [0, 1, 0]], 3, "to 3 dimensions: the vectors span 2 directions"),
         (np.ones((30, 3)), None, "to 0 dimensions: the vectors span 0 directions"),
-        (correlated(7), 2, "7 sentences do not tell the covariance of 7 dimensions"),
+        (correlated(7), 2, "7 different sentences do not tell the covariance of 7 dimensions"),
     ],
 )
 def test_too_few_sentences_or_dimensions_are_refused(

@@ -43,14 +43,16 @@ class Figure:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Percentile interval (Efron 1979), or None without resamples.
+        """Percentile interval (Efron 1979), or None without resamples, or if all are alike.
+
+        (Where all of a few items are right, they are so in every resample, and tell no interval.)
 
         Example:
             >>> Figure(0.5, np.linspace(0, 1, 1001)).interval
             (0.025, 0.975)
         """
         defined = self.replicates[np.isfinite(self.replicates)]
-        if not len(defined):
+        if not len(defined) or not np.ptp(defined):
             return None
         low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         return float(low), float(high)

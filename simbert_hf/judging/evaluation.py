@@ -58,11 +58,13 @@ class HeldOut:
         sources: One of each group.
         references: The others of its group, one or more.
         origin: Which groups they are, for the report.
+        others: How many groups of the files are left to train on, if these are held out.
     """
 
     sources: list[str]
     references: list[list[str]]
     origin: str = "as given"
+    others: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,13 +117,14 @@ def load_held_out(
     """
     groups: Any = load_groups(files, text_columns=text_columns, form=form)[0]
     names = ", ".join(Path(file).name for file in files)
-    origin = f"all groups of {names}, as if no model was trained on them"
+    origin, others = f"all groups of {names}, as if no model was trained on them", None
     if held_out is not None:
         wanted = usual_share(groups) if held_out == USUAL else int(held_out)
         if not wanted:
             problem = f"of {len(groups)} groups training holds out none by itself"
             raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
-        groups = split_groups(groups, wanted, split_seed)[1]  # as simbert_hf.training.data.hold_out
+        train, groups = split_groups(groups, wanted, split_seed)  # as training.data.hold_out does
+        others = len(train)
         origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
     order = np.random.default_rng(split_seed).permutation(len(groups))
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}
@@ -129,7 +132,7 @@ def load_held_out(
     if len(chosen) < 2:
         raise DataError(f"{', '.join(files)}: {len(chosen)} groups are too few to measure on.")
     origin = f"{len(chosen)} drawn from {origin}"
-    return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen], origin)
+    return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen], origin, others)
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -44,8 +44,8 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
     count, size = vectors.shape
     if count <= size:
         raise ValueError(
-            f"{count} sentences do not tell the covariance of {size} dimensions; give more, better "
-            "some times as many."
+            f"{count} different sentences do not tell the covariance of {size} dimensions; give "
+            "more, better some times as many."
         )
     vectors = vectors.astype(np.float64)
     variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending
@@ -65,7 +65,8 @@ def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) ->
 
     Args:
         model: A model that is not whitened yet.
-        sentences: What the map is fitted on: some thousands, of the kind that will be embedded.
+        sentences: What the map is fitted on, each once: some thousands, of the kind that will be
+            embedded.
         dim: Number of dimensions to keep; all that the vectors span if None.
 
     Raises:
@@ -73,7 +74,7 @@ def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) ->
     """
     if model.whitening is not None:
         raise ValueError("The model is whitened already; whiten the one it was made from.")
-    vectors = model.encode(sentences, normalize_embeddings=False)
+    vectors = model.encode(list(dict.fromkeys(sentences)), normalize_embeddings=False)
     mean, matrix = fit_whitening(vectors, dim)
     linear = nn.Linear(*matrix.shape).requires_grad_(False)
     linear.weight.copy_(torch.from_numpy(matrix.T))

@@ -33,6 +33,7 @@ from simbert_hf.utils.textfiles import fault, read_lines
 logger = logging.getLogger(__name__)
 
 Texts = TypeVar("Texts", bound=tuple[str, ...])  # of a row
+MANY = 3  # of a run's sentences, one in so many is too many to hold out
 WANTED = "--validation_file with groups"  # to choose the best model by
 
 
@@ -171,8 +172,18 @@ def hold_out(
     wanted = usual_share(groups) if wanted is None else wanted
     if not wanted:
         return groups, None
-    logger.info("held out to evaluate on: %s groups", f"{wanted:,}")
-    return split_groups(groups, wanted, seed=args.seed)
+    kept, held_out = split_groups(groups, wanted, seed=args.seed)
+    sizes = [sum(map(len, part["texts"])) for part in (kept, held_out)]
+    logger.info(
+        "held out to evaluate on: %s groups, %s of %s sentences",
+        *(f"{count:,}" for count in (len(held_out), sizes[1], sum(sizes))),
+    )
+    if MANY * sizes[1] > sum(sizes):
+        logger.warning(
+            "More than a third of all sentences is held out: a few groups are very large. Choose "
+            "what to measure on by --validation_file, or another split by --seed."
+        )
+    return kept, held_out
 
 
 def without_sentences_of(held_out: Dataset, groups: Any) -> Any:

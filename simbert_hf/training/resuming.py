@@ -33,8 +33,9 @@ KEPT = (
 )  # fmt: skip
 TOLD = (
     "per_device_train_batch_size", "gradient_accumulation_steps", "data_seed", "length_window",
-    "even_tokens", "dataloader_drop_last", "lr_scheduler_type", "lr_scheduler_kwargs",
-    "warmup_steps", "max_grad_norm", "optim_args", "neftune_noise_alpha", "bf16", "fp16",
+    "even_tokens", "dataloader_drop_last", "max_steps", "num_train_epochs", "lr_scheduler_type",
+    "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "optim_args", "neftune_noise_alpha",
+    "bf16", "fp16",
 )  # fmt: skip
 BEST = ("metric_for_best_model", "greater_is_better")  # what the best checkpoint is found by
 # What changes no figure of an evaluation; anything else may.

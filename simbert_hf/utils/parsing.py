@@ -61,11 +61,17 @@ def parse_arguments(
     parser = make_parser(types)
     if presets:
         parser.add_argument("--preset", choices=sorted(presets), default="modern")
+    nothing: list[str] = []
     if rest and rest[0].endswith((".yaml", ".yml")):
         known = {action.dest for action in parser._actions}
-        rest[:1] = read_yaml(Path(rest[0]), known)
+        rest[:1], nothing = read_yaml(Path(rest[0]), known)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
+    hints = {one.name: str(one.type) for kind in types for one in fields(kind)}
+    optional = {name for name, hint in hints.items() if "None" in hint or "Optional" in hint}
+    if wrong := [name for name in nothing if name not in optional]:
+        raise ValueError(f"{wrong[0]}: null is no value of it; leave it out for its default.")
+    parser.set_defaults(**dict.fromkeys(nothing))
     if unknown := parser.parse_known_args(rest)[1]:  # before the dataclasses find more
         raise ValueError(_unknown(unknown[0], parser))
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
@@ -161,8 +167,11 @@ def load_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_yaml(path: Path, known: set[str]) -> list[str]:
-    """Read a YAML file of argument values as flags.
+def read_yaml(path: Path, known: set[str]) -> tuple[list[str], list[str]]:
+    """Read a YAML file of argument values.
+
+    Returns:
+        Flags, and the names of arguments that are to be None.
 
     Raises:
         DataError: If it cannot be read, or is no mapping.
@@ -181,4 +190,4 @@ def read_yaml(path: Path, known: set[str]) -> list[str]:
         elif value is not None:
             text = json.dumps(value) if isinstance(value, dict) else str(value)
             flags.append(f"--{name}={text}")
-    return flags
+    return flags, [name for name, value in content.items() if value is None]
