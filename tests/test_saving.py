@@ -104,9 +104,11 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5", "--warmup_steps=0.5",
               "--lr_scheduler_type=cosine_with_min_lr", '--lr_scheduler_kwargs={"min_lr": 1e-3}',
               "--max_grad_norm=2"]  # fmt: skip
+    caplog.clear()
     main(setting(tmp_path, *others, "--save_steps=2", *more))
     assert told_of(caplog) == [
         "gradient_accumulation_steps: 1, now 2",
+        "max_steps: 3, now 6",
         "lr_scheduler_type: constant, now cosine_with_min_lr",
         "lr_scheduler_kwargs: None, now {'min_lr': 0.001}",
         "warmup_steps: 0.0, now 0.5",
@@ -116,7 +118,7 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     assert {path.name[-1] for path in tmp_path.glob("checkpoint-*")} == {"3", "4", "6"}
     caplog.clear()
     main(setting(tmp_path, *others, "--max_steps=7", *more))
-    assert told_of(caplog) == []
+    assert told_of(caplog) == ["max_steps: 6, now 7"]
 
 
 def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -131,7 +133,7 @@ def test_of_what_a_former_version_did_not_record_nothing_is_said(
     main(setting(tmp_path, "--max_steps=3"))
     place = tmp_path / "checkpoint-3" / "settings.json"
     settings = json.loads(place.read_text())
-    for name in ("lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm"):
+    for name in ("max_steps", "lr_scheduler_type", "warmup_steps", "max_grad_norm"):
         del settings[name]
     place.write_text(json.dumps(settings))
     more = ["--lr_scheduler_type=linear", "--max_grad_norm=2", "--resume_from_checkpoint=true"]
