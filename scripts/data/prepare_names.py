@@ -17,7 +17,7 @@ from simbert_hf.utils.textfiles import read_lines
 NAMES = Path(__file__).parents[2] / "simbert_hf" / "generation" / "names.txt"
 WORD = re.compile(r"(?<=[a-z,;] )(?:[A-Z]?[a-z]+)\b")  # within a sentence
 LEAST = 40  # times with a capital
-OTHERWISE = 0.02  # of these, at most so many more times without
+OTHERWISE = 0.01  # of these, at most so many more times without
 
 
 def main() -> None:
