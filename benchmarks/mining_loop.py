@@ -67,7 +67,8 @@ def main() -> None:
         for name, tasks in results.models.items():
             found = {figure: tasks[task].figures[figure] for figure in FIGURES}
             shown = [
-                f"{v.value:.4f} [{v.interval[0]:.4f}, {v.interval[1]:.4f}]" for v in found.values()
+                " ".join(f"{end:.4f}" for end in (v.value, *(v.interval or ())))
+                for v in found.values()
             ]
             rows.append([task, name, *shown])
             kept.append({"task": task, "model": name} | {k: v.value for k, v in found.items()})

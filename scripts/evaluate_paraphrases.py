@@ -135,8 +135,7 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
                 f"{path}: training held out other groups, as {name} was {told[0]}, now {told[1]}: "
                 "hold out as it did, or give other --groups and --all_groups."
             )
-    as_read = script == "train_simbert.py" and then.get("max_chars") is None
-    if as_read and others is not None and record["rows"] != others:
+    if script == "train_simbert.py" and others not in (None, record["rows"]):
         raise ValueError(
             f"{path}: training had {record['rows']:,} groups, and beside those held out now "
             f"{', '.join(given)} has {others:,}: it was changed since, so that others would be "

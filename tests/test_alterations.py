@@ -40,6 +40,8 @@ def test_what_alters_a_word_is_found(text: str, other: str) -> None:
         ("How does it work?", "Tell me how it works."),
         ("Did they pay the bill?", "Is it true that they paid the bill?"),
         ("I want to swim.", "I like swimming."),
+        ("Why does she have a car?", "How come she has a car?"),
+        ("She was invited, and I was not.", "I was not invited, and she was."),
         ("An hour is enough.", "A whole hour is enough."),
         ("He bought a big car.", "He bought a large car."),
         ("It is on a desk.", "It is at the desk."),

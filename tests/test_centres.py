@@ -17,6 +17,7 @@ from simbert_hf.margin.centres import (
 )
 from simbert_hf.margin.softmax import MarginSoftmax, margin_softmax_loss
 from simbert_hf.margin.training import MarginArguments, make_margin_objective
+from simbert_hf.pooling import normalize
 from tests.naive import naive_adam_row, naive_margin_loss
 from tests.processes import run_processes
 from tests.tiny import tiny_simbert
@@ -159,6 +160,13 @@ def test_centres_start_from_the_runs_seed_and_learn_at_the_heads_rate() -> None:
     assert torch.equal(model.class_centres["softmax"], random_centres((6, 1, 32), 7))
     _, (callback,) = make_margin_objective(model, 6, MarginArguments(sampled_classes=3), args)
     assert (callback.learning_rate, callback.centres.seed) == (0.5, 7)
+
+
+def test_centres_are_of_a_stream_of_their_own() -> None:
+    torch.manual_seed(42)
+    drawn = random_centres((3, 1, 4), 42)
+    assert not torch.allclose(drawn, normalize(torch.randn(3, 1, 4)))
+    assert torch.equal(drawn, random_centres((3, 1, 4), 42))
 
 
 def test_each_process_starts_from_centres_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

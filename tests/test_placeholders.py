@@ -33,6 +33,10 @@ def english():
             "Hi {{name}}, is {order_id} or [ORDER] at <PLACE>, %s?",
             ["{{name}}", "{order_id}", "[ORDER]", "<PLACE>", "%s"],
         ),
+        (
+            "Hi {{ name }}, or {first}{last}: mail {user}@a.com.",
+            ["{{ name }}", "{first}{last}", "{user}@a.com"],
+        ),
         ("我用苹果手机和python，😀", ["用", "苹", "果", "机", "😀"]),
     ],
 )

@@ -748,6 +748,16 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) ->
         parse_arguments(TYPES, [str(path)], PRESETS)
 
 
+def test_null_undoes_what_a_preset_gives(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("preset: original\nmax_chars: null\noutput_dir: out\nsave_total_limit: null\n")
+    parsed = {
+        k: v for one in parse_arguments(TYPES, [str(path)], PRESETS) for k, v in vars(one).items()
+    }
+    assert parsed["max_chars"] is None
+    assert parsed["save_total_limit"] is None
+
+
 def test_yaml_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes("model_name_or_path: caf\xe9".encode("latin-1"))

@@ -119,7 +119,8 @@ def is_missing(value: object) -> bool:
 
 def sentence_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
     """Do as :func:`text_of` does, without zero bytes, with which no file could be read again."""
-    return text_of(file, line, value, remedy).replace("\0", "")
+    whole = value.replace("\0", "") if isinstance(value, str) else value
+    return text_of(file, line, whole, remedy)
 
 
 def text_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:

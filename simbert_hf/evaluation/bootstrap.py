@@ -64,7 +64,7 @@ class Comparison:
 
     Attributes:
         difference: Figure of the model minus that of the other.
-        interval: Percentile interval of the difference; None without resamples.
+        interval: Percentile interval of the difference, as of :class:`Figure`.
         p_value: Two-sided; None without resamples.
     """
 

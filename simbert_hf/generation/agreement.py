@@ -34,13 +34,14 @@ SLIPS = {
         "I been": rf"{UNHELPED}\b(?:i|you|we|they|he|she|it) been\b",
         "do you've": r"\b(?:do|does|did)(?:n['’]t)? (?:i|you|we|they|s?he|it)['’](?:ve|re|s|d)\b",
         "have need": r"\bi have (?:need|want|like|know|go|get|take|make|think|see) ",
-        "him has": r"^(?:him|me|us|them) (?:is|has|was|are|have|were|does|do|will|can|had|would)\b",
+        "him has": r"^(?:him|us|them) (?:is|has|was|are|have|were|does|do|will|can|had|would)\b",
         "we'm": r"\b(?!i['’]|ma['’])[a-z]+['’]m\b",
         "aren": r"\b(?:aren|isn|doesn|didn|wasn|weren|couldn|wouldn|shouldn|hasn)\b(?!['’])",
-        "cats's": r"\b[a-z]{3,}s['’]s\b|\bthis['’]s\b",
+        "cats's": r"\b[a-z]{2,}[a-rt-z]s['’]s\b|\bthis['’]s\b",
         "cat ' s": r"\s['’](?=\s|$)",
         "e-email": r"\be-email\b",
-        "that that": r"\b([a-z]+(?:['’]t)?)\.? \1\b",
+        "to to": r"\b(?!(?:had|that|so|very|bye|nous|vous) )([a-z]+(?:['’]t)?) \1\b"
+        r"|\b(mrs?|dr|st)\. \2\b",
         "what does it like": r"\bwhat (?:does|did) (?:it|(?:the|this|that|my|your|our)"
         rf"(?: (?!{SENSE})\w+){{1,2}}) like\b{END}",
     }.items()

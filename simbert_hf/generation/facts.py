@@ -250,7 +250,7 @@ def is_balanced(text: str) -> bool:
 def repeats_facts(text: str, other: str) -> bool:
     """Whether another text has a number more often, or one that comes again less often.
 
-    Or a currency so, but for one that stands for its sign, or "a.m." again, or one denial more.
+    Or a currency more often, but for one that stands for its sign, or "a.m.", or a denial.
 
     Example:
         >>> repeats_facts("at 6:30", "at 6:30, 6:30"), repeats_facts("4242 4242", "4242")
@@ -268,14 +268,15 @@ def repeats_facts(text: str, other: str) -> bool:
             for figure in theirs.keys() | ours.keys()
         )
         or any(
-            not len(name.findall(text))
-            <= len(name.findall(other))
-            <= max(1, len(name.findall(text)))
-            for name in SIGNS.values()
+            len(name.findall(other)) > max(1, len(name.findall(text))) for name in SIGNS.values()
         )
-        or len(DENIAL.findall(other)) > max(1, len(DENIAL.findall(text)))
+        or _denials(other) > max(1, _denials(text))
         or len(HALF_DAY.findall(other)) > max(numbers, len(HALF_DAY.findall(text)))
     )
+
+
+def _denials(text: str) -> int:
+    return sum(word.lower() != "nor" for word in DENIAL.findall(text))  # "neither ... nor" is one
 
 
 def _numbers(text: str) -> Counter[str]:

@@ -25,11 +25,13 @@ from simbert_hf.utils.text import CJK, is_wordpiece
 # Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
 FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
-WORD = re.compile(r"\S+")
-APART = re.compile(rf"[^\s{CJK}]+|[{CJK}]")  # where no blanks part words
-VARIABLE = re.compile(  # of a template; or code
-    r"\{\{[^{}\s]+\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\s]+`"
+_VARIABLE = (  # of a template; or code
+    r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\s]+`"
 )
+VARIABLE = re.compile(_VARIABLE)
+MARKS = "\"'“”‘’«»(),;:!?…."
+WORD = re.compile(rf"(?:{_VARIABLE}|\S)+")
+APART = re.compile(rf"(?:{_VARIABLE}|[^\s{CJK}])+|[{CJK}]")  # where no blanks part words
 EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
 
@@ -122,8 +124,11 @@ def hold(
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
     """Yield words without the marks around them, and where they begin."""
     for found in (WORD if in_words else APART).finditer(text):
-        variable = VARIABLE.search(found[0])
-        word = variable[0] if variable else OWNED.sub("", found[0].strip(EDGES)) or found[0]
+        if variable := VARIABLE.search(found[0]):  # alone, or a part of an address and the like
+            alone = not found[0].replace(variable[0], "", 1).strip(EDGES)
+            word = variable[0] if alone else found[0].strip(MARKS)
+        else:
+            word = OWNED.sub("", found[0].strip(EDGES)) or found[0]
         yield found.start() + found[0].index(word), word
 
 
@@ -137,7 +142,7 @@ def cannot_be_written(
         or unknown in pieces
         or SPELT.search(" ".join(pieces))
         or HANDLE.match(word)
-        or VARIABLE.fullmatch(word)
+        or VARIABLE.search(word)
         or (figures and len(pieces) >= LONG and (FIGURE.match(word) or ADDRESS.search(word)))
     )
 

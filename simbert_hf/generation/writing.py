@@ -37,7 +37,7 @@ from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import RowBuilder, cuts_known, unread, warn_of_cuts
 from simbert_hf.utils.text import is_wordpiece, normalize_text
 
-QUOTED = re.compile('["“][^"“”]+["”]')
+QUOTED = re.compile('["“]([^"“”]+)["”]')
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
 
@@ -269,14 +269,15 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, or half of a pair of
-    marks, or that leave out what may be a name.
+    marks, or that leave out what may be a name or a quotation, or alter a word.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
     facts, words = facts_of(text), words_of(text)
-    slips, names, quotes = slips_of(text), names_of(text), QUOTED.findall(text.lower())
+    slips, names = slips_of(text), names_of(text)
+    quotes = [quote.strip(" ,.;:?!") for quote in QUOTED.findall(text.lower())]
 
     def is_true(other: str) -> bool:
         return (
@@ -289,10 +290,10 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     wishes: tuple[Callable[[str], bool], ...] = (
         lambda other: not has_stray_letters(text, other),
         lambda other: slips_of(other) <= slips,
-        lambda other: not alters(text, other),
-        lambda other: all(quote in other.lower() for quote in quotes),
         lambda other: is_balanced(other) or not is_balanced(text),
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
+        lambda other: all(quote in other.lower() for quote in quotes),
+        lambda other: not alters(text, other),
     )
     kept = [draft for draft in drafts if is_true(draft.text)]
     for wish in wishes:

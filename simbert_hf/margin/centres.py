@@ -29,8 +29,8 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 
 def random_centres(shape: tuple[int, int, int], seed: int) -> Tensor:
     """Draw unit vectors, (C, K, D), of a stream that no encoder begins with."""
-    generator = torch.Generator().manual_seed(seed + 2**32)
-    return normalize(torch.randn(shape, generator=generator))
+    drawn = np.random.default_rng([seed, 1]).standard_normal(shape, dtype=np.float32)
+    return normalize(torch.from_numpy(drawn))
 
 
 class SampledCentres:

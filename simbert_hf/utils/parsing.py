@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
@@ -67,11 +67,13 @@ def parse_arguments(
         rest[:1], nothing = read_yaml(Path(rest[0]), known)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
-    hints = {one.name: str(one.type) for kind in types for one in fields(kind)}
-    optional = {name for name, hint in hints.items() if "None" in hint or "Optional" in hint}
-    if wrong := [name for name in nothing if name not in optional]:
-        raise ValueError(f"{wrong[0]}: null is no value of it; leave it out for its default.")
-    parser.set_defaults(**dict.fromkeys(nothing))
+    hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
+    for name in nothing:
+        if parser.get_default(name) in (None, ""):
+            continue
+        if type(None) not in get_args(hints.get(name)):
+            raise ValueError(f"{name}: null is no value of it; leave it out for its default.")
+        parser.set_defaults(**{name: None})
     if unknown := parser.parse_known_args(rest)[1]:  # before the dataclasses find more
         raise ValueError(_unknown(unknown[0], parser))
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]

@@ -37,8 +37,6 @@ def check_training(args: TrainingArguments, given: Collection[str]) -> None:
         )
     if "do_train" in given and not args.do_train:
         raise ValueError("--do_train false: training is all that this does; drop it.")
-    if "do_eval" in given and not args.do_eval:
-        raise ValueError("--do_eval false: give --eval_strategy no.")
     if args.fp16 and args.device.type == "cpu":
         raise ValueError("--fp16 true needs a GPU; give --bf16 true.")
     _check_schedule(args)
