@@ -102,7 +102,7 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
     if args.held_out is None or not path.exists():
         return
     record = read_json(path)
-    script, then = record["script"], record["arguments"]
+    script, rows, then = record.get("script"), record.get("rows"), record["arguments"]
     trained, given = (
         [Path(file).name for file in files] for files in (then.get("train_file", []), args.groups)
     )
@@ -135,9 +135,9 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
                 f"{path}: training held out other groups, as {name} was {told[0]}, now {told[1]}: "
                 "hold out as it did, or give other --groups and --all_groups."
             )
-    if script == "train_simbert.py" and others not in (None, record["rows"]):
+    if script == "train_simbert.py" and rows and others not in (None, rows):
         raise ValueError(
-            f"{path}: training had {record['rows']:,} groups, and beside those held out now "
+            f"{path}: training had {rows:,} groups, and beside those held out now "
             f"{', '.join(given)} has {others:,}: it was changed since, so that others would be "
             "held out. Give the file as it was, or other --groups and --all_groups."
         )
