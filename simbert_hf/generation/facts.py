@@ -133,7 +133,12 @@ def figures_of(text: str) -> set[str]:
         >>> sorted(figures_of("Twenty-five of a hundred and two; one on the third"))
         ['102', '25', '3rd']
     """
-    return {_figure(found[0]) for found in NUMBER.finditer(text.lower())} - {""}
+    return {*_figures(text)}
+
+
+def _figures(text: str) -> list[str]:
+    found = (_figure(found[0]) for found in NUMBER.finditer(text.lower()))
+    return [figure for figure in found if figure]
 
 
 def _figure(number: str) -> str:
@@ -280,8 +285,7 @@ def _denials(text: str) -> int:
 
 
 def _numbers(text: str) -> Counter[str]:
-    words = (_figure(found[0]) for found in NUMBER.finditer(text.lower()))
-    cardinals = (re.sub(r"\D+$", "", word) for word in words if word)
+    cardinals = (re.sub(r"\D+$", "", figure) for figure in _figures(text))
     return Counter(FIGURES.findall(text.translate(PLAIN))) + Counter(cardinals)
 
 
