@@ -28,6 +28,7 @@ from simbert_hf.generation.facts import (
     repeats_facts,
     words_of,
 )
+from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.placeholders import Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
@@ -105,7 +106,7 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
     """
     check_can_write(model)
-    with evaluating(model):
+    with evaluating(model), few_rows(model):
         return write_by(partial(BertDecoder, model), model, texts, settings)
 
 

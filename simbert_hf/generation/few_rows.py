@@ -1,0 +1,60 @@
+"""Linear layers for few rows on a CPU, where a step of a search spends most of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+FEW = 8  # up to so many rows MKL is faster when the weights come first; one row alone is not
+
+
+def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
+    """Return what the layer does, by a product with the rows as columns if they are few.
+
+    Args:
+        layer: Its weights have the shape (O, D).
+        rows: Shape: (..., D).
+
+    Returns:
+        Shape: (..., O); the layer's own values up to rounding.
+
+    Example:
+        >>> layer, rows = nn.Linear(3, 2), torch.rand(4, 3)
+        >>> torch.allclose(linear(layer, rows), layer(rows))
+        True
+    """
+    weight, bias = layer.weight, layer.bias
+    columns = rows.reshape(-1, rows.shape[-1]).T
+    if not 1 < columns.shape[1] <= FEW or bias is None:
+        return nn.functional.linear(rows, weight, bias)
+    product = torch.addmm(bias[:, None], weight, columns)
+    return product.T.contiguous().view(*rows.shape[:-1], -1)
+
+
+@contextmanager
+def few_rows(model: nn.Module) -> Iterator[None]:
+    """Let a float32 model's linear layers on a CPU do as :func:`linear` inside the block.
+
+    Layers that something else has changed stay as they are: quantised or sharded ones, or those
+    with a ``forward`` of their own.
+    """
+    layers = [
+        module
+        for module in model.modules()
+        if type(module) is nn.Linear
+        and type(module.weight) is nn.Parameter
+        and module.weight.device.type == "cpu"
+        and module.weight.dtype == torch.float32
+        and "forward" not in vars(module)
+    ]
+    for layer in layers:
+        layer.forward = partial(linear, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
