@@ -27,9 +27,9 @@ from torch import Tensor
 from benchmarks.naive_port import build_optimizer, build_port, compute_losses
 from benchmarks.reports import DEVICE, clock, environment, peak_memory, report_file, save_report
 from simbert_hf import SimBert, SimBertConfig
-from simbert_hf.collators import target_labels
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
+from simbert_hf.rows import target_labels
 from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.packing import ATTENTIONS, use_packing
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simbert_hf.data import Pair, Triplet
 from simbert_hf.data.noising import Augmentation, Corruption
-from simbert_hf.rows import RowBuilder, Rows
+from simbert_hf.rows import RowBuilder, Rows, target_labels
 from simbert_hf.utils.arrays import Ints
 
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
@@ -333,20 +333,3 @@ def compared_tokens(batch: dict[str, Tensor], answers: Sequence[list[int]]) -> d
         found |= {f"target_{name}": both[:-count], f"compared_{new}": both[-count:]}
     rows = torch.arange(len(answers)).repeat_interleave(lengths)
     return found | {"compared_rows": rows, "compared_lengths": lengths}
-
-
-def target_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Find where target tokens are predicted: at the position before each, in its row.
-
-    The source's [SEP] predicts the first target token, and the final [SEP] is a target too.
-
-    Returns:
-        ``target_positions`` into the flattened B * L positions, and ``target_labels``: both (N,).
-    """
-    is_target = batch["token_type_ids"][:, 1:].bool()  # (B, L - 1), at the predicting position
-    row, column = is_target.nonzero(as_tuple=True)
-    width = batch["input_ids"].shape[1]
-    return {
-        "target_positions": row * width + column,
-        "target_labels": batch["input_ids"][:, 1:][is_target],
-    }

@@ -323,3 +323,20 @@ class TemplateRows:
             name: [[token[i] for token in row] for row in rows] for i, name in enumerate(self.names)
         }
         return dict(self.tokenizer.pad(columns, return_tensors="pt"))
+
+
+def target_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Find where target tokens are predicted: at the position before each, in its row.
+
+    The source's [SEP] predicts the first target token, and the final [SEP] is a target too.
+
+    Returns:
+        ``target_positions`` into the flattened B * L positions, and ``target_labels``: both (N,).
+    """
+    is_target = batch["token_type_ids"][:, 1:].bool()  # (B, L - 1), at the predicting position
+    row, column = is_target.nonzero(as_tuple=True)
+    width = batch["input_ids"].shape[1]
+    return {
+        "target_positions": row * width + column,
+        "target_labels": batch["input_ids"][:, 1:][is_target],
+    }

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from simbert_hf.collators import target_labels
 from simbert_hf.generation.writing import check_can_write
 from simbert_hf.losses import at_least_float32, chunk_rows
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.pooling import normalize
-from simbert_hf.rows import warn_of_cuts
+from simbert_hf.rows import target_labels, warn_of_cuts
 
 BATCH_SIZE = 64  # pairs in a forward pass
 
