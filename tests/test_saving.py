@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import TrainerCallback
-from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
@@ -298,34 +296,29 @@ def test_what_may_change_a_measure_forgets_the_best(tmp_path: Path, name, then, 
     assert run.measures_anew == anew
 
 
-class AskedToStop(TrainerCallback):
-    """Stands for SIGTERM, after which transformers waits seconds before it asks for a save."""
-
-    def on_optimizer_step(self, args, state, control, **kwargs) -> None:
-        if state.global_step == 2:
-            self.manager.is_checkpoint_requested = True
-
-
-def test_sigterm_leaves_a_whole_checkpoint(
-    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("streaming", [False, True])
+def test_sigterm_ends_a_run_behind_a_step(
+    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool
 ) -> None:
-    callback, build = AskedToStop(), SimilarityTrainer.__init__
+    step, handler = SimilarityTrainer.training_step, signal.getsignal(signal.SIGTERM)
 
-    def build_with_callback(self, **kwargs) -> None:
-        build(self, callbacks=[callback], **kwargs)
-        known = self.callback_handler.callbacks
-        callback.manager = next(
-            c.jit_manager for c in known if isinstance(c, JITCheckpointCallback)
-        )
+    def stopped(self, *args, **kwargs):
+        if self.state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *args, **kwargs)
 
+    more = ["--streaming=true", "--dataloader_num_workers=0"] if streaming else []
+    flags = setting(tmp_path, "--save_steps=5", *more)
+    if streaming:
+        main(setting(tmp_path / "whole", *more))
+        whole = load_file(tmp_path / "whole" / "model.safetensors")
     with monkeypatch.context() as patch:
-        patch.setattr(SimilarityTrainer, "__init__", build_with_callback)
-        trainer = main(setting(tmp_path, "--enable_jit_checkpoint=true", "--save_steps=5"))
-    assert trainer.state.global_step == 3  # transformers puts a mark into the folder before
-    assert not list(tmp_path.rglob("checkpoint-is-incomplete.txt"))
-    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
-    (tmp_path / "model.safetensors").unlink()
-    assert_goes_on(setting(tmp_path), tmp_path, whole)
+        patch.setattr(SimilarityTrainer, "training_step", stopped)
+        with pytest.raises(KeyboardInterrupt, match="checkpoint-2 is whole: go on from it"):
+            main([*flags, "--enable_jit_checkpoint=true"])
+    assert signal.getsignal(signal.SIGTERM) is handler
+    assert not (tmp_path / "model.safetensors").exists()
+    assert_goes_on(flags, tmp_path, whole)
 
 
 KILLED = """

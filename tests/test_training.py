@@ -659,6 +659,7 @@ def test_bad_arguments_are_named_before_training(
         ("--data_seed=-1", "0 to 4294967295"),
         ("--fp16=true", "needs a GPU; give --bf16 true"),
         ("--do_train=false", "training is all that this does"),
+        ("--do_eval=false", "false: give --eval_strategy no"),
         ("--report_to=wandb", "wandb is not installed .pip install wandb"),
         ("--report_to=paper", "choose none, or of azure_ml"),
         ("--torch_compile_backend=tv", "choose one of .*inductor"),

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import Accelerator  # type: ignore[import-untyped]
 from huggingface_hub import CommitInfo
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback
+from transformers import (
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
 from simbert_hf.hub import open_repository, plan_upload, push
@@ -38,10 +47,49 @@ class CheckpointPart(TrainerCallback):
         raise NotImplementedError
 
 
+class StopAtStepEnd(TrainerCallback):
+    """Ends a run at SIGTERM with a checkpoint, once all processes are done with the step at hand.
+
+    transformers' own saves in the middle of a step, whose batch is then left out after a resume.
+    """
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
+        self.asked = False
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        """Wait for the signal."""
+        self.former = signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self.asked = True
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Stop, if a process was asked to; what is due beside the checkpoint might take long."""
+        stop = self.asked
+        if args.world_size > 1:
+            stop = bool(self.accelerator.reduce(torch.tensor(int(stop), device=args.device)))
+        if stop:
+            control.should_save = control.should_training_stop = True
+            control.should_evaluate = False
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """Let SIGTERM do what it did before."""
+        signal.signal(signal.SIGTERM, self.former)
+
+
 class SavingTrainer(Trainer):
     """transformers' Trainer, safe against kills, full disks and weights that diverged."""
 
     _saving = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if callback := self.pop_callback(JITCheckpointCallback):
+            callback.on_train_end(self.args, self.state, self.control)  # it has taken SIGTERM
+            self.add_callback(StopAtStepEnd(self.accelerator))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         try:

@@ -67,22 +67,30 @@ def parse_arguments(
         rest[:1], nothing = read_yaml(Path(rest[0]), known)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
-    hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
-    for name in nothing:
-        if parser.get_default(name) in (None, ""):
-            continue
-        if type(None) not in get_args(hints.get(name)):
-            raise ValueError(f"{name}: null is no value of it; leave it out for its default.")
-        parser.set_defaults(**{name: None})
-    if unknown := parser.parse_known_args(rest)[1]:  # before the dataclasses find more
+    _set_to_none(parser, nothing, types)
+    namespace, unknown = parser.parse_known_args(rest)  # before the dataclasses find more
+    if unknown:
         raise ValueError(_unknown(unknown[0], parser))
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
     given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
     for arguments in parsed:
         if isinstance(arguments, TrainingArguments):
+            if "do_eval" in given and not namespace.do_eval and arguments.do_eval:
+                raise ValueError("--do_eval false: give --eval_strategy no.")  # which sets it
             check_training(arguments, given)
             drop_steps_of_preset(arguments, given)
     return tuple(parsed)
+
+
+def _set_to_none(parser: argparse.ArgumentParser, names: Sequence[str], types: Any) -> None:
+    """Make None the default of arguments that a YAML file has as ``null``."""
+    hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
+    for name in names:
+        if parser.get_default(name) in (None, ""):
+            continue
+        if type(None) not in get_args(hints.get(name)):
+            raise ValueError(f"{name}: null is no value of it; leave it out for its default.")
+        parser.set_defaults(**{name: None})
 
 
 class Parser(HfArgumentParser):
