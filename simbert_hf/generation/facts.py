@@ -247,7 +247,7 @@ def is_balanced(text: str) -> bool:
         >>> is_balanced('He (Tom) said "hi."'), is_balanced('He said "hi.'), is_balanced("(Tom")
         (True, False, False)
     """
-    pairs = zip("([“«（「《", ")]”»）」》", strict=True)
+    pairs = zip("([“‘«（「《", ")]”’»）」》", strict=True)
     same = (text.count(left) == text.count(right) for left, right in pairs)
     return text.count('"') % 2 == 0 and all(same)
 
