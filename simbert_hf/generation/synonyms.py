@@ -16,7 +16,7 @@ import torch
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse
-from simbert_hf.generation.quotes import curl, straighten
+from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import (
@@ -45,7 +45,8 @@ class Paraphrase(NamedTuple):
         text: The sentence, or sentences.
         score: ``similarity + fluency_weight * (log_prob + reverse_log_prob)``; the order is by it
             and by ``diversity``.
-        similarity: Cosine of its vector with the input's, emoji left out, curly marks straight.
+        similarity: Cosine of its vector with the input's, emoji left out, and of plain marks:
+            :mod:`simbert_hf.generation.marks`.
         log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
             the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
             mean of theirs.
@@ -141,12 +142,12 @@ def gen_synonyms(
     best = []
     for first in range(0, len(texts), BLOCK):
         some = texts[first : first + BLOCK]
-        straight = list(map(straighten, some))
-        ranked = paraphrase(model, straight, settings, fluency_weight, by_sentence)
+        plain = list(map(plain_marks, some))
+        ranked = paraphrase(model, plain, settings, fluency_weight, by_sentence)
         for source, row in zip(some, ranked, strict=True):
             kept = [found for found in row if found.similarity >= lowest]
             chosen = choose(kept, k, diversity)
-            best.append([found._replace(text=curl(found.text, source)) for found in chosen])
+            best.append([found._replace(text=marks_as_in(source, found.text)) for found in chosen])
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
 

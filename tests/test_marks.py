@@ -1,17 +1,17 @@
-"""Curly apostrophes and quotation marks: straight for the model, and back."""
+"""Curly marks and several in a row: plain for the model, and back."""
 
 from __future__ import annotations
 
 import pytest
 
 from simbert_hf import gen_synonyms
-from simbert_hf.generation.quotes import curl, straighten
+from simbert_hf.generation.marks import marks_as_in, plain_marks
 
 
 def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
     straight = gen_synonyms("Don't call it \"Plus\", it's late.", n=8)
     curly = gen_synonyms("Don’t call it “Plus”, it’s late.", n=8)
-    assert [straighten(found) for found in curly] == straight
+    assert [plain_marks(found) for found in curly] == straight
     assert any("’" in found and "“Plus”" in found for found in curly)
     assert not any("'" in found or '"' in found for found in curly)
 
@@ -29,9 +29,17 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("“a” \"b\"", "“a” \"b\""),
         ("他说“it’s”", "他说“it’s”"),
         ("`code`", "`code`"),
+        ("HELP!!! Is it here?!", "HELP! Is it here?"),
+        ("Where??? See x.com/a?b=1", "Where? See x.com/a?b=1"),
+        ("So.... it's ../b or 1...3", "So\u2026 it's ../b or 1\u20263"),
+        ("在哪里？？？我不懂！！", "在哪里？我不懂！"),
     ],
 )  # fmt: skip
 def test_marks_are_straightened_and_curled(text: str, straight: str) -> None:
-    assert straighten(text) == straight
-    if len({*text} & {*"’`\u02bc\u00b4"}) < 2:  # else nobody knows which
-        assert curl(straight, text) == text
+    assert plain_marks(text) == straight
+    if len({*text} & {*"’`\u02bc\u00b4"}) < 2 and "1..." not in text:  # else nobody knows which
+        assert marks_as_in(text, straight) == text
+
+
+def test_marks_in_addresses_stay() -> None:
+    assert marks_as_in("See x.com/a?b=1???", "is it x.com/a?b=1?") == "is it x.com/a?b=1???"

@@ -1,0 +1,80 @@
+"""Marks as people type them, and plain for the model: curly ones, and several in a row.
+
+Phones and word processors write "it’s" where most text that models learnt from has "it's". To a
+tokenizer these are other words, and one for the other would pass for a paraphrase. And behind "???"
+or "..." models write more of a sentence that has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+from simbert_hf.utils.text import CJK
+
+CHINESE = re.compile(f"[{CJK}]")
+BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
+OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
+BEHIND = rf"(?<=[^\W_])({{}})(?![^\W{CJK}]|[@#/=&])"  # a word or figure, and in no address
+ENDS = re.compile(BEHIND.format("[?!]+|[\uff1f\uff01]+"))
+DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
+
+
+def plain_marks(text: str) -> str:
+    r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
+
+    Text with Chinese keeps its quotation marks.
+
+    Example:
+        >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
+        ('I\'m "out" of the boys\' room', "‘out’ isn't «in»")
+        >>> plain_marks("What?! Wait... it's late!!!")
+        "What? Wait… it's late!"
+    """
+    text = ENDS.sub(lambda found: plain_end(found[0]), DOTS.sub("\u2026", text))
+    if CHINESE.search(text):
+        return text
+    text = BETWEEN.sub("'", text)
+    if "‘" not in text:  # else it may be a quotation mark
+        text = text.replace("’", "'")
+    return text.replace("“", '"').replace("”", '"') if has_pairs(text) else text
+
+
+def plain_end(marks: str) -> str:
+    """Choose one of several marks: a question mark, if there is one."""
+    return next((mark for mark in marks if mark in "?\uff1f"), marks[0])
+
+
+def has_pairs(text: str) -> bool:
+    """Whether all double quotation marks are English ones, in pairs."""
+    return 0 < text.count("“") == text.count("”") and not any(mark in text for mark in '"„»')
+
+
+def marks_as_in(source: str, text: str) -> str:
+    r"""Write those marks as a source does, if it writes each in one way.
+
+    Args:
+        source: The text that was made plain.
+        text: A plain one.
+
+    Example:
+        >>> marks_as_in("We’re “in”.", "I'm \"out\", isn't it?"), marks_as_in("we're, I’m", "I'm")
+        ('I’m “out”, isn’t it?', "I'm")
+        >>> marks_as_in("Wait... What?!", "What? Wait…"), marks_as_in("No? No!! No!", "No! No?")
+        ('What?! Wait...', 'No! No?')
+    """
+    forms: dict[str, set[str]] = defaultdict(set)
+    for marks in ENDS.findall(source):
+        forms[plain_end(marks)].add(marks)
+    forms["\u2026"].update(DOTS.findall(source))
+    chinese = CHINESE.search(source)
+    if not chinese:
+        forms["'"].update(BETWEEN.findall(source) or {*"’"}.intersection(source))
+        forms["'"].update({*"'"}.intersection(source))
+    known = {plain: marks.pop() for plain, marks in forms.items() if len(marks) == 1}
+    text = ENDS.sub(lambda found: known.get(found[0], found[0]), text)
+    for plain in "\u2026'":
+        text = text.replace(plain, known.get(plain, plain))
+    if chinese or not has_pairs(source):
+        return text
+    return OPENED.sub("“", text).replace('"', "”")
