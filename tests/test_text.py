@@ -26,6 +26,7 @@ SENTENCES = [
     "it costs $5 (£4), which is 5 € or 4 £ a day: the #1 choice.",
     "in 2020 $5 was enough for 3 $100 cards, and \u22123.5 is not 5 \u2212 3.",
     "i like r & b; you'd better not be late.",
+    'a "6 inch" screen is 6" wide, they said.',
     "我喜欢你，真的！",
     "“你好吗？” “很好。”",
     "我用iphone12看《红楼梦》（第3章），你呢？",

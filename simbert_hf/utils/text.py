@@ -26,7 +26,7 @@ SPACING = [
     (re.compile(pattern), joined)
     for pattern, joined in [
         (r'" ([^"]+?) "', r'"\1"'),  # quotation marks stand in pairs,
-        (r'^" | "$', '"'),  # or alone at an end
+        (r'(?<=\d) "(?=[^"]*$)|^" | "$', '"'),  # or alone behind a figure (inches), or at an end
         (rf"(\w) ([’']) (?=(?:{ENDINGS})\b)", r"\1\2"),
         (r"\b([odl]) ([’']) (?=\w)", r"\1\2"),  # o'neil, d'accord, l'amour
         (r"([’']) (?=(?:em|til|cause|twas|tis)\b)", r"\1"),
