@@ -33,12 +33,20 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("Where??? See x.com/a?b=1", "Where? See x.com/a?b=1"),
         ("So.... it's ../b or 1...3", "So\u2026 it's ../b or 1\u20263"),
         ("在哪里？？？我不懂！！", "在哪里？我不懂！"),
+        ("IM me at dont.com, #cant", "IM me at dont.com, #cant"),
+        ("La fille dont je parle", "La fille dont je parle"),
     ],
 )  # fmt: skip
 def test_marks_are_straightened_and_curled(text: str, straight: str) -> None:
     assert plain_marks(text) == straight
     if len({*text} & {*"’`\u02bc\u00b4"}) < 2 and "1..." not in text:  # else nobody knows which
         assert marks_as_in(text, straight) == text
+
+
+def test_apostrophes_are_put_where_they_lack() -> None:
+    assert plain_marks("I DONT know, Im late. its") == "I DON'T know, I'm late. its"
+    found = gen_synonyms("dont know why my card isnt working", n=20)
+    assert found == gen_synonyms("don't know why my card isn't working", n=20)
 
 
 def test_marks_in_addresses_stay() -> None:

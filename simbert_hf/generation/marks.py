@@ -1,8 +1,8 @@
-"""Marks as people type them, and plain for the model: curly ones, and several in a row.
+"""Marks as people type them, and plain for the model: curly, several in a row, or left out.
 
 Phones and word processors write "it’s" where most text that models learnt from has "it's". To a
-tokenizer these are other words, and one for the other would pass for a paraphrase. And behind "???"
-or "..." models write more of a sentence that has ended.
+tokenizer these and "its" are other words, and one for the other would pass for a paraphrase. And
+behind "???" or "..." models write more of a sentence that has ended.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
+from simbert_hf.generation.facts import is_english
 from simbert_hf.utils.text import CJK
 
 CHINESE = re.compile(f"[{CJK}]")
@@ -17,19 +18,28 @@ BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
 OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
 BEHIND = rf"(?<=[^\W_])({{}})(?![^\W{CJK}]|[@#/=&])"  # a word or figure, and in no address
 ENDS = re.compile(BEHIND.format("[?!]+|[\uff1f\uff01]+"))
+SHORT = (
+    "aren't can't couldn't didn't doesn't don't hadn't hasn't haven't he's here's how's i'm i've "
+    "isn't mustn't needn't she's shouldn't that's there's they'll they're they've wasn't we've "
+    "weren't what's where's who's won't wouldn't you'll you're you've"
+).split()  # which are no other words without the apostrophe
+UNMARKED = {word.replace("'", ""): word.index("'") for word in SHORT}
+UNMARKED_WORD = re.compile(
+    rf"(?<![\w'’@#/.-])(?!(?-i:IM)\b)({'|'.join(UNMARKED)})(?![\w'’@/-]|\.\w)", re.IGNORECASE
+)
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 
 
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    Text with Chinese keeps its quotation marks.
+    English gets its apostrophes where they lack. Text with Chinese keeps its quotation marks.
 
     Example:
         >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
         ('I\'m "out" of the boys\' room', "‘out’ isn't «in»")
-        >>> plain_marks("What?! Wait... it's late!!!")
-        "What? Wait… it's late!"
+        >>> plain_marks("What?! Wait... it's late!!!"), plain_marks("cant you see im here")
+        ("What? Wait… it's late!", "can't you see i'm here")
     """
     text = ENDS.sub(lambda found: plain_end(found[0]), DOTS.sub("\u2026", text))
     if CHINESE.search(text):
@@ -37,7 +47,15 @@ def plain_marks(text: str) -> str:
     text = BETWEEN.sub("'", text)
     if "‘" not in text:  # else it may be a quotation mark
         text = text.replace("’", "'")
+    english = UNMARKED_WORD.sub(marked, text)
+    text = english if is_english(english) else text
     return text.replace("“", '"').replace("”", '"') if has_pairs(text) else text
+
+
+def marked(found: re.Match[str]) -> str:
+    """Put the apostrophe into a word that lacks it."""
+    at = UNMARKED[found[0].lower()]
+    return f"{found[0][:at]}'{found[0][at:]}"
 
 
 def plain_end(marks: str) -> str:
