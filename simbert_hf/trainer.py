@@ -29,7 +29,7 @@ from simbert_hf.training.first_look import warn_of_few_negatives
 from simbert_hf.training.gradcache import use_gradcache
 from simbert_hf.training.loss_meter import LossMeter
 from simbert_hf.training.packing import use_packing
-from simbert_hf.training.saving import SavingTrainer
+from simbert_hf.training.saving import SavingTrainer, outlive_sigterm
 from simbert_hf.training.sharding import check_sharding, layers_as_units
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.gpu import kernels_work
@@ -146,6 +146,8 @@ class SimilarityTrainer(SavingTrainer):
         batch_size, collate = args.per_device_train_batch_size, self.data_collator
         options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in LOADING}
         options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
+        if args.enable_jit_checkpoint and args.dataloader_num_workers:
+            options["worker_init_fn"] = outlive_sigterm
         if isinstance(dataset, PairStream):
             logger.info("%s", dataset.sharing(args.dataloader_num_workers))
             return stream_loader(dataset, batch_size, collate, self.accelerator.device, **options)

@@ -270,6 +270,8 @@ def test_facts(text, facts):
             ["how is a man like him"],
         ),
         ("what does your mom like to eat", ["what does your mother like to eat"], None),
+        ("it is in Oxford", ["in Oxford, england it is", "Oxford it is"], ["Oxford it is"]),
+        ("it is in Oxford", ["in Oxford, england it is"], None),
         ("nine am", ["9 pm", "9 am", "at nine a.m."], ["9 am", "at nine a.m."]),
         ("9 to 11 am", ["9 am to 11 am"], None),
         ("at 65 am I old", ["am I old at 65"], None),

@@ -44,11 +44,19 @@ def test_what_a_model_cannot_write_is_held(english, text, words):
     (held,) = hold_words(english.tokenizer, [text], figures=True)
     assert [*held.words.values()] == words
     (first,) = hold_words(english.tokenizer, [text])
-    assert [*first.words.values()] == [w for w in words if not w.isascii() or w[0] in "@#{[<%"]
+    later = {"12/05/2024", "192.168.0.1", "$1,199.00", "SKU-12345-XY"}  # figures
+    assert [*first.words.values()] == [word for word in words if word not in later]
     assert held.restore(held.text) == text
     assert held.is_in(held.text)
     assert english.tokenizer.unk_token_id not in english.tokenizer(held.text)["input_ids"]
     assert all(held.text.count(letter) == text.count(held.words[letter]) for letter in held.words)
+
+
+def test_nothing_is_written_behind_an_address(english):
+    text = "Why did you write to anna.k@web.de?"
+    (drafts,) = write(english, [text], SearchSettings(n=20, strategy="beam"))
+    assert len(drafts) > 5
+    assert all(draft.text.partition("anna.k@web.de")[2] in ("", "?") for draft in drafts[:5])
 
 
 def test_letters_of_the_text_itself_are_no_placeholders(english):
@@ -88,7 +96,8 @@ def test_what_is_held_comes_back(english, text, kept):
 def test_other_texts_of_a_batch_have_no_placeholder(english):
     texts = ["is 🍣 good?", "Where is my card?"]
     both = write(english, texts, SearchSettings(10, max_new_tokens=12))
-    assert both[1] == write(english, texts[1:], SearchSettings(10, max_new_tokens=12))[0]
+    (alone,) = write(english, texts[1:], SearchSettings(10, max_new_tokens=12))
+    assert [draft.text for draft in both[1]] == [draft.text for draft in alone]
     assert all("🍣" in draft.text for draft in both[0])
 
 

@@ -350,7 +350,7 @@ def test_thresholds_are_numbers(index, threshold):
 
 def test_spreadsheets_headers(tmp_path, caplog):
     path = tmp_path / "faq.csv"
-    path.write_text("Question,Answer,ID,\nwhat,a,1,\nwhat,b,2,\nwhy,a,3,\nwhy,a,4,\n")
+    path.write_text("Question,Answer,ID,\nwhat,a,1,\nWHAT,b,2,\nwhy,a,3,\nwhy,a,4,\n")
     faqs = read_faqs(path)
     assert faqs[0] == Faq("what", "a", None, "1", {})
     assert caplog.messages == [
@@ -888,6 +888,8 @@ def test_bad_queries_and_changes(index, model):
     for row in (ROWS[0], Faq("a", "b")):
         with pytest.raises(TypeError, match=r"one alone: pass a list of rows, \[row\]"):
             index.add(row)
+    with pytest.raises(TypeError, match="The rows are None: pass a list of rows, or a file"):
+        index.add(None)
     with pytest.raises(DataError, match="A row to update has no id"):
         index.update([Faq("a", "b")])
     assert len(index) == 5

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -296,9 +297,21 @@ def test_what_may_change_a_measure_forgets_the_best(tmp_path: Path, name, then, 
     assert run.measures_anew == anew
 
 
-@pytest.mark.parametrize("streaming", [False, True])
+BEST = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=2", "--learning_rate=1.0")
+
+
+@pytest.mark.parametrize(
+    ("more", "saved"),
+    [
+        (("--save_steps=5",), 2),
+        (("--save_steps=5", "--streaming=true", "--dataloader_num_workers=0"), 2),
+        ((*BEST, "--save_steps=2"), 2),  # where the limit of one keeps the best beside the last
+        ((*BEST, "--save_strategy=best", "--metric_for_best_model=eval_top1"), None),
+        (("--save_strategy=epoch", "--per_device_train_batch_size=8"), 2),  # of two steps
+    ],
+)
 def test_sigterm_ends_a_run_behind_a_step(
-    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], saved: int
 ) -> None:
     step, handler = SimilarityTrainer.training_step, signal.getsignal(signal.SIGTERM)
 
@@ -307,18 +320,44 @@ def test_sigterm_ends_a_run_behind_a_step(
             os.kill(os.getpid(), signal.SIGTERM)
         return step(self, *args, **kwargs)
 
-    more = ["--streaming=true", "--dataloader_num_workers=0"] if streaming else []
-    flags = setting(tmp_path, "--save_steps=5", *more)
-    if streaming:
-        main(setting(tmp_path / "whole", *more))
-        whole = load_file(tmp_path / "whole" / "model.safetensors")
+    def flags(out: Path) -> list[str]:
+        given = setting(out, *more)
+        by_steps = [flag for flag in more if flag.startswith("--save_steps")]
+        return [flag for flag in given if flag in by_steps or not flag.startswith("--save_steps")]
+
+    place = tmp_path / "out"
+    main(flags(tmp_path / "whole"))
+    whole = load_file(tmp_path / "whole" / "model.safetensors")
     with monkeypatch.context() as patch:
         patch.setattr(SimilarityTrainer, "training_step", stopped)
-        with pytest.raises(KeyboardInterrupt, match="checkpoint-2 is whole: go on from it"):
-            main([*flags, "--enable_jit_checkpoint=true"])
+        with pytest.raises(KeyboardInterrupt, match=f"checkpoint-{saved or '.'} is whole: go on"):
+            main([*flags(place), "--enable_jit_checkpoint=true"])
     assert signal.getsignal(signal.SIGTERM) is handler
-    assert not (tmp_path / "model.safetensors").exists()
-    assert_goes_on(flags, tmp_path, whole)
+    assert not (place / "model.safetensors").exists()
+    assert_goes_on(flags(place), place, whole)
+
+
+TRAINED = """
+import sys
+from scripts.train_simbert import main
+from simbert_hf.utils.script import run_script
+run_script(lambda: main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.multiproc
+def test_sigterm_to_a_whole_group_leaves_the_workers_alone(setting, tmp_path: Path) -> None:
+    """As torchrun sends it. A worker that its parent signals ends without harm; so from outside."""
+    more = ("--max_steps=100000", "--dataloader_num_workers=2", "--enable_jit_checkpoint=true")
+    command = [sys.executable, "-c", TRAINED, *setting(tmp_path, *more)]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while newest_checkpoint(tmp_path) is None and run.poll() is None:
+        time.sleep(0.1)
+    os.killpg(run.pid, signal.SIGTERM)
+    _, told = run.communicate(timeout=100)
+    assert run.returncode == 130, told
+    assert told.endswith(" is whole: go on from it with --resume_from_checkpoint true.\n")
+    assert "Traceback" not in told
 
 
 KILLED = """

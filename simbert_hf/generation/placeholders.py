@@ -1,7 +1,7 @@
 """Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
 
 That are words with signs or in a script that the tokenizer does not know, a template's variables,
-and, where the model does not copy them, long figures and addresses. Each has a letter of its own,
+long addresses and, where the model does not copy them, long figures. Each has a letter of its own,
 so that it stays whole and comes where the paraphrase has it (as in Luong et al. 2015,
 arXiv:1410.8206).
 """
@@ -73,7 +73,7 @@ def hold_words(
     Args:
         tokenizer: The model's.
         texts: What to paraphrase.
-        figures: Also for figures and addresses of five tokens or more.
+        figures: Also for figures of five tokens or more.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -143,7 +143,7 @@ def cannot_be_written(
         or SPELT.search(" ".join(pieces))
         or HANDLE.match(word)
         or VARIABLE.search(word)
-        or (figures and len(pieces) >= LONG and (FIGURE.match(word) or ADDRESS.search(word)))
+        or (len(pieces) >= LONG and (figures if FIGURE.match(word) else ADDRESS.search(word)))
     )
 
 

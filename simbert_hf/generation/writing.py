@@ -29,6 +29,7 @@ from simbert_hf.generation.facts import (
     words_of,
 )
 from simbert_hf.generation.few_rows import few_rows
+from simbert_hf.generation.names import known_names
 from simbert_hf.generation.placeholders import Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
@@ -270,7 +271,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, or half of a pair of
-    marks, or that leave out what may be a name or a quotation, or alter a word.
+    marks, or that leave out what may be a name or a quotation, name somebody else, or alter a word.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -293,6 +294,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: slips_of(other) <= slips,
         lambda other: is_balanced(other) or not is_balanced(text),
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
+        lambda other: not (words_of(other) - words) & known_names(),
         lambda other: all(quote in other.lower() for quote in quotes),
         lambda other: not alters(text, other),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -97,8 +97,8 @@ class Calibration:
             None without resamples.
     """
 
-    scores: Floats
-    kinds: Kinds
+    scores: Floats = field(repr=False)
+    kinds: Kinds = field(repr=False)
     target: str
     wanted: float
     threshold: float

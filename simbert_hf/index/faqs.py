@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.data.readers import read_headed_rows
+from simbert_hf.data.readers import fold, read_headed_rows
 from simbert_hf.data.records import is_missing, text_of
 from simbert_hf.utils.text import CONTROL
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
@@ -118,12 +118,12 @@ def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
         logger.warning("%s: rows that repeat a question and its answer: %s", name, f"{repeats:,}")
-    answers = Counter(question for question, _ in distinct)
-    several = [question for question, count in answers.items() if count > 1]
+    answers = Counter(fold(question) for question, _ in distinct)
+    several = [question for question, _ in distinct if answers[fold(question)] > 1]
     if several:
         logger.warning(
             "%s: questions with several answers, which are equally near: %s, such as %s",
-            *(name, f"{len(several):,}", shorten(several[0])),
+            *(name, f"{len({*map(fold, several)}):,}", shorten(several[0])),
         )
 
 
@@ -194,6 +194,8 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     """Return the source's name and its filled rows by number, under our names of the columns."""
     if isinstance(source, Mapping | Faq | Query):
         raise TypeError(f"The rows are {shorten(source)}, one alone: pass a list of rows, [row].")
+    if not isinstance(source, Iterable | Path):
+        raise TypeError(f"The rows are {shorten(source)}: pass a list of rows, or a file.")
     if isinstance(source, str | Path):
         name, rows = str(source), read_headed_rows(source)
     else:

@@ -144,8 +144,6 @@ def train(trainer: SimilarityTrainer) -> None:
     if args.process_index:  # else all would drop the same units
         torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
-    if args.enable_jit_checkpoint and trainer.state.global_step < trainer.state.max_steps:
-        raise KeyboardInterrupt  # by SIGTERM; there is no final model to save
 
 
 def save(trainer: SimilarityTrainer) -> None:

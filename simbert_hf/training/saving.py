@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,12 @@ from transformers import (
 )
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_jit_checkpoint import JITCheckpointCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
+from transformers.trainer_utils import (
+    PREFIX_CHECKPOINT_DIR,
+    HubStrategy,
+    SaveStrategy,
+    rotate_checkpoints,
+)
 
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.training.sharding import own_shards
@@ -33,6 +40,7 @@ from simbert_hf.utils.atomic import put_in_place
 logger = logging.getLogger(__name__)
 
 SCRATCH = "_saving"
+LINGER = 10  # seconds that worker processes outlive SIGTERM
 
 
 class CheckpointPart(TrainerCallback):
@@ -51,33 +59,49 @@ class StopAtStepEnd(TrainerCallback):
     """Ends a run at SIGTERM with a checkpoint, once all processes are done with the step at hand.
 
     transformers' own saves in the middle of a step, whose batch is then left out after a resume.
+    Nor is an epoch's last step a place to stop: what is due behind it would be lost.
     """
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
-        self.asked = False
+        self.asked = self.stopping = False
 
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Wait for the signal."""
-        self.former = signal.signal(signal.SIGTERM, self._ask)
-
-    def _ask(self, *_: Any) -> None:
+    def ask(self, *_: Any) -> None:
+        """Stop at the next step that ends."""
         self.asked = True
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Stop, if a process was asked to; what is due beside the checkpoint might take long."""
-        stop = self.asked
+        """Save, if a process was asked to stop."""
+        asked = self.asked
         if args.world_size > 1:
-            stop = bool(self.accelerator.reduce(torch.tensor(int(stop), device=args.device)))
-        if stop:
-            control.should_save = control.should_training_stop = True
-            control.should_evaluate = False
+            asked = bool(self.accelerator.reduce(torch.tensor(int(asked), device=args.device)))
+        if asked and state.global_step < state.max_steps:
+            within_epoch = (state.epoch or 0) % 1 > 0
+            control.should_save |= within_epoch
+            self.stopping = within_epoch or args.save_strategy == SaveStrategy.EPOCH
 
-    def on_train_end(self, *_: Any, **__: Any) -> None:
-        """Let SIGTERM do what it did before."""
-        signal.signal(signal.SIGTERM, self.former)
+    def on_save(self, *_: Any, **__: Any) -> None:
+        """Stop.
+
+        Raises:
+            KeyboardInterrupt: If the run is to stop; the checkpoint is whole.
+        """
+        if self.stopping:
+            raise KeyboardInterrupt
+
+
+def outlive_sigterm(_: int) -> None:
+    """Let a worker process outlive a signal to its whole group by a step, or until another one."""
+
+    def linger(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+        timer = threading.Timer(LINGER, os._exit, [0])
+        timer.daemon = True
+        timer.start()
+
+    signal.signal(signal.SIGTERM, linger)
 
 
 class SavingTrainer(Trainer):
@@ -89,7 +113,26 @@ class SavingTrainer(Trainer):
         super().__init__(**kwargs)
         if callback := self.pop_callback(JITCheckpointCallback):
             callback.on_train_end(self.args, self.state, self.control)  # it has taken SIGTERM
-            self.add_callback(StopAtStepEnd(self.accelerator))
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train as transformers does; with ``enable_jit_checkpoint``, until SIGTERM.
+
+        Raises:
+            KeyboardInterrupt: At SIGTERM, behind a checkpoint.
+        """
+        if not self.args.enable_jit_checkpoint:
+            return super().train(*args, **kwargs)
+        stop = StopAtStepEnd(self.accelerator)
+        self.add_callback(stop)
+        former = signal.signal(signal.SIGTERM, stop.ask)
+        try:
+            return super().train(*args, **kwargs)
+        except KeyboardInterrupt:
+            pass  # with what it holds worker processes end
+        finally:
+            signal.signal(signal.SIGTERM, former)
+            self.remove_callback(stop)
+        raise KeyboardInterrupt
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         try:
