@@ -1083,12 +1083,13 @@ def test_a_model_in_16_bits_knows_its_index(model, tmp_path):
 
 
 def test_a_paraphrase_of_two_answers_is_left_out(monkeypatch):
-    written = {"a": ["both", "same", "one"], "b": ["Both", "two"], "c": ["same"]}
+    written = {"it is a": ["both", "same", "one"], "it is b": ["Both", "two"], "it is c": ["same"]}
     module = sys.modules["simbert_hf.index.augment"]  # the name is also a function's
     monkeypatch.setattr(module, "gen_synonyms", lambda texts, *_, **__: map(written.get, texts))
     monkeypatch.setattr(module, "check_read", lambda *_: None)
-    faqs = read_faqs([{"question": q, "answer": a} for q, a in zip("abc", "121", strict=True)])
-    made = augment(faqs, tiny_simbert())[3:]
+    rows = [*zip(written, "121", strict=True), ("the hours", "3")]  # too short to be paraphrased
+    faqs = read_faqs([{"question": question, "answer": answer} for question, answer in rows])
+    made = augment(faqs, tiny_simbert())[4:]
     assert [(faq.question, faq.answer) for faq in made] == [
         ("same", "1"),
         ("one", "1"),

@@ -8,6 +8,7 @@ from typing import Any
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.generation.sentences import says_enough
 from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.index.encoding import check_read
 from simbert_hf.index.faqs import ORIGIN, Faq, Source, read_faqs
@@ -43,7 +44,7 @@ def augment(
     Returns:
         The given rows, and after them the generated ones: in the same group, without id, with the
         question as ``"paraphrase_of"`` in their metadata. A paraphrase that is a question already,
-        or is written for two of different answers, is left out.
+        or is written for two of different answers, is left out; one of a word or two has none.
 
     Raises:
         DataError: If a row cannot be read, or most of the questions by the model.
@@ -56,7 +57,7 @@ def augment(
     made: dict[str, Faq] = {}
     leads: dict[str, set[str]] = defaultdict(set)
     for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
-        block = faqs[start : start + BLOCK]
+        block = [faq for faq in faqs[start : start + BLOCK] if says_enough(faq.question)]
         written = gen_synonyms(
             [faq.question for faq in block],
             max(20, 4 * k) if n is None else n,
