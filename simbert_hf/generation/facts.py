@@ -82,6 +82,9 @@ NAME = re.compile(
     r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
     r"|\b[A-Z]{2,}(?=s?\b)"
 )
+WHOLE_NAME = re.compile(  # of several words, not at a sentence's beginning
+    r"(?<!^)(?<![.!?:] )\b[A-Z][a-z]+(?: (?:of |the )?[A-Z][a-z]+)+\b"
+)
 UNNAMED = frozenset(  # titles, things and what is said with emphasis
     "ok dr mr mrs ms am pm tv pc id atm asap not all any need must please very never now really so "
     "why how what when where who no yes hate love slow stop help thanks still again".split()
@@ -158,9 +161,11 @@ def _figure(number: str) -> str:
 def names_of(text: str) -> set[str]:
     """Find names in an English sentence by their capitals; of its first word, by capitals alone.
 
+    Names of several words are among them as a whole, too.
+
     Example:
         >>> sorted(names_of("USPS says Dr. Siobhan's eBay friend took it to New York"))
-        ['ebay', 'new', 'siobhan', 'usps', 'york']
+        ['ebay', 'new', 'new york', 'siobhan', 'usps', 'york']
         >>> names_of("Ich suche einen Arzt") | names_of("How To Book A Flight")
         set()
     """
@@ -168,7 +173,8 @@ def names_of(text: str) -> set[str]:
     titled = not re.search(r"\b[a-z]{3}", text) or len(capital) > len(small)
     if titled or not ENGLISH.search(text):
         return set()
-    return {name.lower() for name in NAME.findall(text)} - UNNAMED
+    names = [*NAME.findall(text), *WHOLE_NAME.findall(text)]
+    return {name.lower() for name in names} - UNNAMED
 
 
 def is_english(text: str) -> bool:
