@@ -29,8 +29,9 @@ from simbert_hf.training.first_look import warn_of_few_negatives
 from simbert_hf.training.gradcache import use_gradcache
 from simbert_hf.training.loss_meter import LossMeter
 from simbert_hf.training.packing import use_packing
-from simbert_hf.training.saving import SavingTrainer, outlive_sigterm
+from simbert_hf.training.saving import SavingTrainer
 from simbert_hf.training.sharding import check_sharding, layers_as_units
+from simbert_hf.training.stopping import outlive_sigterm
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.gpu import kernels_work
 

@@ -308,6 +308,7 @@ BEST = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=2", "--l
         ((*BEST, "--save_steps=2"), 2),  # where the limit of one keeps the best beside the last
         ((*BEST, "--save_strategy=best", "--metric_for_best_model=eval_top1"), None),
         (("--save_strategy=epoch", "--per_device_train_batch_size=8"), 2),  # of two steps
+        (("--save_steps=5", "--per_device_train_batch_size=16"), 3),  # epochs of one step
     ],
 )
 def test_sigterm_ends_a_run_behind_a_step(
@@ -348,8 +349,9 @@ run_script(lambda: main(sys.argv[1:]))
 @pytest.mark.multiproc
 def test_sigterm_to_a_whole_group_leaves_the_workers_alone(setting, tmp_path: Path) -> None:
     """As torchrun sends it. A worker that its parent signals ends without harm; so from outside."""
-    more = ("--max_steps=100000", "--dataloader_num_workers=2", "--enable_jit_checkpoint=true")
-    command = [sys.executable, "-c", TRAINED, *setting(tmp_path, *more)]
+    more = ("--dataloader_num_workers=2", "--dataloader_persistent_workers=true")  # begun but once
+    flags = setting(tmp_path, "--max_steps=100000", "--enable_jit_checkpoint=true", *more)
+    command = [sys.executable, "-c", TRAINED, *flags]
     run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while newest_checkpoint(tmp_path) is None and run.poll() is None:
         time.sleep(0.1)

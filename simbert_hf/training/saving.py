@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator  # type: ignore[import-untyped]
 from huggingface_hub import CommitInfo
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import (
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_jit_checkpoint import JITCheckpointCallback
-from transformers.trainer_utils import (
-    PREFIX_CHECKPOINT_DIR,
-    HubStrategy,
-    SaveStrategy,
-    rotate_checkpoints,
-)
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
 
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.training.sharding import own_shards
+from simbert_hf.training.stopping import StopAtStepEnd
 from simbert_hf.utils.atomic import put_in_place
 
 logger = logging.getLogger(__name__)
 
 SCRATCH = "_saving"
-LINGER = 10  # seconds that worker processes outlive SIGTERM
 
 
 class CheckpointPart(TrainerCallback):
@@ -53,55 +39,6 @@ class CheckpointPart(TrainerCallback):
     def save(self, directory: Path) -> None:
         """Write this process's part into a checkpoint that is not in its place yet."""
         raise NotImplementedError
-
-
-class StopAtStepEnd(TrainerCallback):
-    """Ends a run at SIGTERM with a checkpoint, once all processes are done with the step at hand.
-
-    transformers' own saves in the middle of a step, whose batch is then left out after a resume.
-    Nor is an epoch's last step a place to stop: what is due behind it would be lost.
-    """
-
-    def __init__(self, accelerator: Accelerator) -> None:
-        self.accelerator = accelerator
-        self.asked = self.stopping = False
-
-    def ask(self, *_: Any) -> None:
-        """Stop at the next step that ends."""
-        self.asked = True
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        """Save, if a process was asked to stop."""
-        asked = self.asked
-        if args.world_size > 1:
-            asked = bool(self.accelerator.reduce(torch.tensor(int(asked), device=args.device)))
-        if asked and state.global_step < state.max_steps:
-            within_epoch = (state.epoch or 0) % 1 > 0
-            control.should_save |= within_epoch
-            self.stopping = within_epoch or args.save_strategy == SaveStrategy.EPOCH
-
-    def on_save(self, *_: Any, **__: Any) -> None:
-        """Stop.
-
-        Raises:
-            KeyboardInterrupt: If the run is to stop; the checkpoint is whole.
-        """
-        if self.stopping:
-            raise KeyboardInterrupt
-
-
-def outlive_sigterm(_: int) -> None:
-    """Let a worker process outlive a signal to its whole group by a step, or until another one."""
-
-    def linger(*_: Any) -> None:
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-        timer = threading.Timer(LINGER, os._exit, [0])
-        timer.daemon = True
-        timer.start()
-
-    signal.signal(signal.SIGTERM, linger)
 
 
 class SavingTrainer(Trainer):
