@@ -147,7 +147,7 @@ class SimilarityTrainer(SavingTrainer):
         batch_size, collate = args.per_device_train_batch_size, self.data_collator
         options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in LOADING}
         options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
-        if args.enable_jit_checkpoint and args.dataloader_num_workers:
+        if args.enable_jit_checkpoint:
             options["worker_init_fn"] = outlive_sigterm
         if isinstance(dataset, PairStream):
             logger.info("%s", dataset.sharing(args.dataloader_num_workers))

@@ -350,7 +350,7 @@ def test_thresholds_are_numbers(index, threshold):
 
 def test_spreadsheets_headers(tmp_path, caplog):
     path = tmp_path / "faq.csv"
-    path.write_text("Question,Answer,ID,\nwhat,a,1,\nWHAT,b,2,\nwhy,a,3,\nwhy,a,4,\n")
+    path.write_text("Question,Answer,ID,\nwhat,a,1,\nWHAT,b,2,\nwhy,a,3,\nwhy,a,4,\nWhy,a,5,\n")
     faqs = read_faqs(path)
     assert faqs[0] == Faq("what", "a", None, "1", {})
     assert caplog.messages == [

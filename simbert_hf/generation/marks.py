@@ -11,9 +11,8 @@ import re
 from collections import defaultdict
 
 from simbert_hf.generation.facts import is_english
-from simbert_hf.utils.text import CJK
+from simbert_hf.utils.text import CJK, CJK_CHAR
 
-CHINESE = re.compile(f"[{CJK}]")
 BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
 OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
 BEHIND = rf"(?<=[^\W_])({{}})(?![^\W{CJK}]|[@#/=&])"  # a word or figure, and in no address
@@ -42,7 +41,7 @@ def plain_marks(text: str) -> str:
         ("What? Wait… it's late!", "can't you see i'm here")
     """
     text = ENDS.sub(lambda found: plain_end(found[0]), DOTS.sub("\u2026", text))
-    if CHINESE.search(text):
+    if CJK_CHAR.search(text):
         return text
     text = BETWEEN.sub("'", text)
     if "‘" not in text:  # else it may be a quotation mark
@@ -85,7 +84,7 @@ def marks_as_in(source: str, text: str) -> str:
     for marks in ENDS.findall(source):
         forms[plain_end(marks)].add(marks)
     forms["\u2026"].update(DOTS.findall(source))
-    chinese = CHINESE.search(source)
+    chinese = CJK_CHAR.search(source)
     if not chinese:
         forms["'"].update(BETWEEN.findall(source) or {*"’"}.intersection(source))
         forms["'"].update({*"'"}.intersection(source))

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english
-from simbert_hf.generation.spelling import CHINESE, CLOSING, OPENING, OWNED
+from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
-from simbert_hf.utils.text import CJK, is_wordpiece
+from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
 
 # Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
 FIRST, BEHIND = "\u0250", "\u1100"
@@ -136,7 +136,7 @@ def cannot_be_written(
     word: str, pieces: Sequence[str], in_words: bool, *, unknown: str, figures: bool
 ) -> bool:
     """Whether a word, of these tokens, is not for the model to write."""
-    foreign = in_words and any(map(str.isalnum, CHINESE.findall(word)))
+    foreign = in_words and any(map(str.isalnum, CJK_CHAR.findall(word)))
     return bool(
         foreign
         or unknown in pieces

@@ -19,6 +19,7 @@ from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.generation.names import known_names
 from simbert_hf.utils.text import (
     CJK,
+    CJK_CHAR,
     HAN,
     HAN_CHAR,
     is_wordpiece,
@@ -43,7 +44,6 @@ WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
 HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
 CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
 APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
-CHINESE = re.compile(f"[{CJK}]")
 END = re.compile(r"[?!]+$")
 APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
@@ -190,7 +190,7 @@ def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
         placed = (
             titled or found.start() in starts or bool(START.search(source, max(0, at - NEAR), at))
         )
-        placed = placed and not CHINESE.search(source[max(0, found.start() - 1) : found.end() + 1])
+        placed = placed and not CJK_CHAR.search(source[max(0, found.start() - 1) : found.end() + 1])
         whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
         owner = OWNED.sub("", bare)
         parts = [part for part in HYPHEN.split(owner) if len(part) > 2]

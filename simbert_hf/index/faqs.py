@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -118,12 +118,14 @@ def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
         logger.warning("%s: rows that repeat a question and its answer: %s", name, f"{repeats:,}")
-    answers = Counter(fold(question) for question, _ in distinct)
-    several = [question for question, _ in distinct if answers[fold(question)] > 1]
+    asked: dict[str, dict[str, str]] = defaultdict(dict)
+    for question, leads_to in distinct:
+        asked[fold(question)].setdefault(leads_to, question)
+    several = [next(iter(answers.values())) for answers in asked.values() if len(answers) > 1]
     if several:
         logger.warning(
             "%s: questions with several answers, which are equally near: %s, such as %s",
-            *(name, f"{len({*map(fold, several)}):,}", shorten(several[0])),
+            *(name, f"{len(several):,}", shorten(several[0])),
         )
 
 

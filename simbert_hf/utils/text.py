@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 CJK = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"
 HAN = r"\u3400-\u4dbf\u4e00-\u9fff"  # Chinese characters in common use
 HAN_CHAR = re.compile(f"[{HAN}]")
+CJK_CHAR = re.compile(f"[{CJK}]")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # but tabs and line breaks
 ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
 
