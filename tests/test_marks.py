@@ -35,6 +35,11 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("在哪里？？？我不懂！！", "在哪里？我不懂！"),
         ("IM me at dont.com, #cant", "IM me at dont.com, #cant"),
         ("La fille dont je parle", "La fille dont je parle"),
+        ("Click **Save** or <b>Stay as is</b>.", "Click Save or Stay as is."),
+        ("**Note:** it is *really* _so_", "Note: it is really so"),
+        ("**Is it new?**\n* one *\n- **Yes**: it is", "**Is it new?**\n* one *\n- Yes: it is"),
+        ("2**3, 4 * 5 * 6, __init__, a_b_c, f*ck", "2**3, 4 * 5 * 6, __init__, a_b_c, f*ck"),
+        ("请点击**保存**按钮", "请点击保存按钮"),
     ],
 )  # fmt: skip
 def test_marks_are_straightened_and_curled(text: str, straight: str) -> None:
@@ -47,6 +52,25 @@ def test_apostrophes_are_put_where_they_lack() -> None:
     assert plain_marks("I DONT know, Im late. its") == "I DON'T know, I'm late. its"
     found = gen_synonyms("dont know why my card isnt working", n=20)
     assert found == gen_synonyms("don't know why my card isn't working", n=20)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Click **Save** to keep your changes.", "**Save**"),
+        ("<p>You <em>must</em> restart the whole phone.</p>", "<p>"),
+        ("# How do I reset my password?", "# "),
+        ("**How can I cancel my order?**", "**"),
+        ("<b>How can I cancel my order?</b><br>", "</b><br>"),
+        ("Read [the whole guide](https://a.com/b) before you start.", "[the whole guide](https://a.com/b)"),
+        ('Press <a href="x.y">the red button</a> to stop it.', '<a href="x.y">the red button</a>'),
+        ("Run `pip install simbert` to install the tool.", "`pip install simbert`"),
+    ],
+)  # fmt: skip
+def test_markup_stays(text: str, kept: str) -> None:
+    found = gen_synonyms(text, n=10, max_new_tokens=20)
+    assert len(found) > 1
+    assert all(other.count(kept) == text.count(kept) for other in found)
 
 
 def test_marks_in_addresses_stay() -> None:

@@ -37,6 +37,10 @@ def english():
             "Hi {{ name }}, or {first}{last}: mail {user}@a.com.",
             ["{{ name }}", "{first}{last}", "{user}@a.com"],
         ),
+        (
+            "See ![a cat](b.png), [the guide](c.de/f), `a b`, <code>a b</code> or <br/> if a <b",
+            ["![a cat](b.png)", "[the guide](c.de/f)", "`a b`", "<code>a b</code>", "<br/>"],
+        ),
         ("我用苹果手机和python，😀", ["用", "苹", "果", "机", "😀"]),
     ],
 )

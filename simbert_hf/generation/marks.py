@@ -1,14 +1,16 @@
-"""Marks as people type them, and plain for the model: curly, several in a row, or left out.
+"""Marks as people type them, and plain for the model: curly, several, left out, or for emphasis.
 
 Phones and word processors write "it’s" where most text that models learnt from has "it's". To a
 tokenizer these and "its" are other words, and one for the other would pass for a paraphrase. And
-behind "???" or "..." models write more of a sentence that has ended.
+behind "???" or "..." models write more of a sentence that has ended. Asterisks around a word, they
+leave out together with it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from itertools import chain
 
 from simbert_hf.generation.facts import is_english
 from simbert_hf.utils.text import CJK, CJK_CHAR
@@ -26,6 +28,12 @@ UNMARKED = {word.replace("'", ""): word.index("'") for word in SHORT}
 UNMARKED_WORD = re.compile(
     rf"(?<![\w'’@#/.-])(?!(?-i:IM)\b)({'|'.join(UNMARKED)})(?![\w'’@/-]|\.\w)", re.IGNORECASE
 )
+NO_WORD = rf"(?<![^\W{CJK}])", rf"(?![^\W{CJK}])"  # before, behind
+EMPHASIS = re.compile(  # of a few words, in Markdown or HTML
+    rf"{NO_WORD[0]}(?<![*_])(\*{{1,3}}|_|<(?:b|em|i|mark|strong|u)>)(?![\s*_])([^*_<>\n]{{1,40}})"
+    rf"(?<!\s)(\1|</\w+>)(?![*_]){NO_WORD[1]}"
+)
+TAG = re.compile("<[^<>]+>")
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 
 
@@ -33,13 +41,19 @@ def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
     English gets its apostrophes where they lack. Text with Chinese keeps its quotation marks.
+    Words within a line lose the marks of their emphasis.
 
     Example:
         >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
         ('I\'m "out" of the boys\' room', "‘out’ isn't «in»")
         >>> plain_marks("What?! Wait... it's late!!!"), plain_marks("cant you see im here")
         ("What? Wait… it's late!", "can't you see i'm here")
+        >>> plain_marks("Is *this* <b>it</b>?"), plain_marks("**Is it?**"), plain_marks("2 *3* 4")
+        ('Is this it?', '**Is it?**', '2 3 4')
+        >>> plain_marks("请点击**保存**按钮"), plain_marks("3*4*5, __init__, f*ck it*")
+        ('请点击保存按钮', '3*4*5, __init__, f*ck it*')
     """
+    text = "".join(map(unemphasised, text.splitlines(keepends=True)))
     text = ENDS.sub(lambda found: plain_end(found[0]), DOTS.sub("\u2026", text))
     if CJK_CHAR.search(text):
         return text
@@ -49,6 +63,22 @@ def plain_marks(text: str) -> str:
     english = UNMARKED_WORD.sub(marked, text)
     text = english if is_english(english) else text
     return text.replace("“", '"').replace("”", '"') if has_pairs(text) else text
+
+
+def unemphasised(line: str) -> str:
+    """Leave out the marks of emphasis, unless the line has no other words."""
+    others = TAG.sub("", EMPHASIS.sub("", line))
+    return EMPHASIS.sub(r"\2", line) if any(map(str.isalnum, others)) else line
+
+
+def emphasised(source: str, text: str) -> str:
+    """Emphasise the words that a source does, if a text has them once."""
+    lines = (line for line in source.splitlines() if unemphasised(line) != line)
+    for before, words, behind in chain.from_iterable(map(EMPHASIS.findall, lines)):
+        parts = re.split(f"({re.escape(words)})".join(NO_WORD), text, flags=re.IGNORECASE)
+        if len(parts) == 3:
+            text = parts[0] + before + parts[1] + behind + parts[2]
+    return text
 
 
 def marked(found: re.Match[str]) -> str:
@@ -79,7 +109,10 @@ def marks_as_in(source: str, text: str) -> str:
         ('I’m “out”, isn’t it?', "I'm")
         >>> marks_as_in("Wait... What?!", "What? Wait…"), marks_as_in("No? No!! No!", "No! No?")
         ('What?! Wait...', 'No! No?')
+        >>> marks_as_in("You *must* **Save** it.", "Save it, you must."), marks_as_in("*it*", "No")
+        ('**Save** it, you *must*.', 'No')
     """
+    text = emphasised(source, text)
     forms: dict[str, set[str]] = defaultdict(set)
     for marks in ENDS.findall(source):
         forms[plain_end(marks)].add(marks)

@@ -1,9 +1,9 @@
 """Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
 
 That are words with signs or in a script that the tokenizer does not know, a template's variables,
-long addresses and, where the model does not copy them, long figures. Each has a letter of its own,
-so that it stays whole and comes where the paraphrase has it (as in Luong et al. 2015,
-arXiv:1410.8206).
+code, links and tags, long addresses and, where the model does not copy them, long figures. Each
+has a letter of its own, so that it stays whole and comes where the paraphrase has it (as in Luong
+et al. 2015, arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
 # Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
 FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
-_VARIABLE = (  # of a template; or code
-    r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\s]+`"
+_TAG = r"</?[a-zA-Z][a-zA-Z\d]*(?: [^<>]*=[^<>]*)? ?/?>"
+_VARIABLE = (  # of a template; or code, a link, or what is tagged
+    r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\n]+`"
+    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAG}[^<>\n]{{1,40}}{_TAG}|{_TAG}"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."

@@ -20,7 +20,13 @@ SIGNS_IN = (
     "\u200d\u20e3\ufe0f\U000e0020-\U000e007f"
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
-CORE = re.compile(f"([{SIGNS_IN}]*)(.*[^{SIGNS_IN}])?(.*)", re.DOTALL)
+_BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|span|t[dhr]|ul)\b[^<>]*>"  # of HTML
+EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{_BLOCK})*"  # tried once in each run of blanks
+_BOLD = r"(?:\*\*|</?(?:b|strong)>)"
+CORE = re.compile(  # Markdown's headings and quotations, and what is bold as a whole
+    rf"({EDGE}(?:(?:#{{1,6}}|>) )?({_BOLD}(?=[^*<>]+{_BOLD}{EDGE}$))?)(.*?)((?(2){_BOLD}){EDGE})",
+    re.DOTALL,
+)
 LEAST = 3  # words of a sentence that stands alone; less is left as it is
 
 
@@ -102,7 +108,7 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
 
 
 def cut_signs(sentence: str) -> tuple[str, str, str]:
-    """Cut the white space and emoji at its ends from a sentence, unless it has nothing else.
+    """Cut white space, emoji and markup at its ends from a sentence, unless it has nothing else.
 
     Returns:
         What stands before it, the sentence, and what stands behind.
@@ -110,8 +116,10 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
     Example:
         >>> cut_signs("I love it! \N{GRINNING FACE} "), cut_signs("\N{GRINNING FACE}")
         (('', 'I love it!', ' \N{GRINNING FACE} '), ('', '\N{GRINNING FACE}', ''))
+        >>> cut_signs("<li>**Is it *new*?**</li>"), cut_signs("**Note:** it is")
+        (('<li>', '**Is it *new*?**', '</li>'), ('', '**Note:** it is', ''))
     """
-    before, core, behind = CORE.fullmatch(sentence).groups()  # type: ignore[union-attr]
+    before, _, core, behind = CORE.fullmatch(sentence).groups()  # type: ignore[union-attr]
     if core:
         return before, core, behind
     bare = sentence.strip()
