@@ -25,7 +25,7 @@ from transformers import (
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.generation.writing import Draft, banned_tokens
-from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.modeling.loading import quiet_transformers
 from simbert_hf.modeling.simbert import start_at_identity
 from simbert_hf.utils.text import is_wordpiece, place_spaces, raw_text
 

@@ -24,7 +24,7 @@ from simbert_hf.data import load_groups, split_groups
 from simbert_hf.evaluation import RetrievalEvaluator
 from simbert_hf.evaluation.report import layout
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.modeling.loading import quiet_transformers
 from simbert_hf.training.starts import load_encoder
 
 VARIANTS = {

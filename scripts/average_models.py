@@ -5,17 +5,16 @@ python scripts/average_models.py --models TUNED START --shares 0.6 0.4 --output_
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.training.starts import load_encoder
-from simbert_hf.utils.script import check_new_output, run_script
+from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Load, average and save."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     parser.add_argument("--models", nargs="+", required=True, metavar="DIR_OR_ID")
     parser.add_argument(
         "--shares", nargs="+", type=float, help="How much each counts; the same if not given."

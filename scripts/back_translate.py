@@ -11,7 +11,6 @@ the file tells (.work.json).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,8 @@ from simbert_hf.data import DataError, load_sentences
 from simbert_hf.encoders.text_encoder import fingerprint
 from simbert_hf.generation.synonyms import load
 from simbert_hf.mining.pairs import different
-from simbert_hf.utils.atomic import make_room, write_text
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.atomic import make_room, write_json, write_text
+from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import read_json
 
 BLOCK = 512  # sentences after which what is written is kept
@@ -58,7 +57,7 @@ def claim(path: Path, work: Mapping[str, object]) -> None:
     if path.exists() and known != work:
         what = f"of {json.dumps(known)}" if known else "without a note beside it"
         raise DataError(f"{path} is {what}, not of {json.dumps(work)}: name another --output_file.")
-    write_text(note, json.dumps(work))
+    write_json(note, work)
 
 
 def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float) -> list[str]:
@@ -85,7 +84,7 @@ def shared(text: str, other: str) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Write what is not written yet."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--model_name_or_path", default=DEFAULT_MODEL, help="What paraphrases.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")

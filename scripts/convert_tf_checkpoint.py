@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from simbert_hf.conversion.convert import convert
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     parser.add_argument("source", help="The released folder, or the weights in it.")
     parser.add_argument("--output_dir", required=True, help="A new or empty directory.")
     parser.add_argument("--config_file", help="bert_config.json, beside the weights if not given.")

@@ -5,8 +5,6 @@ make demo          (or: python scripts/demo.py --minutes 2 --output_dir outputs/
 
 from __future__ import annotations
 
-import argparse
-import csv
 import os
 import time
 from pathlib import Path
@@ -21,9 +19,11 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf import DEFAULT_MODEL, FaqIndex, SimBert
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.data.readers import read_headed_rows
+from simbert_hf.modeling.loading import quiet_transformers
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.utils.plots import plot_training
+from simbert_hf.utils.script import run_script, script_parser
 
 DATA = Path(__file__).parent / "data" / "clinc150"
 OUT_OF_SCOPE = "oos"
@@ -49,8 +49,7 @@ def paraphrase(model: SimBert) -> None:
 
 def read(name: str) -> list[tuple[str, str]]:
     """Read sentences and their intents."""
-    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return [(row["text"], row["intent"]) for row in csv.DictReader(file)]
+    return [(row["text"], row["intent"]) for _, row in read_headed_rows(DATA / f"{name}.csv")]
 
 
 def search(model: SimBert, examples: int) -> None:
@@ -165,7 +164,7 @@ def same_vector_from_every_loader(path: Path) -> None:
 
 def main() -> None:
     """Run the demo."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--model", default=DEFAULT_MODEL, help="A trained SimBert, in place of the shipped one.")
     add("--minutes", type=float, default=2.0, help="Training time to aim at.")
@@ -191,4 +190,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -26,7 +26,7 @@ from simbert_hf.utils.script import run_script
 
 def main(argv: Sequence[str] | None = None) -> Results:
     """Measure the models, write and print the report; return the results."""
-    _, results, table = run_evaluation(argv)
+    results, table = run_evaluation(argv)
     print(table)
     return results
 

@@ -27,9 +27,9 @@ from simbert_hf.judging.evaluation import (
 )
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
-from simbert_hf.modeling.checkpoint import model_name
+from simbert_hf.modeling.loading import model_name
 from simbert_hf.utils.atomic import write_text
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import read_json
 
 
@@ -47,7 +47,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("--judge", help="directory that scripts/train_judge.py wrote; without it none is accepted")
     add("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids of SimBert models")

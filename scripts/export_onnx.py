@@ -9,7 +9,6 @@ and weights into another. Run them with simbert_hf.onnx_export.OnnxSimBert, or s
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,15 +19,14 @@ from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.rows import unread
-from simbert_hf.utils.script import check_new_output, run_script
+from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Export, compare, print sizes and differences."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = script_parser(__doc__)
     parser.add_argument("--model_name_or_path", required=True)
     parser.add_argument(
         "--output_dir", help="a folder without a model; the model's own directory if not given"

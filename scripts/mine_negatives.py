@@ -19,12 +19,12 @@ from simbert_hf.data.readers import Form
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets, write_triplets
 from simbert_hf.utils.atomic import make_room
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     miner = parser.add_mutually_exclusive_group(required=True)
     miner.add_argument("--model_name_or_path", help="What embeds the sentences.")
     miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")

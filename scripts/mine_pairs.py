@@ -27,12 +27,12 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.pairs import PairSettings, different, mine_groups
 from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.extras import require
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     add, defaults = parser.add_argument, PairSettings()
     add("--model_name_or_path", required=True, help="What embeds the sentences.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")

@@ -9,17 +9,15 @@ place of Xet, `HF_ENDPOINT` names another Hub.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from simbert_hf.hub import check_repo_id, plan_upload, push
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Plan, print the plan, upload."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = script_parser(__doc__)
     parser.add_argument("folder", help="what save_pretrained or a training run wrote")
     parser.add_argument("repo_id", help="org/name; a name alone is one of the token's owner")
     parser.add_argument("--private", action="store_true", help="make the repository private")

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -28,7 +29,7 @@ from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.utils.atomic import write_text
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
@@ -191,12 +192,12 @@ RELEASES = {
 }
 
 
-def find(data: Path, pattern: str) -> list[str]:
-    """Find files below the data folder, or below the shipped data."""
+def find(data: Path, pattern: str) -> str:
+    """Find a file below the data folder, or below the shipped data."""
     found = sorted(str(path) for root in (data, HERE / "data") for path in root.rglob(pattern))
     if not found:
         sys.exit(f"There is no {pattern} below {data}.")
-    return found
+    return found[0]
 
 
 def in_scope(file: str, folder: Path) -> str:
@@ -222,7 +223,7 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
     """Write the groups that no stage trains on, once; return their file."""
     path: Path = args.output_dir / f"{args.name}-held-out.jsonl"
     if not path.exists():
-        groups: Any = load_groups([find(args.data, pattern)[0] for pattern in release.judged])[0]
+        groups: Any = load_groups([find(args.data, pattern) for pattern in release.judged])[0]
         rows = [
             json.dumps({"text": text, "synonyms": others}, ensure_ascii=False)
             for text, *others in split_groups(groups, HELD_OUT, SEED)[1]["texts"]
@@ -242,11 +243,14 @@ def texts_of(file: str | Path) -> set[str]:
 
 def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> str:
     """Write related sentences of draws of a stage's files, two and two, once; name their file."""
-    drawn, related = (args.output_dir / f"{args.name}-{what}.txt" for what in ("drawn", "related"))
+    asked = crc32(repr((stage.sentences, stage.related)).encode())
+    drawn, related = (
+        args.output_dir / f"{args.name}-{what}-{asked:08x}.txt" for what in ("drawn", "related")
+    )
     if not related.exists():
         hidden, texts = texts_of(held_out), []
         for pattern in stage.sentences:
-            known = sorted(texts_of(find(args.data, pattern)[0]) - hidden)
+            known = sorted(texts_of(find(args.data, pattern)) - hidden)
             texts += Random(SEED).sample(known, min(DRAWN, len(known)))
         write_text(drawn, "\n".join(texts))
         lowest, highest = stage.related
@@ -259,7 +263,7 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
 def prefer(stage: Stage, args: argparse.Namespace) -> Path:
     """Make preferences and groups of what is rated; name their folder."""
     folder: Path = args.output_dir / f"{args.name}-{stage.recipe}-rated"
-    run("data/prepare_rated.py", *(find(args.data, each)[0] for each in stage.rated), str(folder))
+    run("data/prepare_rated.py", *(find(args.data, each) for each in stage.rated), str(folder))
     return folder
 
 
@@ -281,8 +285,8 @@ def train_stage(
     args: argparse.Namespace,
 ) -> None:
     """Train one stage from ``starts[BEGUN]``."""
-    given = [file for pattern in stage.train for file in find(args.data, pattern)[:1]]
-    preferences = find(args.data, stage.preferences)[:1] if stage.preferences else []
+    given = [find(args.data, each) for each in stage.train]
+    preferences = [find(args.data, stage.preferences)] if stage.preferences else []
     if stage.rated:
         rated = prefer(stage, args)
         given.append(str(rated / "groups.jsonl.gz"))
@@ -292,14 +296,14 @@ def train_stage(
     if stage.related:
         flags += ["--sentences_file", mine(stage, starts[release.start], held_out, args)]
     elif stage.sentences:
-        flags += ["--sentences_file", *(find(args.data, each)[0] for each in stage.sentences)]
+        flags += ["--sentences_file", *(find(args.data, each) for each in stage.sentences)]
     if preferences:
         flags += ["--preferences_file", *preferences]
     if stage.one_way:
-        flags += ["--one_way_file", find(args.data, stage.one_way)[0]]
+        flags += ["--one_way_file", find(args.data, stage.one_way)]
     flags += [
         f"--max_steps={stage.steps}",
-        f"--sts_file={find(args.data, release.sts_dev)[0]}",
+        f"--sts_file={find(args.data, release.sts_dev)}",
         f"--validation_file={held_out}",
     ]
     flags += ["--resume_from_checkpoint=true", *args.flags]
@@ -337,14 +341,14 @@ def measure(
             flags.append(f"--{flag}")
             for kind, name, pattern in release.measured:
                 if kind == flag:
-                    file = in_scope(find(args.data, pattern)[0], args.output_dir)
+                    file = in_scope(find(args.data, pattern), args.output_dir)
                     flags.append(f"{name}={file}" if name else file)
         run("evaluate.py", *flags, f"--output_dir={out}")
     paraphrases = out / f"judged-by-{args.judge.name}" if args.judge else out
     if not (paraphrases / "paraphrases.json").exists():
         judge = [f"--judge={args.judge}", "--relatives", *starts.values()] if args.judge else []
         judge += ["--allow_kin"] if args.allow_kin else []
-        groups = find(args.data, release.questions)[0] if release.questions else held_out
+        groups = find(args.data, release.questions) if release.questions else held_out
         run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={groups}",
             "--all_groups", "--limit=200", f"--output_dir={paraphrases}")  # fmt: skip
 
@@ -360,7 +364,7 @@ def pack(model: Path, target: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Do what is missing."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser = script_parser(__doc__)
     add = parser.add_argument
     add("name", choices=sorted(RELEASES))
     add("--data", type=Path, required=True, help="where the files lie")

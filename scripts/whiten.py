@@ -6,7 +6,6 @@ python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.t
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import torch
@@ -14,12 +13,12 @@ import torch
 from simbert_hf.data import load_sentences
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.training.starts import load_encoder
-from simbert_hf.utils.script import check_new_output, run_script
+from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Fit on the sentences and save the whitened model."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     parser.add_argument("--model_name_or_path", required=True)
     parser.add_argument("--train_file", required=True, help="Sentences, one a line.")
     parser.add_argument("--output_dir", required=True, help="A folder without a model.")

@@ -319,7 +319,8 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
-        self._check_packing()
+        if self.packing == "flex" and self.use_cpu:
+            raise ValueError("--packing flex needs a GPU; give --packing padded.")
 
     def _saves_in_step(self) -> bool:
         """Tell whether each checkpoint is measured, so that the best one can be kept."""
@@ -337,10 +338,6 @@ class SimilarityTrainingArguments(TrainingArguments):
         for what in ("eval", "save"):
             if getattr(self, f"{what}_strategy") == "epoch":
                 refuse_idle(self, [f"{what}_steps"], f"--{what}_strategy is epoch, not steps")
-
-    def _check_packing(self) -> None:
-        if self.packing == "flex" and self.use_cpu:
-            raise ValueError("--packing flex needs a GPU; give --packing padded.")
 
     @property
     def order_seed(self) -> int:

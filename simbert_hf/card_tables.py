@@ -21,7 +21,7 @@ def evaluation_table(report: Mapping[str, Any], name: str) -> str:
         for metric in task["figures"]:
             shown = [of[test_set]["figures"][metric] for of in models.values()]
             cells = [figure_cell(metric, each["value"], each["interval"]) for each in shown]
-            label = title(test_set, TaskResult(task["kind"], task["size"], {}, lacks=task["lacks"]))
+            label = title(test_set, task["lacks"])
             rows.append([label, f"{task['size']:,}", TITLES[metric], *cells])
     note = "All figures but alignment and uniformity are times 100; brackets: 95 % intervals of "
     note += f"{report['settings']['bootstrap']} bootstrap resamples."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
@@ -27,7 +26,8 @@ from simbert_hf.card_tables import (
 )
 from simbert_hf.evaluation.report import card_results, layout
 from simbert_hf.evaluation.results import TaskResult
-from simbert_hf.modeling.checkpoint import model_name, resolve_name
+from simbert_hf.modeling.loading import model_name, resolve_name
+from simbert_hf.utils.atomic import write_json
 from simbert_hf.utils.parsing import flag, load_yaml
 from simbert_hf.utils.textfiles import fault, read_json
 
@@ -124,29 +124,18 @@ def make_card(args: CardArguments) -> ModelCard:
         raise ValueError(f"{args.model!r} is no directory of a model; give --model.")
     name = model_name(args.repo_id or folder)
     row = args.row or name
-    content = describe_model(folder) | describe_run(folder)
     results: list[EvalResult] = []
-    judge = None
     samples: list[dict[str, Any]] = []
+    content = describe_model(folder) | describe_run(folder)
     if args.evaluation:
         report = read_report("evaluation", args.evaluation)
         results = card_results(read_tasks(find(report["models"], row, args.evaluation)))
         content["evaluation"] = evaluation_table(report, row)
     if args.paraphrases:
         report = read_report("paraphrases", args.paraphrases)
-        content["paraphrases"] = paraphrase_table(report)
         content["samples"] = judged_samples(report, row)
-        judge = report["judge"]
         samples = report["samples"]
-    if args.peers:
-        report = read_report("peers", args.peers)
-        content["peers"] = paraphrase_table(report, judge)
-        content["peer_steps"] = report["settings"]["steps"]
-        judge = judge or report["judge"]
-    if args.paraphrases or args.peers:
-        from simbert_hf.judging.report import legend  # needs the extra `eval`
-
-        content["legend"] = legend(judge).strip()
+    content |= paraphrase_tables(args)
     page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
     data = ModelCardData(
         language=args.language or None,
@@ -174,6 +163,25 @@ def make_card(args: CardArguments) -> ModelCard:
         **(content | given | place | {"example": example}),
     )
     return card
+
+
+def paraphrase_tables(args: CardArguments) -> dict[str, Any]:
+    """Lay out what a judge said of the model's paraphrases, and of its peers'."""
+    content: dict[str, Any] = {}
+    judge = None
+    if args.paraphrases:
+        report = read_report("paraphrases", args.paraphrases)
+        content["paraphrases"], judge = paraphrase_table(report), report["judge"]
+    if args.peers:
+        report = read_report("peers", args.peers)
+        content["peers"] = paraphrase_table(report, judge)
+        content["peer_steps"] = report["settings"]["steps"]
+        judge = judge or report["judge"]
+    if content:
+        from simbert_hf.judging.report import legend  # needs the extra `eval`
+
+        content["legend"] = legend(judge).strip()
+    return content
 
 
 def read_report(flag: str, path: str) -> dict[str, Any]:
@@ -331,8 +339,7 @@ def record_run(
     start = told.get("model_name_or_path")
     if start and MODEL_ID.fullmatch(start) and not Path(resolve_name(start)).exists():
         content["base_model"] = start
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    (folder / RUN).write_text(text + "\n", encoding="utf-8")
+    write_json(folder / RUN, content)
 
 
 def describe_run(folder: Path) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _add_synonyms(commands: Any) -> None:
 def synonyms(args: argparse.Namespace) -> None:
     """Write paraphrases of each text."""
     from simbert_hf.generation.synonyms import gen_synonyms, load
-    from simbert_hf.modeling.checkpoint import quiet_transformers
+    from simbert_hf.modeling.loading import quiet_transformers
 
     texts = args.texts or lines_of("-")
     with quiet_transformers():
@@ -374,7 +374,7 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 
 def evaluate(argv: Sequence[str]) -> None:
     """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
-    from simbert_hf.evaluation.command import RESULTS, run_evaluation
+    from simbert_hf.evaluation.command import run_evaluation
     from simbert_hf.evaluation.suite import EvaluationArguments
     from simbert_hf.utils.parsing import make_parser
 
@@ -384,10 +384,8 @@ def evaluate(argv: Sequence[str]) -> None:
         parser.print_help()
         return
     flags = [flag for flag in argv if flag != "--json"]
-    args, _, table = run_evaluation(flags)
-    if len(flags) < len(argv):
-        table = as_json(json.loads(Path(args.output_dir, RESULTS).read_text("utf-8")))
-    show([table])
+    results, table = run_evaluation(flags)
+    show([as_json(results.to_json()) if len(flags) < len(argv) else table])
 
 
 def _add_app(commands: Any) -> None:

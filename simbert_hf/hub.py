@@ -16,7 +16,8 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from simbert_hf import __version__
-from simbert_hf.modeling.checkpoint import check_graphs, damage
+from simbert_hf.modeling.graphs import check_graphs
+from simbert_hf.modeling.loading import damage
 from simbert_hf.utils.textfiles import read_json
 
 WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"

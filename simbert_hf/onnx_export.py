@@ -26,8 +26,8 @@ from transformers import AutoTokenizer, DynamicCache
 
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write_by
-from simbert_hf.modeling.checkpoint import check_graphs, record_graphs
 from simbert_hf.modeling.embedding import encode_by, evaluating
+from simbert_hf.modeling.graphs import check_graphs, record_graphs
 from simbert_hf.modeling.reading import read_config, sentence_limit
 from simbert_hf.modeling.simbert import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
@@ -328,7 +328,7 @@ class OnnxDecoder:
         return logits
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes; see ``BertDecoder.step``."""
+        """Feed one token to each of R prefixes; see ``Decoder.step``."""
         self.keys, self.values = self.keys[:, parents.numpy()], self.values[:, parents.numpy()]
         cached, chosen = self.keys.shape[3], sources.numpy()
         return self._run(
@@ -339,7 +339,7 @@ class OnnxDecoder:
         )
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source behind ``start``, and forget them; see ``BertDecoder.read``.
+        """Feed L tokens to each source behind ``start``, and forget them; see ``Reader.read``.
 
         One after the other: in the graph, new tokens see each other.
         """

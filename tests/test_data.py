@@ -21,8 +21,8 @@ from simbert_hf.data import (
     usual_share,
 )
 from simbert_hf.data.grouping import DataReport, find_components, find_first, hash_sentences
-from simbert_hf.data.readers import fold
 from simbert_hf.generation.facts import exchanges
+from simbert_hf.utils.text import fold
 
 DEMO = Path(__file__).parent.parent / "scripts" / "data" / "tatoeba_en" / "pairs.jsonl.gz"
 EXCEPTED = {  # "seconds" exclude other words since these were written

@@ -404,6 +404,7 @@ def test_results_are_written_whole_or_not_at_all(
     with pytest.raises(OSError, match="No space"):
         Results({"a": {}}).save(path)
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]  # a half takes no room
 
 
 def test_sentences_that_differ_in_case_alone_are_one(tmp_path: Path) -> None:

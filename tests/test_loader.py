@@ -10,7 +10,7 @@ import torch
 from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.judging.judge import word_embeddings
-from simbert_hf.modeling import checkpoint
+from simbert_hf.modeling import loading
 from simbert_hf.onnx_export import OnnxSimBert
 from tests.tiny import tiny_simbert
 
@@ -46,7 +46,7 @@ def test_the_package_s_model_has_a_short_name(
 ) -> None:
     name = Path(DEFAULT_MODEL).name
     tiny_simbert().save_pretrained(tmp_path / name)
-    monkeypatch.setattr(checkpoint, "DEFAULT_MODEL", str(tmp_path / name))
+    monkeypatch.setattr(loading, "DEFAULT_MODEL", str(tmp_path / name))
     assert load(name).encode("a cat").shape == (32,)
 
 
@@ -95,9 +95,9 @@ def test_errors_that_no_file_is_to_blame_for_are_told_as_they_are(tmp_path: Path
     tiny_simbert().save_pretrained(tmp_path)
     (tmp_path / "notes.txt").write_bytes("\u4f60".encode("gbk"))
     for error in (torch.OutOfMemoryError("full"), MemoryError("full"), ValueError("wrong")):
-        with pytest.raises(type(error), match=str(error)), checkpoint.loading(tmp_path):
+        with pytest.raises(type(error), match=str(error)), loading.loading(tmp_path):
             raise error
     (tmp_path / "tokenizer.json").write_text("{")
     for error in (torch.OutOfMemoryError("full"), MemoryError("full")):
-        with pytest.raises(type(error), match="full"), checkpoint.loading(tmp_path):
+        with pytest.raises(type(error), match="full"), loading.loading(tmp_path):
             raise error

@@ -11,8 +11,8 @@ import pytest
 from tiny import tiny_simbert
 
 from benchmarks import ranking
-from simbert_hf.data.readers import fold
 from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.utils.text import fold
 
 DATA = Path(__file__).parents[1] / "scripts" / "data"
 sys.path.insert(0, str(DATA))

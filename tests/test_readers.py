@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from simbert_hf.data import load_groups
-from simbert_hf.data.readers import ReadOptions, fold, read_rows
+from simbert_hf.data.readers import ReadOptions, read_rows
 from simbert_hf.data.records import NEGATIVE, ONE_MEMBER, USABLE, read_records
 from simbert_hf.data.scored import load_labelled_pairs, load_scored_pairs
 from simbert_hf.data.triplets import load_triplets
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import DataError, load_sentences, read_lines, suffix_of
 
 PAIRS = [["Is it late?", "Is it late already?"], ["Where's she?", "Where is she?"]]

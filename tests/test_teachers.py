@@ -13,8 +13,7 @@ from simbert_hf.losses import distillation_loss
 from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import normalize
-from simbert_hf.training.data import TrainingData
-from simbert_hf.training.run import load_teacher
+from simbert_hf.training.simbert import TrainingData, load_teacher
 from simbert_hf.training.teachers import Teacher, encoder
 from tests.test_objectives import PAIRS, SENTENCES
 from tests.tiny import tiny_simbert
@@ -119,9 +118,9 @@ def test_the_pairs_that_put_teachers_on_one_scale_are_of_the_whole_file(monkeypa
     """A file may be sorted, and neighbours are alike."""
     texts = [str(i) for i in range(2500)]
     groups = {"texts": [[text, text] for text in texts], "group": range(len(texts))}
-    data = TrainingData(PairDataset(Dataset.from_dict(groups)), None, [], [])
+    data = TrainingData(PairDataset(Dataset.from_dict(groups)))
     monkeypatch.setattr(Teacher, "load", lambda names, strangers, *_: strangers)
     args = SimpleNamespace(device="cpu", mixed_precision="no")
     spread = [texts[5 * i // 2] for i in range(1000)]
-    assert load_teacher(["a", "b"], [], data, args) == spread
-    assert load_teacher(["a", "b"], texts, data, args) == spread
+    assert load_teacher(["a", "b"], data, args) == spread
+    assert load_teacher(["a", "b"], dataclasses.replace(data, unpaired=texts), args) == spread

@@ -29,13 +29,10 @@ from simbert_hf.arguments import (
 from simbert_hf.data import load_triplets
 from simbert_hf.data.batching import LengthGroupedBatchSampler
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.data import (
-    load_unpaired,
-    load_unseen,
-    without_sentences_of,
-)
+from simbert_hf.training.data import load_unseen, without_sentences_of
 from simbert_hf.training.loss_meter import LossMeter
 from simbert_hf.training.resuming import checkpoint_of
+from simbert_hf.training.simbert import load_unpaired
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 from simbert_hf.utils.textfiles import DataError

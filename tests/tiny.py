@@ -19,7 +19,7 @@ from transformers import (
 
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.judging.judge import Judge
-from simbert_hf.modeling.checkpoint import quiet_transformers
+from simbert_hf.modeling.loading import quiet_transformers
 
 WORDS = (
     "how can i do reset my password please tell me the weather is nice today what time it "

@@ -5,13 +5,12 @@ python scripts/data/prepare_names.py tatoeba/en_sentences.txt.xz wiki/en_sentenc
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter
 from pathlib import Path
 
 from simbert_hf.utils.atomic import write_text
-from simbert_hf.utils.script import run_script
+from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import read_lines
 
 NAMES = Path(__file__).parents[2] / "simbert_hf" / "generation" / "names.txt"
@@ -22,7 +21,7 @@ OTHERWISE = 0.01  # of these, at most so many more times without
 
 def main() -> None:
     """Count, and write the names in the order of the alphabet."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     parser.add_argument("files", nargs="+", help="Sentences, one a line.")
     words = Counter[str]()
     for file in parser.parse_args().files:

@@ -13,7 +13,6 @@ What has been written is read again from `--written`.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,7 +23,8 @@ from prepare_rated import likeness
 from prepare_tatoeba import write_lines
 
 from simbert_hf import SimBert
-from simbert_hf.data.readers import fold
+from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import read_objects
 
 HERE = Path(__file__).parent
@@ -79,7 +79,7 @@ def prefer(candidates: Sequence[Candidate], parses: Parser) -> Iterator[tuple[st
 
 def main() -> None:
     """Write what is not written, read it, and keep what is preferred."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--held_out", type=Path, required=True, help="groups that stay unseen")
     parser.add_argument("--written", type=Path, required=True, help="keeps the paraphrases")
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

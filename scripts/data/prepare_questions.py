@@ -9,7 +9,6 @@ was i born", far from "is my age on file"), so a pair needs a high cosine too.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 from collections import defaultdict
@@ -20,7 +19,8 @@ import numpy as np
 from prepare_tatoeba import write_records
 from sentence_transformers import SentenceTransformer
 
-from simbert_hf.data.readers import fold
+from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import fold
 
 NEAREST = 4  # of a sentence, in its intent
 COSINES = 0.75, 0.98
@@ -53,7 +53,7 @@ def near_pairs(texts: Sequence[str], model: SentenceTransformer) -> Iterator[tup
 
 def main() -> None:
     """Make the records and write them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     parser.add_argument("--model", required=True)
     parser.add_argument("--banking", type=Path, required=True)
     parser.add_argument("--clinc", type=Path, required=True)
@@ -69,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -8,7 +8,6 @@ most like it, so that they differ in little but the fault. The good ones make a 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from prepare_tatoeba import write_lines
 
+from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import read_objects
 
 GOOD = 2  # the highest rating
@@ -43,7 +43,7 @@ def prefer(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Read ratings and write both files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = script_parser(__doc__)
     parser.add_argument("ratings", type=Path, nargs="+", help="files")
     parser.add_argument("target", type=Path, help="folder")
     args = parser.parse_args()
@@ -60,4 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

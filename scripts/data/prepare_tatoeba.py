@@ -7,14 +7,14 @@ Each pair of sentences stands there in both directions; here each unordered pair
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.data.readers import fold
+from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import read_objects
 
 
@@ -49,7 +49,7 @@ def write_records(target: Path, records: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Make the records and write them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = script_parser(__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("target", type=Path)
     args = parser.parse_args()
@@ -58,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

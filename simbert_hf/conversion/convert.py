@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,15 +45,7 @@ OTHER_SIZES = ("max_position_embeddings", "type_vocab_size", "embedding_size")
 SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
-class Weights(Protocol):
-    """The variables of a model by the original's names."""
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of the variables."""
-
-    def read(self, name: str) -> np.ndarray:
-        """Read a variable as float32."""
+Weights = TensorBundle | KerasWeights  # the variables by the original's names
 
 
 def convert(

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from simbert_hf.data.readers import fold
 from simbert_hf.data.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
 from simbert_hf.data.sampling import mix
 from simbert_hf.utils.arrays import Hashes, Ints
 from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import DataError, fault
 
 CHUNK = 10_000  # rows that are handled at once

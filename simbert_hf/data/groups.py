@@ -22,9 +22,10 @@ from simbert_hf.data.grouping import (
     group_records,
     no_groups,
 )
-from simbert_hf.data.readers import Form, ReadOptions, fold, read_rows
+from simbert_hf.data.readers import Form, ReadOptions, read_rows
 from simbert_hf.data.records import USABLE, Record, read_records
 from simbert_hf.data.sampling import FixedPairs
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import (
     OBJECTS,
     TABLES,

@@ -14,6 +14,7 @@ from simbert_hf.utils.text import CJK
 
 Augmenting = Literal["crop", "delete", "replace"]
 WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the blanks behind it
+MASKED = 0.15  # share of words, as in BERT
 LETTERS = re.compile(r"[^\W\d_]+")
 
 
@@ -25,13 +26,11 @@ class Corruption:
         mask_id: Id of the mask token.
         vocab_size: Number of tokens that a random one is drawn from.
         special_ids: Ids that are never drawn.
-        rate: Share of words that is corrupted.
     """
 
     mask_id: int
     vocab_size: int
     special_ids: frozenset[int]
-    rate: float = 0.15
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Self:
@@ -57,9 +56,7 @@ class Corruption:
         Returns:
             The corrupted ids, and the positions that were chosen (kept ones included).
         """
-        chosen = {
-            w for w in sorted({w for w in words if w is not None}) if rng.random() < self.rate
-        }
+        chosen = {w for w in sorted({w for w in words if w is not None}) if rng.random() < MASKED}
         positions = [i for i, word in enumerate(words) if word in chosen]
         corrupted = list(ids)
         for i in positions:

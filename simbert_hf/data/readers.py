@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Literal, get_args
-from unicodedata import normalize
 
 from simbert_hf.utils.textfiles import (
     OBJECTS,
@@ -109,16 +108,6 @@ class Shape:
     form: Form
     columns: tuple[str, str]
     label: str | None = None
-
-
-def fold(text: str) -> str:
-    r"""Make sentences equal that differ only in case, white space or how a character is encoded.
-
-    Example:
-        >>> fold("  How are\tYou？ ")
-        'how are you?'
-    """
-    return " ".join(normalize("NFKC", text).split()).casefold()
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> Numbered:

@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypedDict
 
-from simbert_hf.data.readers import LABELS, Numbered, ReadOptions, Shape, choose_shape, fold
-from simbert_hf.utils.text import is_whole
+from simbert_hf.data.readers import LABELS, Numbered, ReadOptions, Shape, choose_shape
+from simbert_hf.utils.text import fold, is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from simbert_hf.data.readers import fold
 from simbert_hf.utils.arrays import Hashes, Ints
+from simbert_hf.utils.text import fold
 
 
 class Pair(TypedDict):

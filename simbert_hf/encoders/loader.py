@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
-from simbert_hf.modeling.checkpoint import loading, resolve_name
+from simbert_hf.modeling.loading import loading, resolve_name
 from simbert_hf.modeling.reading import check_tokenizer, optional_json
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts

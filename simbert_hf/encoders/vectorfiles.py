@@ -22,7 +22,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.utils.arrays import Vectors
-from simbert_hf.utils.atomic import put_in_place, whole, write_text
+from simbert_hf.utils.atomic import put_in_place, whole, write_json
 from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
 
@@ -124,7 +124,7 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) 
     for left in parts.glob("*.npy"):  # by a kill while the folder was removed
         left.unlink()
     _write_block(probe, vectors)
-    write_text(note, json.dumps(work))
+    write_json(note, work)
 
 
 def _write_block(file: Path, vectors: Vectors) -> None:

@@ -15,14 +15,14 @@ from simbert_hf.utils.parsing import parse_arguments
 RESULTS = "results.json"
 
 
-def run_evaluation(argv: Sequence[str] | None) -> tuple[EvaluationArguments, Results, str]:
+def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     """Measure the models that the flags name, and write the report.
 
     Args:
         argv: Flags of ``EvaluationArguments``; the command line's if None.
 
     Returns:
-        The arguments, what was measured, and its table as text.
+        What was measured, and its table as text.
 
     Raises:
         DataError: If a file or a model's card cannot be read, or a model gives no vector.
@@ -42,4 +42,4 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[EvaluationArguments, Res
     table = write_report(results, folder)
     if args.write_card:
         log.info("figures added to %s", add_results(path, name, results.models[name]))
-    return args, results, table
+    return results, table

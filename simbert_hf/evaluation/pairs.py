@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from simbert_hf.data.readers import fold
 from simbert_hf.data.scored import LabelledPair, check_labels, load_labelled_pairs
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
@@ -24,6 +23,7 @@ from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.evaluation.sts import cosine
 from simbert_hf.utils.arrays import Floats, Vectors
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import fault
 
 logger = logging.getLogger(__name__)

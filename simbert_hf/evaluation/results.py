@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
 from simbert_hf.utils.arrays import Vectors
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import write_json
 
 Embed = Callable[[Sequence[str]], Vectors]
 
@@ -94,12 +93,14 @@ class Results:
         """The first model's results."""
         return next(iter(self.models.values()))
 
-    def save(self, path: str | Path) -> None:
-        """Write JSON; figures are raw (a correlation of 0.8, not 80)."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all as JSON has it; figures are raw (a correlation of 0.8, not 80)."""
         models = {
             model: {name: result.to_json(self.baseline[name]) for name, result in tasks.items()}
             for model, tasks in self.models.items()
         }
-        content = {"settings": self.settings, "models": models}
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(Path(path), text + "\n")
+        return {"settings": self.settings, "models": models}
+
+    def save(self, path: str | Path) -> None:
+        """Write JSON."""
+        write_json(Path(path), self.to_json(), allow_nan=False)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from simbert_hf.data import load_groups
-from simbert_hf.data.readers import fold
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.utils.arrays import Floats, Ints, Reals
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import check_exists, fault
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from simbert_hf.evaluation.pairs import load_pair_task
 from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
-from simbert_hf.modeling.checkpoint import model_name, resolve_name
+from simbert_hf.modeling.loading import model_name, resolve_name
 from simbert_hf.rows import unread
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.parsing import flag

@@ -87,16 +87,7 @@ class BertDecoder:
         return logits
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes.
-
-        Args:
-            parents: The row of the last call's logits that each one continues. Shape: (R,).
-            sources: Its source. Shape: (R,).
-            tokens: Its newest token. Shape: (R,).
-
-        Returns:
-            Logits of the token after it. Shape: (R, V).
-        """
+        """Feed one token to each of R prefixes; see ``Decoder.step``."""
         # The search may run elsewhere: see `with_float64`.
         parents, sources, tokens = (t.to(self.mask.device) for t in (parents, sources, tokens))
         if len(parents) != self.rows or (parents.diff() != 1).any():  # else every row goes on
@@ -114,14 +105,7 @@ class BertDecoder:
         return self._ban(output.logits[:, 0])
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source behind ``start``, and forget them.
-
-        Args:
-            tokens: Shape: (S, L).
-
-        Yields:
-            Logits after each of them. Shape: (S, V), L times.
-        """
+        """Feed L tokens to each source behind ``start``, and forget them; see ``Reader.read``."""
         count = tokens.shape[1]
         if not count:
             return

@@ -27,7 +27,7 @@ from simbert_hf.generation.sentences import (
     worth_writing,
 )
 from simbert_hf.generation.writing import Draft, distinct, write
-from simbert_hf.modeling.checkpoint import resolve_name
+from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, cuts_known
 from simbert_hf.utils.arrays import Vectors

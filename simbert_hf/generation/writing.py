@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -36,31 +36,17 @@ from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, se
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.rows import RowBuilder, cuts_known, unread, warn_of_cuts
+from simbert_hf.rows import cuts_known, unread, warn_of_cuts
 from simbert_hf.utils.text import is_wordpiece, normalize_text
+
+if TYPE_CHECKING:
+    from simbert_hf.generation.synonyms import Paraphrase
+    from simbert_hf.onnx_export import OnnxSimBert
+
+    Writer: TypeAlias = SimBert | OnnxSimBert
 
 QUOTED = re.compile('["“]([^"“”]+)["”]')
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
-
-
-class Writer(Protocol):
-    """What a model that writes says of itself; a ``SimBert`` does."""
-
-    @property
-    def rows(self) -> RowBuilder:
-        """Builds token rows."""
-
-    @property
-    def config(self) -> Any:
-        """Knows the numbers of tokens and of positions."""
-
-    @property
-    def max_length(self) -> int:
-        """Longest source in tokens."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where its logits are."""
 
 
 class Draft(NamedTuple):
@@ -75,19 +61,7 @@ class Draft(NamedTuple):
     log_prob: float
 
 
-class HasLikelihood(Protocol):
-    """A sentence with its likelihood: a :class:`Draft`, or what became of it."""
-
-    @property
-    def text(self) -> str:
-        """The sentence."""
-
-    @property
-    def log_prob(self) -> float:
-        """Its mean log-probability per token."""
-
-
-Written = TypeVar("Written", bound=HasLikelihood)
+Written = TypeVar("Written", bound="Draft | Paraphrase")
 
 
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
@@ -172,20 +146,7 @@ def write_held(
         batch = order[first : first + size]
         some = [rows[i] for i in batch]
         reader = make_decoder(some, settings.max_new_tokens, banned)
-        decoder: Decoder = reader
-        known = [row[1:-1] for row in some]
-        if settings.copying:
-            inside = inside_words(tokenizer, [texts[i] for i in batch])
-            fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
-            decoder = CopyingDecoder(reader, fed, inside, settings.copying)
-            excluded = excluded_tokens(tokenizer, [texts[i] for i in batch], some)
-            decoder = ExcludingDecoder(decoder, excluded)
-            if is_wordpiece(tokenizer):
-                pieces, loss = pieces_of_words(tokenizer), COINED * settings.copying
-                decoder = CoiningDecoder(decoder, padded(known), pieces, loss)
-        if not settings.repeats:
-            kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
-            decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
+        decoder = restrained(reader, model, [texts[i] for i in batch], some, settings)
         found = search(decoder, settings, model.rows.sep_id)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
         for at, tokens, log_prob in read(model, found):
@@ -199,6 +160,30 @@ def write_held(
         row if known and one.says_something() else []
         for row, known, one in zip(drafts, is_read, held, strict=True)
     ]
+
+
+def restrained(
+    reader: Reader,
+    model: Writer,
+    texts: Sequence[str],
+    rows: Sequence[list[int]],
+    settings: SearchSettings,
+) -> Decoder:
+    """Let a decoder of texts copy, leave out and repeat words as the settings say."""
+    tokenizer = model.rows.tokenizer
+    decoder: Decoder = reader
+    known = [row[1:-1] for row in rows]
+    if settings.copying:
+        fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
+        decoder = CopyingDecoder(reader, fed, inside_words(tokenizer, texts), settings.copying)
+        decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows))
+        if is_wordpiece(tokenizer):
+            pieces, loss = pieces_of_words(tokenizer), COINED * settings.copying
+            decoder = CoiningDecoder(decoder, padded(known), pieces, loss)
+    if not settings.repeats:
+        kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
+        decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
+    return decoder
 
 
 def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:

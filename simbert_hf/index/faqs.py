@@ -13,9 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.data.readers import fold, read_headed_rows
+from simbert_hf.data.readers import read_headed_rows
 from simbert_hf.data.records import is_missing, text_of
-from simbert_hf.utils.text import CONTROL
+from simbert_hf.utils.text import CONTROL, fold
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
 def _named_alike(row: Row, text: str) -> dict[str, str]:
     """Find our columns among names in capitals, as spreadsheets have them."""
     lower = {str(name).lower(): name for name in row}
-    ours = {text, "answer", *KEYS} - set(row)
+    ours = {text, *KEYS} - set(row)
     return {name: lower[name] for name in sorted(ours & set(lower))}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from simbert_hf.data.readers import fold
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.faqs import KEYS, Place, Query
 from simbert_hf.index.grouping import Found
 from simbert_hf.index.table import FaqTable
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import fault, shorten
 
 logger = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ import pyarrow  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 
-from simbert_hf.data.readers import fold
 from simbert_hf.index.faqs import ORIGIN, Faq
 from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 FILE = "rows.parquet"

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups, usual_share
-from simbert_hf.data.readers import Form, fold
+from simbert_hf.data.readers import Form
 from simbert_hf.data.records import text_of
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
 from simbert_hf.generation.synonyms import gen_synonyms, load
@@ -35,7 +35,7 @@ from simbert_hf.judging.metrics import (
     self_bleu,
     tokenizer_for,
 )
-from simbert_hf.utils.text import HAN, normalize_text
+from simbert_hf.utils.text import HAN, fold, normalize_text
 from simbert_hf.utils.textfiles import DataError, check_exists, fault, read_objects, shorten
 
 BLOCK = 256  # sources compared at a time

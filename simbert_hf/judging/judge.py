@@ -13,7 +13,6 @@ both learnt from the same text shows nowhere, and has to be said beside the figu
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,8 +30,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.evaluation.report import layout
-from simbert_hf.modeling.checkpoint import loading, quiet_transformers
-from simbert_hf.utils.atomic import put_in_place, sync, write_text
+from simbert_hf.modeling.loading import loading, quiet_transformers
+from simbert_hf.utils.atomic import put_in_place, sync, write_json
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -95,8 +94,7 @@ class Judge:
             with TemporaryDirectory(prefix="_saving", dir=out) as made, quiet_transformers():
                 self.model.save_pretrained(made, create_model_card=False)
                 parts = list(Path(made).iterdir())
-                text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-                write_text(Path(made, RECORD), text)
+                write_json(Path(made, RECORD), record)
                 sync(Path(made))
                 (out / RECORD).unlink(missing_ok=True)  # of other weights than will stand there
                 for part in (*parts, Path(made, RECORD)):

@@ -35,7 +35,7 @@ from simbert_hf.judging.judge import (
     score,
     word_embeddings,
 )
-from simbert_hf.modeling.checkpoint import loading
+from simbert_hf.modeling.loading import loading
 from simbert_hf.rows import count_tokens
 from simbert_hf.training.first_look import check_read
 from simbert_hf.utils.arrays import Ints

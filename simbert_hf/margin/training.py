@@ -93,11 +93,8 @@ def load_class_data(
         DataError: If a file cannot be read, or nothing is left to train on.
         ValueError: If an argument asks for what this training does not do.
     """
-    if data_args.streaming or data_args.sample_sentences:
-        raise ValueError(
-            "Margin softmax must know its classes and writes nothing: drop --streaming and "
-            "--sample_sentences."
-        )
+    why = "margin softmax reads its classes whole and writes nothing"
+    refuse_idle(data_args, ["streaming", "sample_sentences"], why)
     groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
     check_measured(held_out, data_args)
     train = labelled_sentences(groups, args.order_seed)

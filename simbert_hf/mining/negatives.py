@@ -13,11 +13,11 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 from simbert_hf.data import DataError
-from simbert_hf.data.readers import fold
 from simbert_hf.data.triplets import Triplet
 from simbert_hf.mining.bm25 import nearest_by_words
 from simbert_hf.utils.atomic import whole
 from simbert_hf.utils.extras import require
+from simbert_hf.utils.text import fold
 
 SCORES = 2**25  # scores held at a time, at most
 

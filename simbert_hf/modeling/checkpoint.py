@@ -2,77 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import is_zipfile
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
-from transformers.utils import logging as hf_logging
 
-from simbert_hf import DEFAULT_MODEL
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.modeling.loading import quiet_transformers
+from simbert_hf.utils.atomic import write_json
 
 if TYPE_CHECKING:
     from simbert_hf.modeling.embedding import Embedder
-
-# What loaders read of a folder
-READ = (
-    "*config*.json", "*token*.json", "modules.json", "vocab.*", "*.safetensors",
-    "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
-)  # fmt: skip
-GRAPHS_OF = "onnx/weights.json"
-
-
-def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
-    """Give the path of the package's own model for its folder's name alone, as indexes have it.
-
-    Example:
-        >>> Path(resolve_name("simbert-minilm-en")).is_dir(), resolve_name("org/name")
-        (True, 'org/name')
-    """
-    own = Path(DEFAULT_MODEL)
-    is_own = Path(name_or_path) == Path(own.name) and not Path(name_or_path).is_dir()
-    return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
-
-
-def model_name(name_or_path: str | os.PathLike[str]) -> str:
-    """Name a model by the last part of its directory or Hub id.
-
-    Example:
-        >>> model_name("org/model"), model_name("outputs/mine/"), model_name(".") == Path.cwd().name
-        ('model', 'mine', True)
-    """
-    return Path(os.path.abspath(name_or_path)).name  # noqa: PTH100  resolve() follows links
-
-
-def damage(file: Path) -> str:
-    """Say what is wrong with a file of text, weights or torch's; nothing if it seems to be whole.
-
-    What was cut off shows at the beginning or the end, so that large files are not read.
-    """
-    try:
-        if file.suffix in (".json", ".md", ".txt"):
-            text = file.read_text(encoding="utf-8")
-            if file.suffix == ".json":
-                json.loads(text)
-        elif file.suffix == ".safetensors":
-            with safe_open(file, "pt"):
-                pass
-        elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
-            return "it was cut off"
-    except (OSError, ValueError, SafetensorError) as error:
-        return str(error)
-    return ""
 
 
 def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -102,7 +48,7 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
 def update_json(path: Path, values: dict[str, Any]) -> None:
     """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
     content = json.loads(path.read_text(encoding="utf-8")) | values
-    write_text(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    write_json(path, content, sort_keys=True)
 
 
 def write_modules(
@@ -134,65 +80,6 @@ def write_modules(
             if (out / name).is_dir():
                 shutil.rmtree(directory / name, ignore_errors=True)
             (out / name).replace(directory / name)
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Hide transformers' load reports and progress bars: what matters is judged here."""
-    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars:
-            hf_logging.enable_progress_bar()
-
-
-@contextmanager
-def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
-    """Load a model quietly, and name its file if one is damaged, or its place if it has none.
-
-    Raises:
-        OSError: If a file is cut, missing or of another kind; or there is no such model.
-    """
-    with quiet_transformers():
-        try:
-            yield
-        except (RuntimeError, MemoryError):  # torch's, of devices and memory
-            raise
-        except Exception as error:
-            if Path(name_or_path).is_dir():
-                if fault := fault_of_model(Path(name_or_path)):
-                    raise OSError(f"{fault} Copy or download it again.") from error
-                raise
-            if not isinstance(error, OSError):
-                raise
-            raise OSError(
-                f"Cannot load {str(name_or_path)!r}: it is no directory, and the Hub does not give "
-                f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
-                f"runs in {Path.cwd()}) or the id, the token and the network."
-            ) from error
-
-
-def fault_of_model(folder: Path) -> str:
-    """Name the file by which a model cannot be loaded; nothing if none is known.
-
-    Example:
-        >>> fault_of_model(Path(DEFAULT_MODEL))
-        ''
-    """
-    for file in sorted(path for read in READ for path in folder.glob(read)):
-        if fault := damage(file):
-            return f"{file} is cut or damaged ({fault})."
-    modules = folder / "modules.json"
-    named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
-    for module in named:
-        config = folder / module["path"] / "config.json"
-        if module["type"].endswith(("Transformer", "Pooling", "Dense")) and not config.exists():
-            return f"{config} is missing, though {modules.name} names its folder."
-    return ""
 
 
 def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:
@@ -231,34 +118,3 @@ def dense_of(
         init_weight=weight,
         init_bias=bias,
     )
-
-
-def record_graphs(folder: Path) -> None:
-    """Write beside a model's ONNX graphs which weights they were made from."""
-    write_text(folder / GRAPHS_OF, json.dumps(hashes_of(folder), indent=2) + "\n")
-
-
-def check_graphs(folder: Path) -> None:
-    """Refuse ONNX graphs that were made from other weights than those beside them.
-
-    Graphs of other tools have no record, and a folder that only serves may hold no weights.
-
-    Raises:
-        ValueError: If the weights have changed.
-    """
-    record = folder / GRAPHS_OF
-    found = hashes_of(folder) if record.exists() else {}
-    if found and found != json.loads(record.read_text(encoding="utf-8")):
-        raise ValueError(
-            f"The graphs in {record.parent} were made from other weights than those in {folder}: "
-            "export again with scripts/export_onnx.py, or delete them."
-        )
-
-
-def hashes_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of weights."""
-    found = {}
-    for path in sorted(folder.glob("model*.safetensors")):
-        with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from simbert_hf.modeling.checkpoint import finish_checkpoint, loading, quiet_transformers
+from simbert_hf.modeling.checkpoint import finish_checkpoint
+from simbert_hf.modeling.loading import loading, quiet_transformers
 from simbert_hf.modeling.reading import check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread

@@ -28,7 +28,7 @@ HUB_ARGUMENTS = (
 
 
 def hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Take what says where a checkpoint lies out of arguments of a ``from_pretrained``.
+    """Copy what says where a checkpoint lies from arguments of a ``from_pretrained``.
 
     The arguments get a ``dtype``, float32, where they have none.
 

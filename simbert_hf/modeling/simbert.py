@@ -18,8 +18,8 @@ from transformers.models.bert.modeling_bert import BertModel, BertOnlyMLMHead
 from transformers.utils.generic import can_return_tuple
 
 from simbert_hf.masking import prefix_mask
-from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
 from simbert_hf.pooling import check_pooling, pool
 from simbert_hf.rows import RowBuilder

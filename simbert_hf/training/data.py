@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,92 +12,24 @@ from datasets import Dataset
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import (
     DataError,
-    PairDataset,
-    PairStream,
     load_groups,
     load_scored_pairs,
-    load_sentences,
     split_groups,
     usual_share,
 )
 from simbert_hf.data.groups import is_local
-from simbert_hf.data.readers import fold
 from simbert_hf.data.scored import ScoredPair, check_scores
 from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
 from simbert_hf.evaluation.evaluators import Evaluator
-from simbert_hf.rows import check_texts
 from simbert_hf.training.first_look import warn_of_labels
-from simbert_hf.utils.textfiles import fault, read_lines
+from simbert_hf.utils.text import fold
+from simbert_hf.utils.textfiles import fault
 
 logger = logging.getLogger(__name__)
 
 Texts = TypeVar("Texts", bound=tuple[str, ...])  # of a row
 MANY = 3  # of a run's sentences, one in so many is too many to hold out
 WANTED = "--validation_file with groups"  # to choose the best model by
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What one run trains and is measured on."""
-
-    train: PairDataset | PairStream
-    validation: PairDataset | None
-    sts: Sequence[tuple[str, str, float]]
-    sentences: Sequence[str]
-
-
-def load_training_data(data_args: DataArguments, args: SimilarityTrainingArguments) -> TrainingData:
-    """Read, check and split the data; report what was dropped.
-
-    Raises:
-        DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If the arguments do not go together.
-    """
-    if data_args.streaming:
-        prepare_streaming(data_args, args)
-    if data_args.sample_sentences:
-        try:
-            check_texts(data_args.sample_sentences)
-        except ValueError as error:
-            raise ValueError(f"--sample_sentences: {error}") from None
-    groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
-    check_measured(held_out, data_args)
-    seed = args.order_seed
-    train: PairDataset | PairStream
-    if data_args.streaming:
-        processes = {"process": args.process_index, "processes": args.world_size}
-        train = PairStream(groups, seed, **processes)
-    else:
-        train = PairDataset(groups, seed)
-    if held_out is None:
-        measure_nothing(args)
-        return TrainingData(train, None, [], [])
-    validation = PairDataset(held_out, seed)
-    sts = load_sts(data_args)
-    sentences = data_args.sample_sentences
-    if sentences is None:
-        sentences = [validation[i]["source"] for i in range(min(4, len(validation)))]
-    return TrainingData(train, validation, sts, sentences)
-
-
-def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArguments) -> None:
-    """Replace the ends of epochs, which a stream has not: save by steps, evaluate at the end only.
-
-    Raises:
-        ValueError: If the run would not end, or is to hold out groups of its stream.
-    """
-    if args.max_steps <= 0:
-        raise ValueError("--streaming knows no length; give --max_steps.")
-    if data_args.validation_groups:
-        raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
-    if args.even_tokens:
-        raise ValueError("--streaming has batches of as many pairs each: drop --even_tokens.")
-    if args.eval_strategy == "epoch":
-        logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
-        never_evaluate(args)
-    if args.save_strategy == "epoch":
-        logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
-        args.save_strategy, args.load_best_model_at_end = "steps", False
 
 
 def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> None:
@@ -227,54 +158,6 @@ def _are_several(texts: list[str]) -> bool:
     return len(texts) > 1
 
 
-def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool) -> list[str]:
-    """Read sentences, less the held-out ones.
-
-    Args:
-        files: One a line.
-        held_out: Groups to be measured on, if there are any.
-        twice: Keep each sentence once, as equal ones were each other's negatives. Otherwise lines 1
-            and 2, 3 and 4, ... of each file go together, and stay so.
-
-    Raises:
-        DataError: If a file cannot be read, or nothing is left.
-    """
-    lines = [load_sentences(file) for file in files]
-    for file in () if twice else files:
-        check_partners(file)
-    size = 1 if twice else 2
-    units = [unit for each in lines for unit in zip(*[iter(each)] * size, strict=False)]
-    kept = list(filter(strangers_to(held_out), units))
-    if twice:
-        distinct: dict[str, tuple[str, ...]] = {}
-        for unit in kept:
-            distinct.setdefault(fold(unit[0]), unit)
-        kept = list(distinct.values())
-    if files and not kept:
-        raise DataError(f"{', '.join(files)}: too few sentences that are not held out are left.")
-    if left_out := sum(map(len, lines)) - size * len(kept):
-        why = "equal" if twice else "without a partner"
-        logger.info("left out %d unpaired sentences, held out or %s", left_out, why)
-    return [text for unit in kept for text in unit]
-
-
-def check_partners(path: str) -> None:
-    """Refuse a blank line inside a pair of lines.
-
-    Raises:
-        DataError: If there is one.
-    """
-    waits, blank = False, 0  # a sentence for its partner; since this line
-    for line, text in enumerate(read_lines(path), start=1):
-        if not text.strip():
-            blank = line
-        elif waits and blank:
-            remedy = "Write a sentence's partner on the line below it, or drop both"
-            raise fault(path, blank, "is blank, though two lines at a time go together", remedy)
-        else:
-            waits, blank = not waits, 0
-
-
 def load_unseen(
     load: Callable[[str], list[Texts]], files: Sequence[str], held_out: Dataset | None, what: str
 ) -> list[Texts]:
@@ -282,7 +165,7 @@ def load_unseen(
 
     Args:
         load: Reads a file's rows.
-        files: None for none.
+        files: Their names.
         held_out: Groups to be measured on, if there are any.
         what: A row's name.
 

@@ -16,9 +16,9 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
-from simbert_hf.modeling.checkpoint import damage
+from simbert_hf.modeling.loading import damage
 from simbert_hf.training.saving import CheckpointPart
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import write_json
 from simbert_hf.utils.textfiles import read_json
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class SameRun(CheckpointPart):
     def save(self, directory: Path) -> None:
         """Write the settings."""
         if self.writes:
-            write_text(directory / SETTINGS, json.dumps(self.settings, indent=1) + "\n")
+            write_json(directory / SETTINGS, self.settings)
 
     def on_train_begin(
         self,

@@ -1,4 +1,4 @@
-"""What the training scripts share: logging, teachers, the run itself."""
+"""What the training scripts share: logging, and the run itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from transformers import set_seed
 
 from simbert_hf.arguments import PRESETS, SimilarityTrainingArguments
 from simbert_hf.cards import CardArguments, record_run, write_card
-from simbert_hf.data import PairDataset, PairStream
+from simbert_hf.data import PairStream
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
-from simbert_hf.training.data import TrainingData
-from simbert_hf.training.first_look import check_read, some_sentences, spread
+from simbert_hf.training.first_look import check_read, some_sentences
 from simbert_hf.training.resuming import SameRun, checkpoint_of, newest_checkpoint
-from simbert_hf.training.teachers import Teacher
 from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
 
@@ -42,27 +40,6 @@ def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("simbert_hf").setLevel(level)
     set_seed(args.seed)
-
-
-def load_teacher(
-    names: Sequence[str],
-    sentences: Sequence[str],
-    data: TrainingData,
-    args: SimilarityTrainingArguments,
-) -> Teacher | None:
-    """Load the frozen models that teach similarities; None for no names.
-
-    Several are put on one scale by a thousand of the unpaired sentences or, where there are none,
-    of the training pairs' sources.
-    """
-    if not names:
-        return None
-    strangers = [sentences[i] for i in spread(len(sentences))]
-    if not strangers and len(names) > 1:
-        if not isinstance(data.train, PairDataset):
-            raise ValueError("Several teachers and --streaming need a --sentences_file.")
-        strangers = [data.train[i]["source"] for i in spread(len(data.train))]
-    return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:

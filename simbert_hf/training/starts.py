@@ -10,9 +10,9 @@ from typing import Any
 from simbert_hf.arguments import ModelArguments, refuse_idle
 from simbert_hf.gru import CharGru
 from simbert_hf.modeling.architectures import ARCHITECTURES
-from simbert_hf.modeling.checkpoint import resolve_name
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.encoder import SentenceEncoder
+from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.parsing import flag

@@ -166,11 +166,8 @@ def load_triplet_data(
         DataError: If a file cannot be read, or nothing is left to train on.
         ValueError: If an argument asks for what this training does not do.
     """
-    if data_args.streaming or data_args.sample_sentences:
-        raise ValueError(
-            "Triplets are drawn from data read whole, and nothing is written: drop --streaming and "
-            "--sample_sentences."
-        )
+    why = "triplets are drawn from data read whole, and nothing is written"
+    refuse_idle(data_args, ["streaming", "sample_sentences"], why)
     train: Train
     if triplet_args.examples == "triplets":
         train, held_out = load_given_triplets(data_args, args)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 
 def put_in_place(made: Path, place: Path) -> None:
@@ -33,7 +35,7 @@ def put_in_place(made: Path, place: Path) -> None:
 
 @contextmanager
 def whole(place: Path) -> Iterator[Path]:
-    """Name a path beside a place to write in the block, and put it there if the block ends well.
+    """Name a file beside a place to write in the block, and put it there if the block ends well.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -42,8 +44,11 @@ def whole(place: Path) -> Iterator[Path]:
         ('faq.txt.part', 1)
     """
     part = place.with_name(f"{place.name}.part")
-    yield part
-    put_in_place(part, place)
+    try:
+        yield part
+        put_in_place(part, place)
+    finally:
+        part.unlink(missing_ok=True)  # the block failed
 
 
 def check_writable(place: Path) -> None:
@@ -72,6 +77,12 @@ def write_text(place: Path, text: str) -> None:
     """Write a file of UTF-8 text that stands in its place whole or not at all."""
     with whole(place) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def write_json(place: Path, content: object, **options: Any) -> None:
+    """Write a file of JSON that stands in its place whole or not at all."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, **options)
+    write_text(place, text + "\n")
 
 
 def sync(path: Path) -> None:

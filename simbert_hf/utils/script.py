@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,6 +16,13 @@ from simbert_hf.utils.atomic import check_writable
 
 # What shows that a folder holds a model, or a run.
 SIGNS = ("config.json", "modules.json", "*.safetensors", "pytorch_model*", "checkpoint-*")
+
+
+def script_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Make a parser that shows a script's docstring as it is, and takes whole flags alone."""
+    shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # where it goes on in the next line
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=shown, formatter_class=raw, allow_abbrev=False)
 
 
 def run_script(main: Callable[[], object]) -> None:

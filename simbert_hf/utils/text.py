@@ -99,6 +99,16 @@ def place_spaces(text: str) -> str:
     return text.strip()
 
 
+def fold(text: str) -> str:
+    r"""Make sentences equal that differ only in case, white space or how a character is encoded.
+
+    Example:
+        >>> fold("  How are\tYou？ ")
+        'how are you?'
+    """
+    return " ".join(unicodedata.normalize("NFKC", text).split()).casefold()
+
+
 def normalize_text(text: str) -> str:
     """Return the form in which two texts are the same sentence.
 

@@ -1,0 +1,122 @@
+"""Loading a model by its name: quietly, and with the file named that is damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zipfile import is_zipfile
+
+from safetensors import SafetensorError, safe_open
+from transformers.utils import logging as hf_logging
+
+from simbert_hf import DEFAULT_MODEL
+
+# What loaders read of a folder
+READ = (
+    "*config*.json", "*token*.json", "modules.json", "vocab.*", "*.safetensors",
+    "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
+)  # fmt: skip
+
+
+def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
+    """Give the path of the package's own model for its folder's name alone, as indexes have it.
+
+    Example:
+        >>> Path(resolve_name("simbert-minilm-en")).is_dir(), resolve_name("org/name")
+        (True, 'org/name')
+    """
+    own = Path(DEFAULT_MODEL)
+    is_own = Path(name_or_path) == Path(own.name) and not Path(name_or_path).is_dir()
+    return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
+
+
+def model_name(name_or_path: str | os.PathLike[str]) -> str:
+    """Name a model by the last part of its directory or Hub id.
+
+    Example:
+        >>> model_name("org/model"), model_name("outputs/mine/"), model_name(".") == Path.cwd().name
+        ('model', 'mine', True)
+    """
+    return Path(os.path.abspath(name_or_path)).name  # noqa: PTH100  resolve() follows links
+
+
+def damage(file: Path) -> str:
+    """Say what is wrong with a file of text, weights or torch's; nothing if it seems to be whole.
+
+    What was cut off shows at the beginning or the end, so that large files are not read.
+    """
+    try:
+        if file.suffix in (".json", ".md", ".txt"):
+            text = file.read_text(encoding="utf-8")
+            if file.suffix == ".json":
+                json.loads(text)
+        elif file.suffix == ".safetensors":
+            with safe_open(file, "pt"):
+                pass
+        elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
+            return "it was cut off"
+    except (OSError, ValueError, SafetensorError) as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Hide transformers' load reports and progress bars: what matters is judged here."""
+    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(level)
+        if bars:
+            hf_logging.enable_progress_bar()
+
+
+@contextmanager
+def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
+    """Load a model quietly, and name its file if one is damaged, or its place if it has none.
+
+    Raises:
+        OSError: If a file is cut, missing or of another kind; or there is no such model.
+    """
+    with quiet_transformers():
+        try:
+            yield
+        except (RuntimeError, MemoryError):  # torch's, of devices and memory
+            raise
+        except Exception as error:
+            if Path(name_or_path).is_dir():
+                if fault := fault_of_model(Path(name_or_path)):
+                    raise OSError(f"{fault} Copy or download it again.") from error
+                raise
+            if not isinstance(error, OSError):
+                raise
+            raise OSError(
+                f"Cannot load {str(name_or_path)!r}: it is no directory, and the Hub does not give "
+                f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
+                f"runs in {Path.cwd()}) or the id, the token and the network."
+            ) from error
+
+
+def fault_of_model(folder: Path) -> str:
+    """Name the file by which a model cannot be loaded; nothing if none is known.
+
+    Example:
+        >>> fault_of_model(Path(DEFAULT_MODEL))
+        ''
+    """
+    for file in sorted(path for read in READ for path in folder.glob(read)):
+        if fault := damage(file):
+            return f"{file} is cut or damaged ({fault})."
+    modules = folder / "modules.json"
+    named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
+    for module in named:
+        config = folder / module["path"] / "config.json"
+        if module["type"].endswith(("Transformer", "Pooling", "Dense")) and not config.exists():
+            return f"{config} is missing, though {modules.name} names its folder."
+    return ""
