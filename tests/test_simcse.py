@@ -303,6 +303,7 @@ def test_the_papers_presets() -> None:
         (["--examples=scored"], "neither a known header nor a scored pair"),
         (["--examples=triplets", "--loss=symmetric"], "symmetric does not fit --examples triplets"),
         (["--examples=scored", "--mlm_weight=1"], "Scored pairs have one loss"),
+        (["--examples=scored", "--mask_false_negatives=false"], "scored pairs have no negatives"),
         (["--similarity_weight=0"], "and not all of them 0"),
         (["--similarity_weight=0", "--mlm_weight=1", "--training_head=true"], "makes no views"),
         (["--model_name_or_path=DIR/white"], "is whitened, which training would undo"),

@@ -133,6 +133,8 @@ class SimCseArguments:
         check_weights(weights)
         if self.examples == "scored" and weights != [1, 0]:
             raise ValueError("Scored pairs have one loss: drop --similarity_weight, --mlm_weight.")
+        if self.examples == "scored":
+            refuse_idle(self, ["mask_false_negatives"], "scored pairs have no negatives")
         if not self.similarity_weight and (self.training_head or self.augmentation):
             raise ValueError(
                 "--similarity_weight 0 makes no views: drop --training_head and --augmentation."
