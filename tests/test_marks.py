@@ -22,7 +22,10 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("it’s", "it's"),
         ("I\u00b4m, don`t, it\u02bcs", "I'm, don't, it's"),
         ("the boys’ room, ’98", "the boys' room, '98"),
-        ("‘so’ it’s", "‘so’ it's"),
+        ("‘so’ it’s", '"so" it\'s'),
+        ("The 'Plus' plan isn't 'it's new'", 'The "Plus" plan isn\'t "it\'s new"'),
+        ("'Tis the boys' room, rock 'n' roll, '98", "'Tis the boys' room, rock 'n' roll, '98"),
+        ("'a' \"b\" and ‘c’", "'a' \"b\" and ‘c’"),
         ("“Yes,” he said", '"Yes," he said'),
         ("6” wide", "6” wide"),
         ("„so“", "„so“"),
@@ -46,6 +49,12 @@ def test_marks_are_straightened_and_curled(text: str, straight: str) -> None:
     assert plain_marks(text) == straight
     if len({*text} & {*"’`\u02bc\u00b4"}) < 2 and "1..." not in text:  # else nobody knows which
         assert marks_as_in(text, straight) == text
+
+
+def test_single_quotation_marks_are_no_apostrophes() -> None:
+    found = gen_synonyms("The 'Plus' plan costs $10 a month.", n=20)
+    assert len(found) > 3
+    assert all(text.count("'Plus'") == 1 for text in found)
 
 
 def test_apostrophes_are_put_where_they_lack() -> None:

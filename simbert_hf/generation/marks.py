@@ -16,6 +16,10 @@ from simbert_hf.generation.facts import is_english
 from simbert_hf.utils.text import CJK, CJK_CHAR
 
 BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
+SINGLE = re.compile(  # quotation marks, and no apostrophe before a word or at its end
+    r"(?<!\w)(['‘])(?!\s|(?i:cause|em|n|til|tis|twas|\d\ds?)\b)"
+    r"((?:[^'‘’\"“”„»\n]|(?<=\w)['’](?=\w))+)(?<!\s)(['’])(?!\w)"
+)
 OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
 BEHIND = rf"(?<=[^\W_])({{}})(?![^\W{CJK}]|[@#/=&])"  # a word or figure, and in no address
 ENDS = re.compile(BEHIND.format("[?!]+|[\uff1f\uff01]+"))
@@ -40,7 +44,8 @@ DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    English gets its apostrophes where they lack. Text with Chinese keeps its quotation marks.
+    English gets its apostrophes where they lack. Text with Chinese keeps its quotation marks;
+    single ones become double, which no apostrophe is taken for.
     Words within a line lose the marks of their emphasis.
 
     Example:
@@ -58,11 +63,15 @@ def plain_marks(text: str) -> str:
     if CJK_CHAR.search(text):
         return text
     text = BETWEEN.sub("'", text)
+    opened, closed = quotation_marks(text)
+    if opened in "'‘":
+        text = SINGLE.sub(r'"\2"', text)
+    elif opened == "“":
+        text = text.replace(opened, '"').replace(closed, '"')
     if "‘" not in text:  # else it may be a quotation mark
         text = text.replace("’", "'")
     english = UNMARKED_WORD.sub(marked, text)
-    text = english if is_english(english) else text
-    return text.replace("“", '"').replace("”", '"') if has_pairs(text) else text
+    return english if is_english(english) else text
 
 
 def unemphasised(line: str) -> str:
@@ -92,9 +101,18 @@ def plain_end(marks: str) -> str:
     return next((mark for mark in marks if mark in "?\uff1f"), marks[0])
 
 
-def has_pairs(text: str) -> bool:
-    """Whether all double quotation marks are English ones, in pairs."""
-    return 0 < text.count("“") == text.count("”") and not any(mark in text for mark in '"„»')
+def quotation_marks(text: str) -> tuple[str, str]:
+    """Find the one kind of quotation marks that a text has, in pairs; straight ones if none.
+
+    Example:
+        >>> quotation_marks("“so”"), quotation_marks("'so'"), quotation_marks("‘so’ or 'so'")
+        (('“', '”'), ("'", "'"), ('"', '"'))
+    """
+    if 0 < text.count("“") == text.count("”") and not any(mark in text for mark in '"„»'):
+        return "“", "”"
+    pairs = {(opened, closed) for opened, _, closed in SINGLE.findall(text)}
+    alone = len(pairs) == 1 and not any(mark in text for mark in '"“”„»')
+    return pairs.pop() if alone else ('"', '"')
 
 
 def marks_as_in(source: str, text: str) -> str:
@@ -125,6 +143,7 @@ def marks_as_in(source: str, text: str) -> str:
     text = ENDS.sub(lambda found: known.get(found[0], found[0]), text)
     for plain in "\u2026'":
         text = text.replace(plain, known.get(plain, plain))
-    if chinese or not has_pairs(source):
+    if chinese:
         return text
-    return OPENED.sub("“", text).replace('"', "”")
+    opened, closed = quotation_marks(source)
+    return OPENED.sub(opened, text).replace('"', closed)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Writer: TypeAlias = SimBert | OnnxSimBert
 
-QUOTED = re.compile('["“]([^"“”]+)["”]')
+QUOTED = re.compile('["“]([^"“”]*)["”]')
 MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
 
 
@@ -255,8 +255,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """Drop drafts with other facts, numbers repeated or words exchanged.
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
-    left, drop those that have a letter alone, a verb that does not agree, or half of a pair of
-    marks, or that leave out what may be a name or a quotation, name somebody else, or alter a word.
+    left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
+    or other quotations, or that leave out what may be a name, name somebody else, or alter a word.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -264,7 +264,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     """
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
-    quotes = [quote.strip(" ,.;:?!") for quote in QUOTED.findall(text.lower())]
+    quotations = quotations_of(text)
 
     def is_true(other: str) -> bool:
         return (
@@ -280,13 +280,18 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: is_balanced(other) or not is_balanced(text),
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
         lambda other: not (words_of(other) - words) & known_names(),
-        lambda other: all(quote in other.lower() for quote in quotes),
+        lambda other: quotations_of(other) == quotations,
         lambda other: not alters(text, other),
     )
     kept = [draft for draft in drafts if is_true(draft.text)]
     for wish in wishes:
         kept = [draft for draft in kept if wish(draft.text)] or kept
     return kept
+
+
+def quotations_of(text: str) -> set[str]:
+    """Find what stands in double quotation marks."""
+    return {quote.strip(" ,.;:?!") for quote in QUOTED.findall(text.lower())}
 
 
 def warn_of_unknown(
