@@ -269,7 +269,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is no file"),
         (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
-        (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "two kinds of pairs that are not in DIR/dev.tsv"),
+        (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "is both the dev and the test file"),
         (["--sts", "DIR/years", "DIR/2012-MSRpar.tsv"], "a second file of STS12's MSRpar, beside"),
         (["--sts", "X=DIR/stsb.tsv", "X=DIR/more/stsb.csv"], "a second file of X's stsb, beside"),
         (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),

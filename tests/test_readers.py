@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simbert_hf.data import load_groups
-from simbert_hf.data.readers import ReadOptions, read_rows
+from simbert_hf.data.readers import ReadOptions, describe_file, read_rows
 from simbert_hf.data.records import NEGATIVE, ONE_MEMBER, USABLE, read_records
 from simbert_hf.data.scored import load_labelled_pairs, load_scored_pairs
 from simbert_hf.data.triplets import load_triplets
@@ -122,6 +122,29 @@ def test_rows_labelled_zero_are_no_pairs(write):
     assert fates == [USABLE, NEGATIVE, USABLE, NEGATIVE]
 
 
+def test_what_all_pairs_have_is_no_judgment(write):
+    assert texts(write("a.csv", "s1,s2,same\nA,B,1\nC,D,1\n")) == [["A", "B"], ["C", "D"]]
+    judged = write("b.csv", "s1,s2,same\nA,B,1\nC,D,0\n")
+    assert texts(judged, text_columns=("s1", "s2")) == [["A", "B"], ["C", "D"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "\nid,s1,s2,label\n7,A,B,1\n", "pairs of 's1' and 's2', where 'label' is 1; not "
+         "read: 'id'"),
+        ("a.tsv", "Q1\tQ2\nA\tB\n", "pairs of 'sentence1' and 'sentence2', by no header"),
+        ("a.csv", "anchor,positive,negative\nA,B,C\n", "pairs of 'anchor' and 'positive'; not "
+         "read: 'negative' (by train_triplet.py --examples triplets it is)"),
+        ("a.jsonl", jsonl({"text": "A", "intent": 1}), "sentences of 'text', grouped by 'intent'"),
+        ("a.jsonl", jsonl({"text": "A", "synonyms": ["B"]}), "'text' and its 'synonyms'"),
+        ("a.jsonl", "\n", ""),
+    ],
+)  # fmt: skip
+def test_what_is_read_is_told(write, name, content, told):
+    assert describe_file(write(name, content), ReadOptions()) == told
+
+
 def test_what_is_wrong_in_a_record_is_counted(write):
     rows = (
         {"text": " A ", "synonyms": ["B", "", "a", "b ", None, "C" * 9]},
@@ -171,6 +194,22 @@ BAD = {
     ),
     "score": ("a.csv", "s1,s2,score\nA,B,3\n", {}, "a.csv:1: has a column 'score'", "true para"),
     "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
+    "judged in a column of another name": (
+        *("a.csv", "s1,s2,same\nA,B,1\nC,D,0\n", {}),
+        *("a.csv:2: the column 'same' has '0', '1'", "Call it label, with 1 for a paraphrase"),
+    ),
+    "judged in words": (
+        *("a.jsonl", jsonl(*({"s1": x, "s2": "b", "gold": x} for x in ("neutral", "yes"))), {}),
+        *("a.jsonl:1: the column 'gold' has 'neutral', 'yes'", "name the pair: --text_columns s1"),
+    ),
+    "two columns of classes": (
+        *("a.csv", "text,intent,category\nA,b,c\n", {}),
+        *("a.csv:1: the columns 'category' and 'intent' may both", "--text_columns category text"),
+    ),
+    "packed without saying so": (
+        *("a.csv", gzip.compress(b"s1,s2\nA,B\n"), {}),
+        *("a.csv:1: looks like gzip without .gz in its name", "Save it as UTF-8"),
+    ),
     "wrong encoding": (
         *("a.tsv", b"s1\ts2\nA\tB\n" + "\xe9\tb\n".encode("latin-1"), {}),
         *("a.tsv:3: is not UTF-8 at byte 0", "Save it as UTF-8, perhaps by iconv -f cp1252 -t utf"),
@@ -444,6 +483,13 @@ def test_rows_are_no_sentences(write, name):
     said = message(load_sentences, write(name, "text,label\nIs it late?,1\n"))
     assert f"{name}: holds rows ({suffix_of(name)}), not one sentence a line" in said
     assert "a .txt file" in said
+
+
+@pytest.mark.parametrize("line", ["12\tIs it late?", '{"text": "Is it late?"}'])
+def test_lines_of_rows_are_no_sentences(write, line):
+    said = message(load_sentences, write("a.txt", f"{line}\n" * 3 + "It is.\n"))
+    assert "holds rows, not one sentence a line" in said
+    assert load_sentences(write("b.txt", f"{line}\nIt is.\n")) == [line, "It is."]
 
 
 # Triplets ----------------------------------------------------------------------------------------

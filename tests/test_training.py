@@ -733,6 +733,7 @@ def test_what_changes_little_is_said(
 @pytest.mark.parametrize(
     ("content", "message"),
     [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "no mapping"),
+     ("epochs: 1", "Is it num_train_epochs"),
      ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
      ("preset: old", "Unknown preset 'old'"),
      ("scale: null", "scale: null is no value of it"),

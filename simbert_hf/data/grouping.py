@@ -26,7 +26,7 @@ from simbert_hf.data.sampling import mix
 from simbert_hf.utils.arrays import Hashes, Ints
 from simbert_hf.utils.atomic import put_in_place
 from simbert_hf.utils.text import fold
-from simbert_hf.utils.textfiles import DataError, fault
+from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 CHUNK = 10_000  # rows that are handled at once
 
@@ -60,6 +60,8 @@ class DataReport:
         empty: Empty sentences and blank lines left out.
         over_long: Sentences with more than ``max_chars`` characters; kept, to be cut later.
         max_chars: That limit.
+        commonest: The sentence in most groups, which it connects.
+        in_groups: In how many.
         counted: False for a stream, whose rows are only seen in training: all counts are 0.
 
     Example:
@@ -78,6 +80,8 @@ class DataReport:
     empty: int = 0
     over_long: int = 0
     max_chars: int | None = None
+    commonest: str = ""
+    in_groups: int = 0
     counted: bool = True
 
     def __str__(self) -> str:
@@ -97,6 +101,8 @@ class DataReport:
         )
         if self.over_long:
             text += f"; over-long: {self.over_long:,} with more than {self.max_chars} characters"
+        if self.in_groups > max(3, self.groups // 100):
+            text += f"; {self.in_groups:,} groups are connected by {shorten(self.commonest)}"
         return text
 
 
@@ -197,7 +203,8 @@ def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataRepo
     """Count everything, and give each record its group, or -1 if it is left out: (N,)."""
     fates = np.concatenate([table["fate"].to_numpy() for table in _chunks(records)])
     numbers = np.full(len(fates), -1, dtype=np.int64)
-    duplicates = components = sentences = 0
+    duplicates = components = sentences = in_groups = 0
+    commonest = ""
     if (fates == USABLE).any():
         hashes, sizes = _usable(records)
         first = find_first(hashes, sizes)
@@ -205,6 +212,11 @@ def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataRepo
         groups, sentences = find_components(hashes, sizes)
         numbers[np.flatnonzero(fates == USABLE)[first]] = groups
         duplicates, components = int((~first).sum()), int(groups.max()) + 1
+        found, counts = np.unique(hashes, return_counts=True)
+        most, in_groups = found[counts.argmax()], int(counts.max())
+        row = np.repeat(np.flatnonzero(fates == USABLE)[first], sizes)[(hashes == most).argmax()]
+        texts = records[int(row)]["texts"]
+        commonest = texts[list(hash_sentences(texts)).index(most)]
     report = DataReport(
         records=int((fates != BLANK).sum()),
         groups=int((numbers >= 0).sum()),
@@ -217,6 +229,8 @@ def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataRepo
         empty=_total(records, "empty"),
         over_long=_total(records, "over_long"),
         max_chars=max_chars,
+        commonest=commonest,
+        in_groups=in_groups,
     )
     return report, numbers
 

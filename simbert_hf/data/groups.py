@@ -7,6 +7,7 @@ Rows that share a sentence, directly or through others, have the same ``group``:
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,13 @@ from simbert_hf.data.grouping import (
     group_records,
     no_groups,
 )
-from simbert_hf.data.readers import Form, ReadOptions, read_rows
+from simbert_hf.data.readers import (
+    Form,
+    ReadOptions,
+    describe_columns,
+    describe_file,
+    read_rows,
+)
 from simbert_hf.data.records import USABLE, Record, read_records
 from simbert_hf.data.sampling import FixedPairs
 from simbert_hf.utils.text import fold
@@ -36,7 +43,10 @@ from simbert_hf.utils.textfiles import (
     suffix_of,
 )
 
-READER_VERSION = 3  # raise it when a file would be read differently: it renews the caches
+logger = logging.getLogger(__name__)
+
+READER_VERSION = 4  # raise it when a file would be read differently: it renews the caches
+SHOWN = 10  # sources of which is told what is read of them
 FEW_GROUPS = 10  # of fewer, none is held out unasked
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 
@@ -90,6 +100,8 @@ def load_groups(
     options = ReadOptions(form, columns, max_chars, consecutive=streaming)
     sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
     name = ", ".join(dict.fromkeys(source.name for source in sources))
+    for source in sources[:SHOWN]:
+        logger.info("%s: %s", source.name, source.describe(options))
     if streaming:
         return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
     return group_records(name, _read_all(sources, options, cache_dir), max_chars)
@@ -195,6 +207,12 @@ class _Source:
             else enumerate(_single(self.rows), start=1)
         )
         return read_records(self.name, rows, options, named)
+
+    def describe(self, options: ReadOptions) -> str:
+        if self.rows is None:
+            return describe_file(self.name, options)
+        columns = self.rows.column_names  # of a streamed data set they may not be known yet
+        return describe_columns(self.name, columns, options) if columns else "streamed"
 
 
 def _single(rows: Any) -> Iterator[Row]:

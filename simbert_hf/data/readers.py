@@ -21,7 +21,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Literal, get_args
@@ -72,7 +72,9 @@ KNOWN: dict[Form, tuple[tuple[str, str], ...]] = {
 GROUP_NAMES = {first for first, _ in GROUP_COLUMNS}
 LABEL_COLUMNS = ("label", "is_duplicate", "quality")
 LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+JUDGMENTS = {*LABELS, "entailment", "neutral", "contradiction", "yes", "no", "y", "n", "-"}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
+NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
 MANY_ROWS = 20  # from which on a second column that repeats looks like labels
 
@@ -119,6 +121,49 @@ def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
     return _table_rows(path, options) if _is_table(path) else read_objects(path)
 
 
+def describe_file(path: str | Path, options: ReadOptions) -> str:
+    """Say which columns of a file are read, and which are not; nothing of an empty file.
+
+    Raises:
+        DataError: If they are unknown, or the first row does not parse.
+    """
+    row = next((row for _, row in read_rows(path, options) if row), None)
+    if row is None:
+        return ""
+    told = describe_columns(path, list(row), options)
+    if _is_table(path):
+        cells = next(cells for _, cells in read_cells(path) if cells)
+        told += "" if [cell.strip() for cell in cells] == list(row) else ", by no header"
+    return told
+
+
+def describe_columns(path: str | Path, columns: Sequence[str], options: ReadOptions) -> str:
+    """Say which columns are read, and which are not.
+
+    Args:
+        path: The file.
+        columns: Those of its rows.
+        options: How it is read.
+
+    Example:
+        >>> describe_columns("a.csv", ["id", "s1", "s2", "label"], ReadOptions())
+        "pairs of 's1' and 's2', where 'label' is 1; not read: 'id'"
+        >>> describe_columns("a.jsonl", ["intent", "text"], ReadOptions())
+        "sentences of 'text', grouped by 'intent'"
+    """
+    form, (first, second), label = astuple(choose_shape(path, 1, columns, options))
+    told = {
+        "pairs": f"pairs of {first!r} and {second!r}",
+        "groups": f"sentences of {second!r}, grouped by {first!r}",
+        "synonyms": f"{first!r} and its {second!r}",
+    }[form]
+    told += f", where {label!r} is 1" if label else ""
+    unread = [name for name in columns if name not in (first, second, label)]
+    told += f"; not read: {', '.join(map(repr, unread))}" if unread else ""
+    negative = next((name for name in unread if name.lower() in NEGATIVE_COLUMNS), None)
+    return told + (" (by train_triplet.py --examples triplets it is)" if negative else "")
+
+
 def _is_table(path: str | Path) -> bool:
     """Tell by its extension whether a file is a table or holds objects."""
     suffix = suffix_of(path)
@@ -160,7 +205,8 @@ def choose_shape(
     """Decide from its columns what a file holds.
 
     Raises:
-        DataError: If no known shape fits, or a score stands beside pairs.
+        DataError: If no known shape fits or more than one of groups, or a score stands beside
+            pairs.
 
     Example:
         >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
@@ -171,6 +217,12 @@ def choose_shape(
     if found is None:
         raise _columns_fault(file, line, columns, options)
     if form != "pairs":
+        others = [names[name] for name in GROUP_NAMES & names.keys() - {"group", found[0].lower()}]
+        if form == "groups" and others and options.text_columns is None:
+            both = " and ".join(map(repr, sorted([found[0], *others])))
+            problem = f"the columns {both} may both say which sentences mean the same"
+            remedy = f"Name one: --form groups --text_columns {found[0]} {found[1]}"
+            raise fault(file, line, problem, remedy)
         return Shape(form, found)
     label = next((names[name] for name in LABEL_COLUMNS if name in names), None)
     score = next((name for name in SCORE_COLUMNS if name in names), None)

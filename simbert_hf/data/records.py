@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import chain
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypedDict
 
-from simbert_hf.data.readers import LABELS, Numbered, ReadOptions, Shape, choose_shape
+from simbert_hf.data.readers import (
+    JUDGMENTS,
+    LABELS,
+    SNIFFED_ROWS,
+    Numbered,
+    ReadOptions,
+    Shape,
+    choose_shape,
+)
 from simbert_hf.utils.text import fold, is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
@@ -65,10 +74,38 @@ def read_records(
         raise fault(file, None, "is empty", "Give it at least one record")
     line, first = head[-1]
     shape = choose_shape(file, line, list(first), options)
+    if shape.form == "pairs" and not (shape.label or options.text_columns):
+        head += islice(rows, SNIFFED_ROWS)
+        check_all_paraphrases(file, line, [row for _, row in head if row], shape)
     numbered = chain(head, rows)
     if shape.form == "groups":
         return _grouped_records(file, numbered, shape, options, named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
+
+
+def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
+    """Refuse pairs beside which stands which of them are paraphrases, in a column of another name.
+
+    Raises:
+        DataError: If there is one.
+
+    Example:
+        >>> rows = [{"s1": "a", "s2": "b", "same": value} for value in "01"]
+        >>> check_all_paraphrases("a.csv", 1, rows, Shape("pairs", ("s1", "s2")))
+        Traceback (most recent call last):
+            ...
+        simbert_hf.utils.textfiles.DataError: a.csv:1: the column 'same' has '0', '1', as if ...
+    """
+    for name in rows[0]:
+        cells = {str(row.get(name)).strip().lower() for row in rows} - {"", "none", "nan"}
+        if name not in shape.columns and len(cells) > 1 and cells <= JUDGMENTS:
+            found = ", ".join(map(repr, sorted(cells)))
+            problem = f"the column {name!r} has {found}, as if not all rows were paraphrases"
+            remedy = (
+                "Call it label, with 1 for a paraphrase and 0 for none; or, if all are, name the "
+                f"pair: --text_columns {shlex.join(shape.columns)} (text_columns=...)"
+            )
+            raise fault(file, line, problem, remedy)
 
 
 def _until_filled(rows: Numbered) -> Numbered:

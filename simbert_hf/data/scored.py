@@ -205,7 +205,10 @@ def _headless(path: str | Path, rows: Cells, third: str) -> _Layout:
     named = len(head) > 1 and score and _number(score) is None  # by a header of unknown names
     if len(cells) != 3 or not (first or last) or named:
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
-        remedy = f"Write s1, s2, {third} in each row, or name them so in a header"
+        remedy = (
+            f"Write s1, s2, {third} in each row, or name them so in a header (evaluations take "
+            "other names by --columns)"
+        )
         raise fault(path, line, problem, separator_of(cells, remedy))
     return layout
 

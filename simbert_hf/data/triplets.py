@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simbert_hf.data.readers import PAIR_COLUMNS, read_headed_rows
+from simbert_hf.data.readers import NEGATIVE_COLUMNS, PAIR_COLUMNS, read_headed_rows
 from simbert_hf.data.records import cell_of, text_of
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
-NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 NAMES = "Name them sent0, sent1 and hard_neg; of preferences prompt, chosen and rejected"
 PAIR_NAMES = "Name them source and target"
 

@@ -100,6 +100,9 @@ def load_pair_task(
     check_labels(test_file, test)
     if dev_file is None:
         return PairTask(name, test_file, test)
+    if Path(dev_file) == Path(test_file):
+        remedy = "Choose thresholds on other pairs than those measured"
+        raise fault(dev_file, None, "is both the dev and the test file", remedy)
     seen = {frozenset(map(fold, pair[:2])) for pair in test}
     loaded = load_labelled_pairs(dev_file, columns)
     check_labels(dev_file, loaded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -263,8 +262,8 @@ class FaqIndex:
             if self.calibration is None:
                 raise ValueError("There is no threshold: calibrate the index, or give one.")
             threshold = self.calibration.threshold
-        if not isinstance(threshold, Real) or not math.isfinite(threshold):
-            raise ValueError(f"threshold={threshold!r} is no score: give a number such as 0.8.")
+        if not isinstance(threshold, Real) or not abs(threshold) <= 2:  # 2 is never
+            raise ValueError(f"threshold={threshold!r} is no score: give a cosine such as 0.8.")
         queries = listed(query)
         faults = [why_no_question(text) for text in queries]
         asked = [text for text, why in zip(queries, faults, strict=True) if not why]

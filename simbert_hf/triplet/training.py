@@ -230,6 +230,7 @@ def load_given_triplets(
     else:
         refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
     rows = load_unseen(load_triplets, data_args.train_file, held_out, "triplet")
+    logger.info("%s: %s triplets", ", ".join(data_args.train_file), f"{len(rows):,}")
     columns = dict(zip(("source", "target", "negative"), zip(*rows, strict=True), strict=True))
     return FixedPairs(columns, args.order_seed), held_out
 

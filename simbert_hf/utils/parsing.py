@@ -114,10 +114,22 @@ def _unknown(text: str, parser: argparse.ArgumentParser) -> str:
     """Say what is wrong with an argument, and what may have been meant."""
     flags = [action.option_strings[0] for action in parser._actions[1:]]
     if not text.startswith("-"):
-        return f"{text!r} stands behind no flag, such as {flags[0]} {text}; see --help."
+        first = " A YAML file stands first." if text.endswith((".yaml", ".yml")) else ""
+        return f"{text!r} stands behind no flag, such as {flags[0]} {text}; see --help.{first}"
     name = text.partition("=")[0]
-    near = get_close_matches(name, flags, n=1, cutoff=0.5)
-    return " ".join([f"There is no {name}; see --help.", *(f"Is it {flag}?" for flag in near)])
+    return f"There is no {name}; see --help.{suggestion(name, flags)}"
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Ask whether one of the known names was meant, if any is like this one.
+
+    Example:
+        >>> suggestion("batch_size", ["device_batch_size", "seed"]), suggestion("seat", ["seed"])
+        (' Is it device_batch_size?', ' Is it seed?')
+    """
+    bare = name.lstrip("-")
+    found = [each for each in known if bare in each] or get_close_matches(name, known, 1, 0.5)
+    return f" Is it {' or '.join(found[:4])}?" if found else ""
 
 
 def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
@@ -190,7 +202,9 @@ def read_yaml(path: Path, known: set[str]) -> tuple[list[str], list[str]]:
     content = load_yaml(path)
     unknown = sorted(map(str, set(content) - known))
     if unknown:
-        raise ValueError(f"{path} names unknown arguments: {', '.join(unknown)}; see --help.")
+        meant = suggestion(unknown[0], sorted(known))
+        names = ", ".join(unknown)
+        raise ValueError(f"{path} names unknown arguments: {names}; see --help.{meant}")
     flags: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):

@@ -22,10 +22,12 @@ PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
 OBJECTS = (".jsonl", ".json", ".parquet")
 STRUCTURED = (*(suffix for suffix in TABLES if suffix != ".txt"), *OBJECTS)
+ROW = re.compile(r'.+\t|\{"')  # of a table, or of JSON
 BYTE_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
     b"PK\x03\x04": "an Excel workbook or a zip archive",
+    b"\x1f\x8b": "gzip without .gz in its name",
 }
 
 Row = dict[str, object]  # column -> value; a blank line is an empty row
@@ -178,6 +180,10 @@ def load_sentences(path: str | Path) -> list[str]:
     sentences = [text for line in read_lines(path) if (text := line.strip())]
     if not sentences:
         raise fault(path, None, "holds no sentence", "Write one sentence a line")
+    some = sentences[:1000]
+    if 2 * sum(map(bool, map(ROW.match, some))) > len(some):
+        problem = f"holds rows, not one sentence a line: {shorten(sentences[0])}"
+        raise fault(path, None, problem, "Keep the sentences alone")
     return sentences
 
 
