@@ -408,7 +408,7 @@ def test_ranking_changes_no_filters_of_warnings(monkeypatch):
 def test_a_source_leaves_room_for_what_is_written():
     model, texts = tiny_simbert(), [30 * "the cat ", "a cat"]
     assert model.max_length == 48
-    with pytest.warns(UserWarning, match=r"more than 48 tokens were cut.* raise the maximum"):
+    with pytest.warns(UserWarning, match=r"more than 48 tokens were cut.* raise max_length"):
         whole = sources_of(model, texts, 8)  # of 64 positions, 56 are left
     assert list(map(len, whole)) == [48, 4]
     told = "more than 34 tokens were .*lower max_new_tokens=30, which leaves them 34 of the .* 64"

@@ -71,6 +71,7 @@ def test_apostrophes_are_put_where_they_lack() -> None:
         ("# How do I reset my password?", "# "),
         ("**How can I cancel my order?**", "**"),
         ("<b>How can I cancel my order?</b><br>", "</b><br>"),
+        ("“Are you coming?” “Yes, I am on my way.”", "“"),
         ("Read [the whole guide](https://a.com/b) before you start.", "[the whole guide](https://a.com/b)"),
         ('Press <a href="x.y">the red button</a> to stop it.', '<a href="x.y">the red button</a>'),
         ("Run `pip install simbert` to install the tool.", "`pip install simbert`"),

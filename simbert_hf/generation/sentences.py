@@ -21,10 +21,11 @@ SIGNS_IN = (
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
 _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|span|t[dhr]|ul)\b[^<>]*>"  # of HTML
-EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{_BLOCK})*"  # tried once in each run of blanks
-_BOLD = r"(?:\*\*|</?(?:b|strong)>)"
-CORE = re.compile(  # Markdown's headings and quotations, and what is bold as a whole
-    rf"({EDGE}(?:(?:#{{1,6}}|>) )?({_BOLD}(?=[^*<>]+{_BOLD}{EDGE}$))?)(.*?)((?(2){_BOLD}){EDGE})",
+EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{_BLOCK}){{0,30}}"  # begun once in each run of blanks
+_PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
+CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
+    rf"({EDGE}(?:(?:#{{1,6}}|>) )?"
+    rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR}){EDGE})",
     re.DOTALL,
 )
 LEAST = 3  # words of a sentence that stands alone; less is left as it is
@@ -108,7 +109,9 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
 
 
 def cut_signs(sentence: str) -> tuple[str, str, str]:
-    """Cut white space, emoji and markup at its ends from a sentence, unless it has nothing else.
+    """Cut white space, emoji, markup and quotation marks at its ends from a sentence.
+
+    Unless it has nothing else.
 
     Returns:
         What stands before it, the sentence, and what stands behind.
@@ -118,6 +121,8 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
         (('', 'I love it!', ' \N{GRINNING FACE} '), ('', '\N{GRINNING FACE}', ''))
         >>> cut_signs("<li>**Is it *new*?**</li>"), cut_signs("**Note:** it is")
         (('<li>', '**Is it *new*?**', '</li>'), ('', '**Note:** it is', ''))
+        >>> cut_signs('"Is it new?"'), cut_signs('"Is it new?" he said.')
+        (('"', 'Is it new?', '"'), ('', '"Is it new?" he said.', ''))
     """
     before, _, core, behind = CORE.fullmatch(sentence).groups()  # type: ignore[union-attr]
     if core:
