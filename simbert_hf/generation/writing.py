@@ -30,6 +30,7 @@ from simbert_hf.generation.facts import (
 )
 from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.names import known_names
+from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.placeholders import Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
@@ -256,7 +257,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
-    or other quotations, or that leave out what may be a name, name somebody else, or alter a word.
+    or other quotations, or that leave out what may be a name, name somebody else, alter a word or
+    put its opposite.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -282,6 +284,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
         lambda other: not alters(text, other),
+        lambda other: not opposes(text, other),
     )
     kept = [draft for draft in drafts if is_true(draft.text)]
     for wish in wishes:
