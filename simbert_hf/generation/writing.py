@@ -13,8 +13,9 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.agreement import slips_of
-from simbert_hf.generation.alterations import alters
+from simbert_hf.generation.alterations import alters, misplaces_be
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
+from simbert_hf.generation.completeness import is_complete
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
@@ -284,7 +285,9 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
         lambda other: not alters(text, other),
+        lambda other: not misplaces_be(text, other),
         lambda other: not opposes(text, other),
+        lambda other: is_complete(text, other),
     )
     kept = [draft for draft in drafts if is_true(draft.text)]
     for wish in wishes:
