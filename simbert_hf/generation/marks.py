@@ -34,8 +34,8 @@ UNMARKED_WORD = re.compile(
 )
 NO_WORD = rf"(?<![^\W{CJK}])", rf"(?![^\W{CJK}])"  # before, behind
 EMPHASIS = re.compile(  # of a few words, in Markdown or HTML
-    rf"{NO_WORD[0]}(?<![*_])(\*{{1,3}}|_|<(?:b|em|i|mark|strong|u)>)(?![\s*_])([^*_<>\n]{{1,40}})"
-    rf"(?<!\s)(\1|</\w+>)(?![*_]){NO_WORD[1]}"
+    rf"{NO_WORD[0]}(?<![*_])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?![\s*_])([^*_<>\n]{{1,40}})"
+    rf"(?<!\s)((?(2)</\2>|\1))(?![*_]){NO_WORD[1]}"
 )
 TAG = re.compile("<[^<>]+>")
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
@@ -77,13 +77,13 @@ def plain_marks(text: str) -> str:
 def unemphasised(line: str) -> str:
     """Leave out the marks of emphasis, unless the line has no other words."""
     others = TAG.sub("", EMPHASIS.sub("", line))
-    return EMPHASIS.sub(r"\2", line) if any(map(str.isalnum, others)) else line
+    return EMPHASIS.sub(r"\3", line) if any(map(str.isalnum, others)) else line
 
 
 def emphasised(source: str, text: str) -> str:
     """Emphasise the words that a source does, if a text has them once."""
     lines = (line for line in source.splitlines() if unemphasised(line) != line)
-    for before, words, behind in chain.from_iterable(map(EMPHASIS.findall, lines)):
+    for before, _, words, behind in chain.from_iterable(map(EMPHASIS.findall, lines)):
         parts = re.split(f"({re.escape(words)})".join(NO_WORD), text, flags=re.IGNORECASE)
         if len(parts) == 3:
             text = parts[0] + before + parts[1] + behind + parts[2]
