@@ -43,6 +43,10 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("**Is it new?**\n* one *\n- **Yes**: it is", "**Is it new?**\n* one *\n- Yes: it is"),
         ("2**3, 4 * 5 * 6, __init__, a_b_c, f*ck", "2**3, 4 * 5 * 6, __init__, a_b_c, f*ck"),
         ("请点击**保存**按钮", "请点击保存按钮"),
+        *((kept, kept) for kept in (
+            "See https://x.com/_a_/b", "ask @_john_ it", "cd /var/_tmp_/x", "mail _x_@a.com now",
+            "/*comment*/ x", "it is \\*not\\* it", "*a</p> b", "tell 'im what the lads' plan is",
+        )),
     ],
 )  # fmt: skip
 def test_marks_are_straightened_and_curled(text: str, straight: str) -> None:
@@ -55,6 +59,12 @@ def test_single_quotation_marks_are_no_apostrophes() -> None:
     found = gen_synonyms("The 'Plus' plan costs $10 a month.", n=20)
     assert len(found) > 3
     assert all(text.count("'Plus'") == 1 for text in found)
+
+
+def test_words_emphasised_twice_or_within_others_are_plain() -> None:
+    source = "Is **the big plan** a *plan*? Click _Save_ or _Save_."
+    assert marks_as_in(source, "Is the big plan good?") == "Is **the big plan** good?"
+    assert marks_as_in(source, "Save the plan") == "Save the plan"
 
 
 def test_apostrophes_are_put_where_they_lack() -> None:

@@ -38,8 +38,13 @@ def english():
             ["{{ name }}", "{first}{last}", "{user}@a.com"],
         ),
         (
-            "See ![a cat](b.png), [the guide](c.de/f), `a b`, <code>a b</code> or <br/> if a <b",
+            "See ![a cat](b.png), [the guide](c.de/f), `a b`, <code>a b</code> or <br/>, a <b c=d",
             ["![a cat](b.png)", "[the guide](c.de/f)", "`a b`", "<code>a b</code>", "<br/>"],
+        ),
+        ("If a <b and c = d then e > f", []),
+        (
+            'Press <a href="x y">the button</a>, <u>both</u> <i>of</i> <br> here <br> now',
+            ['<a href="x y">the button</a>', "<u>both</u>", "<i>of</i>", "<br>"],
         ),
         ("我用苹果手机和python，😀", ["用", "苹", "果", "机", "😀"]),
     ],

@@ -122,7 +122,13 @@ def test_rows_labelled_zero_are_no_pairs(write):
     assert fates == [USABLE, NEGATIVE, USABLE, NEGATIVE]
 
 
+def test_a_group_column_says_what_means_the_same_whatever_else_is_there(write):
+    path = write("a.csv", "group,sentence,label\n1,A,x\n1,B,y\n")
+    assert texts(path) == [["A", "B"]]
+
+
 def test_what_all_pairs_have_is_no_judgment(write):
+    assert texts(write("c.csv", "idx,s1,s2\n0,A,B\n1,C,D\n")) == [["A", "B"], ["C", "D"]]
     assert texts(write("a.csv", "s1,s2,same\nA,B,1\nC,D,1\n")) == [["A", "B"], ["C", "D"]]
     judged = write("b.csv", "s1,s2,same\nA,B,1\nC,D,0\n")
     assert texts(judged, text_columns=("s1", "s2")) == [["A", "B"], ["C", "D"]]

@@ -92,6 +92,29 @@ def test_very_many_sentences_join():
     assert drafts[0].text == " ".join(["d."] * 200)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the tiny model knows none of these
+@pytest.mark.parametrize("text", ['" "', "** **", "<b> </b>", "“ ”", "<br>"])
+def test_marks_alone_leave_other_texts_their_paraphrases(model, text):
+    alone, among = (model.gen_synonyms(texts, n=6, k=6, max_new_tokens=6, seed=0) for texts in (
+        [FIRST], [FIRST, text]
+    ))  # fmt: skip
+    assert among[0] == alone[0]
+
+
+def test_blocks_of_html_part_sentences():
+    text = "<p>Hello<br>how do i reset my password<br/>\nthank you very much</p><p>Bye</p>"
+    parts = split_sentences(text)
+    assert "".join(parts) == text
+    assert [cut_signs(part)[1] for part in parts] == [
+        "Hello",
+        "how do i reset my password",
+        "thank you very much",
+        "Bye",
+    ]
+    assert split_sentences("x <p-tag> is") == ["x <p-tag> is"]
+    assert cut_signs("> 18 years")[0] == ""
+
+
 def test_each_sentence_is_paraphrased_and_all_are_ranked_together(model):
     options = {"n": 6, "k": 6, "seed": 0, "max_new_tokens": 6, "return_scores": True}
     parts = [model.gen_synonyms(sentence, **options) for sentence in (FIRST, SECOND)]

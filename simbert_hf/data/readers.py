@@ -217,8 +217,8 @@ def choose_shape(
     if found is None:
         raise _columns_fault(file, line, columns, options)
     if form != "pairs":
-        others = [names[name] for name in GROUP_NAMES & names.keys() - {"group", found[0].lower()}]
-        if form == "groups" and others and options.text_columns is None:
+        others = [names[name] for name in GROUP_NAMES & names.keys() - {found[0].strip().lower()}]
+        if form == "groups" and others and "group" not in names and options.text_columns is None:
             both = " and ".join(map(repr, sorted([found[0], *others])))
             problem = f"the columns {both} may both say which sentences mean the same"
             remedy = f"Name one: --form groups --text_columns {found[0]} {found[1]}"

@@ -86,6 +86,8 @@ def read_records(
 def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
     """Refuse pairs beside which stands which of them are paraphrases, in a column of another name.
 
+    It is told by a file's first rows.
+
     Raises:
         DataError: If there is one.
 
@@ -98,12 +100,13 @@ def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shap
     """
     for name in rows[0]:
         cells = {str(row.get(name)).strip().lower() for row in rows} - {"", "none", "nan"}
-        if name not in shape.columns and len(cells) > 1 and cells <= JUDGMENTS:
+        number = name.strip().lower() in ("id", "idx", "index")
+        if name not in shape.columns and not number and len(cells) > 1 and cells <= JUDGMENTS:
             found = ", ".join(map(repr, sorted(cells)))
             problem = f"the column {name!r} has {found}, as if not all rows were paraphrases"
             remedy = (
-                "Call it label, with 1 for a paraphrase and 0 for none; or, if all are, name the "
-                f"pair: --text_columns {shlex.join(shape.columns)} (text_columns=...)"
+                "Call it label, with 1 for a paraphrase and 0 for none; or, if all are, drop it or "
+                f"name the pair: --text_columns {shlex.join(shape.columns)} (text_columns=...)"
             )
             raise fault(file, line, problem, remedy)
 

@@ -17,7 +17,7 @@ from simbert_hf.utils.text import CJK, CJK_CHAR
 
 BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
 SINGLE = re.compile(  # quotation marks, and no apostrophe before a word or at its end
-    r"(?<!\w)(['‘])(?!\s|(?i:cause|em|n|til|tis|twas|\d\ds?)\b)"
+    r"(?<!\w)(['‘])(?!\s|(?i:bout|cause|ello|em|er|im|n|ole|round|s|t|til|tis|twas|\d\ds?)\b)"
     r"((?:[^'‘’\"“”„»\n]|(?<=\w)['’](?=\w))+)(?<!\s)(['’])(?!\w)"
 )
 OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
@@ -33,9 +33,10 @@ UNMARKED_WORD = re.compile(
     rf"(?<![\w'’@#/.-])(?!(?-i:IM)\b)({'|'.join(UNMARKED)})(?![\w'’@/-]|\.\w)", re.IGNORECASE
 )
 NO_WORD = rf"(?<![^\W{CJK}])", rf"(?![^\W{CJK}])"  # before, behind
-EMPHASIS = re.compile(  # of a few words, in Markdown or HTML
-    rf"{NO_WORD[0]}(?<![*_])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?![\s*_])([^*_<>\n]{{1,40}})"
-    rf"(?<!\s)((?(2)</\2>|\1))(?![*_]){NO_WORD[1]}"
+BEGINS, ENDING = map(re.compile, NO_WORD)
+EMPHASIS = re.compile(  # of a few words, in Markdown or HTML, and in no address
+    rf"{NO_WORD[0]}(?<![*_@/\\])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?![\s*_])"
+    rf"([^*_<>\n]{{1,40}})(?<![\s\\])((?(2)</\2>|\1))(?![*_@/\\]){NO_WORD[1]}"
 )
 TAG = re.compile("<[^<>]+>")
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
@@ -44,8 +45,8 @@ DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    English gets its apostrophes where they lack. Text with Chinese keeps its quotation marks;
-    single ones become double, which no apostrophe is taken for.
+    English gets its apostrophes where they lack. Single quotation marks become double, which
+    no apostrophe is taken for; text with Chinese keeps them all.
     Words within a line lose the marks of their emphasis.
 
     Example:
@@ -83,10 +84,19 @@ def unemphasised(line: str) -> str:
 def emphasised(source: str, text: str) -> str:
     """Emphasise the words that a source does, if a text has them once."""
     lines = (line for line in source.splitlines() if unemphasised(line) != line)
-    for before, _, words, behind in chain.from_iterable(map(EMPHASIS.findall, lines)):
-        parts = re.split(f"({re.escape(words)})".join(NO_WORD), text, flags=re.IGNORECASE)
-        if len(parts) == 3:
-            text = parts[0] + before + parts[1] + behind + parts[2]
+    marked = list(chain.from_iterable(map(EMPHASIS.findall, lines)))
+    phrases = [words.lower() for _, _, words, _ in marked]
+    for before, _, words, behind in marked:
+        if sum(words.lower() in phrase for phrase in phrases) > 1:  # again, or within another
+            continue
+        found = [
+            place.span()
+            for place in re.finditer(re.escape(words), text, re.IGNORECASE)
+            if BEGINS.match(text, place.start()) and ENDING.match(text, place.end())
+        ]
+        if len(found) == 1:
+            [(start, end)] = found
+            text = text[:start] + before + text[start:end] + behind + text[end:]
     return text
 
 

@@ -25,10 +25,13 @@ from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
 # Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
 FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
-_TAG = r"</?[a-zA-Z][a-zA-Z\d]*(?: [^<>=]*=[^<>]*)? ?/?>"
+_ATTRIBUTES = r"(?: +[\w:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"']+))*"
+_OPEN = rf"<[a-zA-Z][a-zA-Z\d]*{_ATTRIBUTES} ?/?>"
+_CLOSE = r"</[a-zA-Z][a-zA-Z\d]*>"
+_TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
 _VARIABLE = (  # of a template; or code, a link, or what is tagged
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\n]+`"
-    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAG}[^<>\n]{{1,40}}{_TAG}|{_TAG}"
+    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."

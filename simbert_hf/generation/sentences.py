@@ -11,7 +11,10 @@ from sentencex import segment  # type: ignore[import-untyped]
 from simbert_hf.utils.text import HAN, is_mark
 
 WORD = re.compile(rf"[{HAN}]|\w+")
-LINE_END = re.compile(r"\n\s*$")
+TAG = re.compile("<[^<>]*>")
+_BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML
+LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
+BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
 MARKER = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+")  # of a list's item
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
 # White space, and emoji and signs of their kind, which few models read, with what joins them
@@ -20,11 +23,10 @@ SIGNS_IN = (
     "\u200d\u20e3\ufe0f\U000e0020-\U000e007f"
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
-_BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|span|t[dhr]|ul)\b[^<>]*>"  # of HTML
 EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{_BLOCK}){{0,30}}"  # begun once in each run of blanks
 _PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
 CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
-    rf"({EDGE}(?:(?:#{{1,6}}|>) )?"
+    rf"({EDGE}(?:(?:#{{1,6}}|>) (?!\d))?"
     rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR}){EDGE})",
     re.DOTALL,
 )
@@ -53,7 +55,8 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     begun = ""
-    for part in chain.from_iterable(map(cut_short_lines, segment("en", text))):
+    parts = chain.from_iterable(map(cut_blocks, segment("en", text)))
+    for part in chain.from_iterable(map(cut_short_lines, parts)):
         if sentences and not begun + part.strip():
             sentences[-1] += part
             continue
@@ -74,6 +77,22 @@ def split_sentences(text: str) -> list[str]:
     return sentences if lined or any(map(says_enough, sentences)) else [text]
 
 
+def cut_blocks(sentence: str) -> Iterator[str]:
+    """Cut a sentence behind the tags of HTML that end or begin lines and blocks.
+
+    Example:
+        >>> list(cut_blocks("<p>my card is lost<br>what now</p>"))
+        ['<p>my card is lost<br>', 'what now</p>']
+    """
+    start = 0
+    for tags in BLOCKS.finditer(sentence):
+        if TAG.sub("", sentence[start : tags.start()]).strip():
+            yield sentence[start : tags.end()]
+            start = tags.end()
+    if start < len(sentence):
+        yield sentence[start:]
+
+
 def cut_short_lines(sentence: str) -> Iterator[str]:
     r"""Cut a sentence behind the lines of a word or two at its beginning; long ones may be wrapped.
 
@@ -91,7 +110,12 @@ def cut_short_lines(sentence: str) -> Iterator[str]:
 
 def says_enough(sentence: str) -> bool:
     """Whether a sentence can be paraphrased by itself; "Thanks." says too little."""
-    return len(WORD.findall(sentence)) >= LEAST
+    return count_words(sentence) >= LEAST
+
+
+def count_words(sentence: str) -> int:
+    """Count words, and Chinese characters, outside tags."""
+    return len(WORD.findall(TAG.sub("", sentence)))
 
 
 def worth_writing(sentences: Sequence[str]) -> list[str]:
@@ -103,7 +127,7 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
     """
     if len(sentences) == 1:
         return list(sentences)
-    words = [0 if MARKER.fullmatch(one) else len(WORD.findall(one)) for one in sentences]
+    words = [0 if MARKER.fullmatch(one) else count_words(one) for one in sentences]
     least = min(LEAST, max(2, *words))
     return [one for one, count in zip(sentences, words, strict=True) if count >= least]
 
@@ -125,7 +149,7 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
         (('"', 'Is it new?', '"'), ('', '"Is it new?" he said.', ''))
     """
     before, _, core, behind = CORE.fullmatch(sentence).groups()  # type: ignore[union-attr]
-    if core:
+    if core.strip():
         return before, core, behind
     bare = sentence.strip()
     at = sentence.find(bare)

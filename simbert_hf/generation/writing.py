@@ -259,7 +259,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
     or other quotations, or that leave out what may be a name, name somebody else, alter a word or
-    put its opposite.
+    put its opposite, misplace "be", or leave out or add much.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")

@@ -128,7 +128,9 @@ def suggestion(name: str, known: Sequence[str]) -> str:
         (' Is it device_batch_size?', ' Is it seed?')
     """
     bare = name.lstrip("-")
-    found = [each for each in known if bare in each] or get_close_matches(name, known, 1, 0.5)
+    found = [each for each in known if bare in each and len(bare) > 2] or get_close_matches(
+        name, known, 1, 0.5
+    )
     return f" Is it {' or '.join(found[:4])}?" if found else ""
 
 
