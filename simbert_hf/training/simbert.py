@@ -96,11 +96,10 @@ def load_training_data(
         validation = PairDataset(held_out, seed)
         if data_args.sample_sentences is None:
             samples = [validation[i]["source"] for i in range(min(4, len(validation)))]
-    twice, files = objective_args.simcse_weight > 0, objective_args
-    unpaired = load_unpaired(files.sentences_file, held_out, twice=twice)
-    preferences = load_unseen(load_triplets, files.preferences_file, held_out, "preference")
-    one_way = load_unseen(load_one_way_pairs, files.one_way_file, held_out, "one-way pair")
-    sts = load_sts(data_args)
+    more, sts = objective_args, load_sts(data_args)
+    unpaired = load_unpaired(more.sentences_file, held_out, twice=more.simcse_weight > 0)
+    preferences = load_unseen(load_triplets, more.preferences_file, held_out, "preference")
+    one_way = load_unseen(load_one_way_pairs, more.one_way_file, held_out, "one-way pair")
     return TrainingData(train, validation, sts, samples, unpaired, preferences, one_way)
 
 
