@@ -45,9 +45,9 @@ DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    English gets its apostrophes where they lack. Single quotation marks become double, which
-    no apostrophe is taken for; text with Chinese keeps them all.
-    Words within a line lose the marks of their emphasis.
+    English gets its apostrophes where they lack. Single quotation marks become double, which no
+    apostrophe is taken for; text with Chinese keeps them all. Words within a line lose the marks of
+    their emphasis.
 
     Example:
         >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
