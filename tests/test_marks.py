@@ -46,6 +46,8 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         *((kept, kept) for kept in (
             "See https://x.com/_a_/b", "ask @_john_ it", "cd /var/_tmp_/x", "mail _x_@a.com now",
             "/*comment*/ x", "it is \\*not\\* it", "*a</p> b", "tell 'im what the lads' plan is",
+            "delete *.* in DOS", "SELECT *, count(*) FROM t", "*.txt/*.md", "sum(*) or count(*)",
+            "Match (_, _) or f(_,_)", "hi ^_^ you ^_^",
         )),
     ],
 )  # fmt: skip

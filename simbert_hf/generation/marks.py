@@ -35,7 +35,7 @@ UNMARKED_WORD = re.compile(
 NO_WORD = rf"(?<![^\W{CJK}])", rf"(?![^\W{CJK}])"  # before, behind
 BEGINS, ENDING = map(re.compile, NO_WORD)
 EMPHASIS = re.compile(  # of a few words, in Markdown or HTML, and in no address
-    rf"{NO_WORD[0]}(?<![*_@/\\])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?![\s*_])"
+    rf"{NO_WORD[0]}(?<![*_@/\\])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?=[^\W_]|[\"'“‘«(\[@#$])"
     rf"([^*_<>\n]{{1,40}})(?<![\s\\])((?(2)</\2>|\1))(?![*_@/\\]){NO_WORD[1]}"
 )
 TAG = re.compile("<[^<>]+>")

@@ -30,7 +30,8 @@ _OPEN = rf"<[a-zA-Z][a-zA-Z\d]*{_ATTRIBUTES} ?/?>"
 _CLOSE = r"</[a-zA-Z][a-zA-Z\d]*>"
 _TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
 _VARIABLE = (  # of a template; or code, a link, or what is tagged
-    r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b|`[^`\n]+`"
+    r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
+    r"|`(?!\s)[^`\n]+(?<!\s)`"
     rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}"
 )
 VARIABLE = re.compile(_VARIABLE)

@@ -47,8 +47,9 @@ def whole(place: Path) -> Iterator[Path]:
     try:
         yield part
         put_in_place(part, place)
-    finally:
-        part.unlink(missing_ok=True)  # the block failed
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def check_writable(place: Path) -> None:
