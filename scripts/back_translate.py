@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from simbert_hf import DEFAULT_MODEL, SimBert
@@ -50,7 +51,8 @@ def claim(path: Path, work: Mapping[str, object]) -> None:
     """Note what a file is of, or see that it is of the same.
 
     Raises:
-        DataError: If it is of another model, seed or share, or it is not known of which.
+        DataError: If it is of other sentences or another model, seed or share, or it is not known
+            of which.
     """
     note = path.with_name(f"{path.name}.work.json")
     known = read_json(note) if note.exists() else None
@@ -82,6 +84,14 @@ def shared(text: str, other: str) -> float:
     return len(words & others) / len(words | others)
 
 
+def append(path: Path, lines: Sequence[str]) -> None:
+    """Write lines behind those of a file, and wait until they are on the disk."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Write what is not written yet."""
     parser = script_parser(__doc__)
@@ -92,22 +102,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--shared", type=float, default=0.8, help="Words that a pair has in common, at most.")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    make_room(args.output_file)
+    if not 0 <= args.shared <= 1:
+        raise ValueError(f"--shared {args.shared} is no share: give a number from 0 to 1.")
+    make_room(args.output_file, args.sentences_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}
     lines, first = written(args.output_file, blocks)
     model = load(args.model_name_or_path)
+    digest = sha256("\n".join(texts).encode()).hexdigest()
     work = {"model": fingerprint(model), "seed": args.seed, "shared": args.shared}
-    claim(args.output_file, work)
-    write_text(args.output_file, "".join(f"{line}\n" for line in lines))
-    with args.output_file.open("a", encoding="utf-8") as file:
-        for start in range(first * BLOCK, len(texts), BLOCK):
-            some = texts[start : start + BLOCK]
-            new = back_translate(model, some, args.seed + start, args.shared)
-            file.write("".join(f"{line}\n" for line in new))
-            file.flush()
-            os.fsync(file.fileno())
-            print(f"{start + len(some):,} of {len(texts):,} sentences", flush=True)
+    claim(args.output_file, work | {"sentences": digest})
+    for start in range(first * BLOCK, len(texts), BLOCK):
+        some = texts[start : start + BLOCK]
+        new = back_translate(model, some, args.seed + start, args.shared)
+        if start == first * BLOCK:  # until now the last block of before stays
+            write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
+        else:
+            append(args.output_file, new)
+        print(f"{start + len(some):,} of {len(texts):,} sentences", flush=True)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--{idle[0]} is a model's; --bm25 has none")
     if not args.output_file.endswith(".csv"):
         raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
-    make_room(Path(args.output_file))
+    make_room(Path(args.output_file), args.train_file)
     return args
 
 

@@ -47,7 +47,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.output_file.suffix not in WRITERS:
         raise ValueError(f"--output_file {args.output_file}: name a {' or '.join(WRITERS)} file.")
-    make_room(args.output_file)
+    make_room(args.output_file, args.sentences_file)
     return args
 
 

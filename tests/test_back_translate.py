@@ -62,6 +62,38 @@ def test_a_stopped_run_goes_on(argv: list[str], tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
+def test_a_stop_in_the_first_block_loses_no_written_one(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_translate.main(argv)
+    whole = (tmp_path / "out" / "pairs.jsonl").read_bytes()
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(back_translate, "back_translate", stop)
+    with pytest.raises(KeyboardInterrupt):
+        back_translate.main(argv)
+    assert (tmp_path / "out" / "pairs.jsonl").read_bytes() == whole
+
+
+def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: Path) -> None:
+    """The blocks before the last one known would be taken for written."""
+    back_translate.main(argv)
+    place = tmp_path / "sentences.txt"
+    place.write_text("go going\n" + place.read_text())
+    with pytest.raises(DataError, match=r"name another --output_file"):
+        back_translate.main(argv)
+    with pytest.raises(ValueError, match=r"--shared 80\.0 is no share"):
+        back_translate.main([*argv, "--shared=80"])
+
+
+def test_what_is_read_is_not_written_over(argv: list[str], tmp_path: Path) -> None:
+    place = tmp_path / "sentences.txt"
+    with pytest.raises(ValueError, match="is what is read: name another file"):
+        back_translate.main([*argv, f"--output_file={place}"])
+
+
 def test_other_sentences_are_refused(argv: list[str], tmp_path: Path) -> None:
     path = tmp_path / "out" / "pairs.jsonl"
     path.parent.mkdir()

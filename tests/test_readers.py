@@ -128,7 +128,11 @@ def test_a_group_column_says_what_means_the_same_whatever_else_is_there(write):
 
 
 def test_what_all_pairs_have_is_no_judgment(write):
-    assert texts(write("c.csv", "idx,s1,s2\n0,A,B\n1,C,D\n")) == [["A", "B"], ["C", "D"]]
+    for name in ("idx", "", "Unnamed: 0", "pair_id"):
+        numbered = write("c.csv", f"{name},s1,s2\n0,A,B\n1,C,D\n")
+        assert texts(numbered) == [["A", "B"], ["C", "D"]]
+    streamed = write("d.csv", "s1,s2,votes\nA,B,1\nC,D,0\n")
+    assert texts(streamed, consecutive=True) == [["A", "B"], ["C", "D"]]
     assert texts(write("a.csv", "s1,s2,same\nA,B,1\nC,D,1\n")) == [["A", "B"], ["C", "D"]]
     judged = write("b.csv", "s1,s2,same\nA,B,1\nC,D,0\n")
     assert texts(judged, text_columns=("s1", "s2")) == [["A", "B"], ["C", "D"]]

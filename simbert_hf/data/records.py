@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -23,6 +24,7 @@ from simbert_hf.utils.textfiles import Row, fault, shorten
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
 UNQUOTED = "Put it in quotes, or name another column"
+NUMBER = re.compile(r"(?:unnamed: \d+|(?:.*_)?(?:id|idx|index))?")  # names of row numbers
 LISTED = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
 MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
@@ -74,7 +76,8 @@ def read_records(
         raise fault(file, None, "is empty", "Give it at least one record")
     line, first = head[-1]
     shape = choose_shape(file, line, list(first), options)
-    if shape.form == "pairs" and not (shape.label or options.text_columns):
+    judged = shape.form == "pairs" and not (shape.label or options.text_columns)
+    if judged and not options.consecutive:  # a stream must not stop at a later file
         head += islice(rows, SNIFFED_ROWS)
         check_all_paraphrases(file, line, [row for _, row in head if row], shape)
     numbered = chain(head, rows)
@@ -86,7 +89,7 @@ def read_records(
 def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
     """Refuse pairs beside which stands which of them are paraphrases, in a column of another name.
 
-    It is told by a file's first rows.
+    It is told by a file's first 1,000 rows, and by none of a stream.
 
     Raises:
         DataError: If there is one.
@@ -100,7 +103,7 @@ def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shap
     """
     for name in rows[0]:
         cells = {str(row.get(name)).strip().lower() for row in rows} - {"", "none", "nan"}
-        number = name.strip().lower() in ("id", "idx", "index")
+        number = NUMBER.fullmatch(name.strip().lower())
         if name not in shape.columns and not number and len(cells) > 1 and cells <= JUDGMENTS:
             found = ", ".join(map(repr, sorted(cells)))
             problem = f"the column {name!r} has {found}, as if not all rows were paraphrases"

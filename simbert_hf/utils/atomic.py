@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -68,9 +68,15 @@ def check_writable(place: Path) -> None:
         raise PermissionError(problem) from error
 
 
-def make_room(file: Path) -> None:
-    """Make the folder of a file that will be written, or raise as :func:`check_writable` does."""
+def make_room(file: Path, inputs: Sequence[str | Path] = ()) -> None:
+    """Make the folder of a file that will be written, or raise as :func:`check_writable` does.
+
+    Raises:
+        ValueError: If it is one of the inputs, which would be lost.
+    """
     check_writable(file)
+    if file.exists() and any(Path(one).exists() and file.samefile(one) for one in inputs):
+        raise ValueError(f"{file} is what is read: name another file to write.")
     file.parent.mkdir(parents=True, exist_ok=True)
 
 
