@@ -145,7 +145,7 @@ def test_what_all_pairs_have_is_no_judgment(write):
          "read: 'id'"),
         ("a.tsv", "Q1\tQ2\nA\tB\n", "pairs of 'sentence1' and 'sentence2', by no header"),
         ("a.csv", "anchor,positive,negative\nA,B,C\n", "pairs of 'anchor' and 'positive'; not "
-         "read: 'negative' (by train_triplet.py --examples triplets it is)"),
+         "read: 'negative' (but by train_triplet.py --examples triplets)"),
         ("a.jsonl", jsonl({"text": "A", "intent": 1}), "sentences of 'text', grouped by 'intent'"),
         ("a.jsonl", jsonl({"text": "A", "synonyms": ["B"]}), "'text' and its 'synonyms'"),
         ("a.jsonl", "\n", ""),

@@ -100,8 +100,9 @@ def load_groups(
     options = ReadOptions(form, columns, max_chars, consecutive=streaming)
     sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
     name = ", ".join(dict.fromkeys(source.name for source in sources))
-    for source in sources[:SHOWN]:
-        logger.info("%s: %s", source.name, source.describe(options))
+    by_name = {source.name: source for source in sources}  # shards have one name
+    for source in [*by_name.values()][:SHOWN]:
+        logger.info("%s: %s", source.name, source.describe(options) or "empty")
     if streaming:
         return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
     return group_records(name, _read_all(sources, options, cache_dir), max_chars)

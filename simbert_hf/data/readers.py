@@ -127,23 +127,26 @@ def describe_file(path: str | Path, options: ReadOptions) -> str:
     Raises:
         DataError: If they are unknown, or the first row does not parse.
     """
-    row = next((row for _, row in read_rows(path, options) if row), None)
+    line, row = next(((line, row) for line, row in read_rows(path, options) if row), (1, None))
     if row is None:
         return ""
-    told = describe_columns(path, list(row), options)
+    told = describe_columns(path, list(row), options, line)
     if _is_table(path):
         cells = next(cells for _, cells in read_cells(path) if cells)
         told += "" if [cell.strip() for cell in cells] == list(row) else ", by no header"
     return told
 
 
-def describe_columns(path: str | Path, columns: Sequence[str], options: ReadOptions) -> str:
+def describe_columns(
+    path: str | Path, columns: Sequence[str], options: ReadOptions, line: int = 1
+) -> str:
     """Say which columns are read, and which are not.
 
     Args:
         path: The file.
         columns: Those of its rows.
         options: How it is read.
+        line: Where the first row is.
 
     Example:
         >>> describe_columns("a.csv", ["id", "s1", "s2", "label"], ReadOptions())
@@ -151,7 +154,7 @@ def describe_columns(path: str | Path, columns: Sequence[str], options: ReadOpti
         >>> describe_columns("a.jsonl", ["intent", "text"], ReadOptions())
         "sentences of 'text', grouped by 'intent'"
     """
-    form, (first, second), label = astuple(choose_shape(path, 1, columns, options))
+    form, (first, second), label = astuple(choose_shape(path, line, columns, options))
     told = {
         "pairs": f"pairs of {first!r} and {second!r}",
         "groups": f"sentences of {second!r}, grouped by {first!r}",
@@ -159,9 +162,9 @@ def describe_columns(path: str | Path, columns: Sequence[str], options: ReadOpti
     }[form]
     told += f", where {label!r} is 1" if label else ""
     unread = [name for name in columns if name not in (first, second, label)]
-    told += f"; not read: {', '.join(map(repr, unread))}" if unread else ""
-    negative = next((name for name in unread if name.lower() in NEGATIVE_COLUMNS), None)
-    return told + (" (by train_triplet.py --examples triplets it is)" if negative else "")
+    elsewhere = " (but by train_triplet.py --examples triplets)"
+    shown = [f"{name!r}{elsewhere * (name.lower() in NEGATIVE_COLUMNS)}" for name in unread]
+    return told + (f"; not read: {', '.join(shown)}" if shown else "")
 
 
 def _is_table(path: str | Path) -> bool:
