@@ -21,7 +21,7 @@ import transformers
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.results import figure_to_json
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import write_json
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # For measure_apart: glibc frees blocks at once, so that a peak is what was held at a time.
@@ -131,5 +131,4 @@ def report_file(given: str) -> Path:
 def save_report(place: Path, report: Any) -> None:
     """Write figures as JSON, whole or not at all; make the folder where there is none."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(report, indent=2, ensure_ascii=False, default=str)
-    write_text(place, f"{text}\n")
+    write_json(place, report, default=str)

@@ -22,7 +22,6 @@ from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
-NEVER = 2.0  # a threshold that no cosine reaches
 NONE = "  (none that keeps what it says; raise -n, or give --copying 0)"
 
 
@@ -307,7 +306,7 @@ def _search_flags(parser: argparse.ArgumentParser) -> None:
 
 def search(args: argparse.Namespace) -> None:
     """Answer each query, or show the near misses."""
-    from simbert_hf.index import FaqIndex
+    from simbert_hf.index.faq_index import NEVER, FaqIndex
     from simbert_hf.utils.text import CONTROL
 
     texts = args.texts or lines_of("-", blanks=True)

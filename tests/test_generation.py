@@ -472,8 +472,9 @@ def test_bad_input_gets_one_clear_sentence(text, options, error, sentence):
 @pytest.mark.parametrize(("n", "most"), [(10, 10), (40, 20)])
 def test_twenty_are_returned_or_all_where_fewer_are_written(model, n, most):
     options = {"strategy": "without_replacement", "top_k": None, "seed": 0, "min_similarity": -1}
+    options |= {"copying": 0}  # of an untrained model's, the rules on facts drop much
     everything = model.gen_synonyms(TEXTS[0], n, n, **options)
-    assert len(everything) >= most // 3  # of an untrained model much is dropped
+    assert len(everything) >= most // 2
     assert model.gen_synonyms(TEXTS[0], n, **options) == everything[:most]
 
 

@@ -195,6 +195,18 @@ def find_first(hashes: Hashes, sizes: Ints) -> NDArray[np.bool_]:
     return first
 
 
+def find_commonest(hashes: Hashes) -> tuple[int, int]:
+    """Find where the sentence in most rows stands first among all of (S,), and how often it does.
+
+    Example:
+        >>> find_commonest(hash_sentences(["a", "b", "c", "d", "B", "e"]))
+        (1, 2)
+    """
+    _, places, counts = np.unique(hashes, return_index=True, return_counts=True)
+    most = counts.argmax()
+    return int(places[most]), int(counts[most])
+
+
 def _chunks(records: datasets.Dataset) -> Iterator[pyarrow.Table]:
     yield from records.with_format("arrow").iter(CHUNK)
 
@@ -210,13 +222,13 @@ def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataRepo
         first = find_first(hashes, sizes)
         hashes, sizes = hashes[np.repeat(first, sizes)], sizes[first]
         groups, sentences = find_components(hashes, sizes)
-        numbers[np.flatnonzero(fates == USABLE)[first]] = groups
+        kept = np.flatnonzero(fates == USABLE)[first]
+        numbers[kept] = groups
         duplicates, components = int((~first).sum()), int(groups.max()) + 1
-        found, counts = np.unique(hashes, return_counts=True)
-        most, in_groups = found[counts.argmax()], int(counts.max())
-        row = np.repeat(np.flatnonzero(fates == USABLE)[first], sizes)[(hashes == most).argmax()]
-        texts = records[int(row)]["texts"]
-        commonest = texts[list(hash_sentences(texts)).index(most)]
+        at, in_groups = find_commonest(hashes)
+        row = np.searchsorted(np.cumsum(sizes), at, side="right")
+        texts = records[int(kept[row])]["texts"]
+        commonest = texts[list(hash_sentences(texts)).index(hashes[at])]
     report = DataReport(
         records=int((fates != BLANK).sum()),
         groups=int((numbers >= 0).sum()),

@@ -96,11 +96,12 @@ def misplaces_be(text: str, other: str) -> bool:
         (False, False)
     """
     ours, theirs = tokens_of(text), tokens_of(other)
-    own, fresh = {*threes(ours)}, {*threes(theirs)} - {*threes(ours)}
+    old, new = ({*threes(tokens)} for tokens in (ours, theirs))
+    lost, fresh = old - new, new - old
     if any(
-        one[::2] == new[::2] and {one[1], new[1]} in BE_OR_HAVE
-        for one in own - {*threes(theirs)}
-        for new in fresh
+        one[::2] == other_one[::2] and {one[1], other_one[1]} in BE_OR_HAVE
+        for one in lost
+        for other_one in fresh
     ):
         return True
     come = Counter(theirs) - Counter(ours)

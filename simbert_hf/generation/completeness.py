@@ -28,4 +28,4 @@ def is_complete(text: str, other: str) -> bool:
     ours, theirs = (Counter(WORD.findall(some.lower())) for some in (text, other))
     gone, come = ours - theirs, theirs - ours
     lost, found = (sum(len(word) >= LONG for word in some.elements()) for some in (gone, come))
-    return -4 < come.total() - gone.total() < 5 and not (lost >= 3 and found <= lost - 2)
+    return -4 < theirs.total() - ours.total() < 5 and not (lost >= 3 and found <= lost - 2)

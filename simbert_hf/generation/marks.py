@@ -2,7 +2,7 @@
 
 Phones and word processors write "it’s" where most text that models learnt from has "it's". To a
 tokenizer these and "its" are other words, and one for the other would pass for a paraphrase. And
-behind "???" or "..." models write more of a sentence that has ended. Asterisks around a word, they
+behind "???" or "..." models write more of a sentence that has ended. Asterisks around a word they
 leave out together with it.
 """
 
@@ -13,6 +13,7 @@ from collections import defaultdict
 from itertools import chain
 
 from simbert_hf.generation.facts import is_english
+from simbert_hf.generation.sentences import TAG
 from simbert_hf.utils.text import CJK, CJK_CHAR
 
 BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
@@ -38,7 +39,6 @@ EMPHASIS = re.compile(  # of a few words, in Markdown or HTML, and in no address
     rf"{NO_WORD[0]}(?<![*_@/\\])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?=[^\W_]|[\"'“‘«(\[@#$])"
     rf"([^*_<>\n]{{1,40}})(?<![\s\\])((?(2)</\2>|\1))(?![*_@/\\]){NO_WORD[1]}"
 )
-TAG = re.compile("<[^<>]+>")
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 
 
@@ -84,9 +84,9 @@ def unemphasised(line: str) -> str:
 def emphasised(source: str, text: str) -> str:
     """Emphasise the words that a source does, if a text has them once."""
     lines = (line for line in source.splitlines() if unemphasised(line) != line)
-    marked = list(chain.from_iterable(map(EMPHASIS.findall, lines)))
-    phrases = [words.lower() for _, _, words, _ in marked]
-    for before, _, words, behind in marked:
+    emphases = list(chain.from_iterable(map(EMPHASIS.findall, lines)))
+    phrases = [words.lower() for _, _, words, _ in emphases]
+    for before, _, words, behind in emphases:
         if sum(words.lower() in phrase for phrase in phrases) > 1:  # again, or within another
             continue
         found = [

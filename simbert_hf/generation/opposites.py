@@ -66,9 +66,8 @@ def opposes(text: str, other: str) -> bool:
         (False, True)
     """
     ours, theirs = words_of(text), words_of(other)
-    gone, come = ours - theirs, theirs - ours
     return any(
-        gone & one and come & opposite and not (ours & opposite or theirs & one)
+        ours & one and theirs & opposite and not (ours & opposite or theirs & one)
         for sides in SIDES
         for one, opposite in (sides, sides[::-1])
     )

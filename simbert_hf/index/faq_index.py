@@ -47,6 +47,8 @@ from simbert_hf.utils.textfiles import DataError, shorten
 
 logger = logging.getLogger(__name__)
 
+NEVER = 2.0  # a threshold that no cosine reaches
+
 
 class FaqIndex:
     """Questions, their answers and vectors, made by :meth:`build` or :meth:`load`.
@@ -262,7 +264,7 @@ class FaqIndex:
             if self.calibration is None:
                 raise ValueError("There is no threshold: calibrate the index, or give one.")
             threshold = self.calibration.threshold
-        if not isinstance(threshold, Real) or not abs(threshold) <= 2:  # 2 is never
+        if not isinstance(threshold, Real) or not abs(threshold) <= NEVER:
             raise ValueError(f"threshold={threshold!r} is no score: give a cosine such as 0.8.")
         queries = listed(query)
         faults = [why_no_question(text) for text in queries]
