@@ -24,7 +24,7 @@ from simbert_hf.generation.synonyms import load
 from simbert_hf.mining.pairs import different
 from simbert_hf.utils.atomic import make_room, write_json, write_text
 from simbert_hf.utils.script import run_script, script_parser
-from simbert_hf.utils.textfiles import read_json
+from simbert_hf.utils.textfiles import fault, read_json, read_objects
 
 BLOCK = 512  # sentences after which what is written is kept
 
@@ -39,10 +39,11 @@ def written(path: Path, blocks: Mapping[str, int]) -> tuple[list[str], int]:
         DataError: If they are of other sentences.
     """
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    found = [blocks.get(json.loads(line)["target"], -1) for line in lines]
+    rows = zip(lines, read_objects(path), strict=False)  # the last line may be half a one
+    found = [blocks.get(str(row.get("target")), -1) for _, (_, row) in rows]
     if -1 in found:
-        problem = "is not of these sentences: name another --output_file."
-        raise DataError(f"{path}, line {found.index(-1) + 1}: {problem}")
+        problem = "is not of these sentences"
+        raise fault(path, found.index(-1) + 1, problem, "Name another --output_file")
     last = max(found, default=0)
     return [line for line, block in zip(lines, found, strict=True) if block < last], last
 
@@ -104,6 +105,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if not 0 <= args.shared <= 1:
         raise ValueError(f"--shared {args.shared} is no share: give a number from 0 to 1.")
+    if args.output_file.suffix != ".jsonl":
+        raise ValueError(f"--output_file {args.output_file}: the pairs are a .jsonl file.")
     make_room(args.output_file, args.sentences_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}

@@ -21,6 +21,10 @@ from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_trip
 from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
+RANGE_MAX = (
+    "Nearest strangers looked at; by default range_min + negatives, with a margin + 10 times."
+)
+
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
@@ -34,7 +38,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output_file", required=True, help="A .csv file.")
     parser.add_argument("--negatives", type=int, default=1, help="Negatives an anchor, at most.")
     parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
-    parser.add_argument("--range_max", type=int, help="Nearest strangers looked at.")
+    parser.add_argument("--range_max", type=int, help=RANGE_MAX)
     parser.add_argument("--relative_margin", type=float, help="Below the positive's cosine by ...")
     parser.add_argument("--absolute_margin", type=float, help="The same as a difference.")
     parser.add_argument("--members", type=int, default=16, help="Sentences a group, at most.")

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--model_name_or_path", required=True)
     parser.add_argument("--train_file", required=True, help="Sentences, one a line.")
     parser.add_argument("--output_dir", required=True, help="A folder without a model.")
-    parser.add_argument("--dim", type=int, help="Dimensions kept; all if not given.")
+    parser.add_argument("--dim", type=int, help="Dimensions kept; all they span if not given.")
     parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
     args = parser.parse_args(argv)
     check_new_output(args.output_dir, [args.model_name_or_path])

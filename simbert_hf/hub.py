@@ -42,7 +42,15 @@ MODEL_FILES = (
     "onnx/*.onnx",
     "onnx/*.json",
 )
-SIDE_FILES = ("README.md", "LICENSE*", "NOTICE*", "*.png", "all_results.json", "eval_results.json")
+SIDE_FILES = (
+    "README.md",
+    "LICENSE*",
+    "NOTICE*",
+    "*.png",
+    "all_results.json",
+    "eval_results.json",
+    "judge.json",
+)
 # Never uploaded (the first are pickles), but deleted where they belong to a former model.
 FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
 CARD = "README.md"

@@ -118,6 +118,8 @@ def test_odd_shares_are_named(shares: list[float]) -> None:
 
 def test_models_that_do_not_fit_are_named() -> None:
     model = tiny_simbert()
+    with pytest.raises(ValueError, match="Less than two models have no average"):
+        average_models([model])
     with pytest.raises(ValueError, match=r"different architectures or sizes: bert\.encoder"):
         average_models([model, tiny_simbert(num_hidden_layers=3)])
     unigram = unigram_tokenizer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from shutil import copytree
 
@@ -86,21 +85,34 @@ def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: 
         back_translate.main(argv)
     with pytest.raises(ValueError, match=r"--shared 80\.0 is no share"):
         back_translate.main([*argv, "--shared=80"])
+    with pytest.raises(ValueError, match=r"pairs\.csv: the pairs are a \.jsonl file"):
+        back_translate.main([*argv, f"--output_file={tmp_path / 'pairs.csv'}"])
 
 
 def test_what_is_read_is_not_written_over(argv: list[str], tmp_path: Path) -> None:
-    place = tmp_path / "sentences.txt"
+    place = (tmp_path / "sentences.txt").rename(tmp_path / "pairs.jsonl")
+    argv = [arg.replace("sentences.txt", "pairs.jsonl") for arg in argv]
     with pytest.raises(ValueError, match="is what is read: name another file"):
         back_translate.main([*argv, f"--output_file={place}"])
 
 
-def test_other_sentences_are_refused(argv: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        ('{"source": "a", "target": "another one"}', "is not of these sentences. Name another"),
+        ('{"text": "a", "synonyms": ["b"]}', "is not of these sentences"),
+        ("one sentence", "is not JSON at column 1"),
+    ],
+)
+def test_other_sentences_are_refused(
+    argv: list[str], tmp_path: Path, other: str, problem: str
+) -> None:
     path = tmp_path / "out" / "pairs.jsonl"
     path.parent.mkdir()
-    path.write_text(json.dumps({"source": "a", "target": "another one"}) + "\n")
-    with pytest.raises(DataError, match=r"pairs\.jsonl, line 1: is not of these sentences: name"):
+    path.write_text(other + "\n")
+    with pytest.raises(DataError, match=rf"pairs\.jsonl:1: {problem}"):
         back_translate.main(argv)
-    assert "another one" in path.read_text()
+    assert path.read_text() == other + "\n"
 
 
 @pytest.mark.parametrize("change", ["--seed=1", "--shared=0.5", "model", "note"])

@@ -112,8 +112,8 @@ def test_rows_of_an_index_come_and_go(run, model, tmp_path):
     assert run("index", "add", index, tmp_path / "dev.csv", "--question_column", "query")[0] == 1
     assert [faq.answer for faq in FaqIndex.load(index, model).faqs()] == ["Nobody."]
     error = run("index", "build", index, path, "--model", model)[2]
-    assert f"The calibration of the index that was in {index} is dropped" in error
-    assert "dropped" not in run("index", "build", index, path, "--model", model)[2]
+    assert f"The index that was in {index} is replaced with its calibration." in error
+    assert f"{index} is replaced." in run("index", "build", index, path, "--model", model)[2]
 
 
 def test_changes_of_an_index_take_turns(run, model, tmp_path, monkeypatch):

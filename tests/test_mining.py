@@ -88,13 +88,14 @@ def test_words_alone_find_the_likest_strangers(groups) -> None:
         assert own > 0
 
 
-def test_of_chinese_the_characters_are_compared() -> None:
+def test_of_chinese_the_characters_are_compared(caplog: pytest.LogCaptureFixture) -> None:
     texts = [["怎么重置密码", "密码忘了"], ["今天天气很好", "天气不错"], ["重置手机", "手机坏了"]]
     groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1, 2]})
     mined = {row.anchor: row.negative for row in mine_by_words(groups)}
     assert mined["怎么重置密码"] == "重置手机"
     assert mined["密码忘了"] == "手机坏了"
     assert "今天天气很好" not in mined  # no character in common with any stranger
+    assert "2 of 6 sentences have no negative in range" in caplog.text
 
 
 def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:

@@ -254,6 +254,7 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
         ('{"text": "a"}\n', r"peer\.jsonl:1: holds"),
         ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
         ("", "has no paraphrases of 'how can i go there'"),
+        (2 * '{"text": "a", "paraphrases": []}\n', r"peer\.jsonl:2: has 'a' once more"),
     ],
 )
 def test_outputs_that_cannot_be_measured(tmp_path, text: str, message: str) -> None:

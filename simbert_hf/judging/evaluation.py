@@ -204,7 +204,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
         name: Of its row; None for the file's.
 
     Raises:
-        DataError: If a line is of another form, or a sentence is missing.
+        DataError: If a line is of another form, or a sentence is missing or there twice.
     """
     check_exists(path)
     given: dict[str, list[str]] = {}
@@ -217,7 +217,10 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
             raise fault(path, line, problem, 'Write {"text": "...", "paraphrases": ["...", ...]}')
         plain = (item.get("text", item) if isinstance(item, dict) else item for item in found)
         texts = [text for item in plain if (text := text_of(path, line, item))]
-        given[fold(str(row["text"]))] = texts[:k]
+        source = fold(str(row["text"]))
+        if source in given:
+            raise fault(path, line, f"has {shorten(row['text'])} once more", "Keep one of them")
+        given[source] = texts[:k]
     for source in data.sources:
         if fold(source) not in given:
             problem = f"has no paraphrases of {shorten(source)}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import datasets
@@ -19,6 +21,8 @@ from simbert_hf.utils.atomic import whole
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.text import fold
 
+logger = logging.getLogger(__name__)
+
 SCORES = 2**25  # scores held at a time, at most
 
 
@@ -30,7 +34,8 @@ class MiningSettings:
         negatives: Negatives of each anchor, at most.
         range_min: Skip this many of the nearest sentences of other groups that the margin leaves:
             they are the likeliest to mean the same.
-        range_max: Look at no more than this many; None for what the library finds enough.
+        range_max: Look at no more than this many; None for ``range_min`` and, with a margin, ten
+            times ``negatives`` beyond, without one as many as ``negatives``.
         relative_margin: A negative's cosine with the anchor is below the least of its positives'
             by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
             https://arxiv.org/abs/2407.15831); None for any.
@@ -115,7 +120,7 @@ def mine_triplets(
         use_faiss=use_faiss,
         verbose=False,
     )
-    return _one_positive_each(found, rng)
+    return _one_positive_each(found, members, rng)
 
 
 def mine_by_words(
@@ -161,7 +166,7 @@ def mine_by_words(
             for j in chosen
             for positive in members[owner[i]]
         ]
-    return _one_positive_each(rows, rng)
+    return _one_positive_each(rows, members, rng)
 
 
 def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator) -> list[list[str]]:
@@ -183,8 +188,10 @@ def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator)
     ]
 
 
-def _one_positive_each(rows: Iterable[dict[str, str]], rng: np.random.Generator) -> list[Triplet]:
-    """Draw one of the positives that each anchor and negative have.
+def _one_positive_each(
+    rows: Iterable[dict[str, str]], members: Sequence[Sequence[str]], rng: np.random.Generator
+) -> list[Triplet]:
+    """Draw one of the positives that each anchor and negative have; say who has no negative.
 
     Raises:
         DataError: If there are no rows.
@@ -196,6 +203,13 @@ def _one_positive_each(rows: Iterable[dict[str, str]], rng: np.random.Generator)
     if not positives:
         raise DataError(
             "No hard negative is in range: lower range_min or the margin, or raise range_max."
+        )
+    anchors, texts = {anchor for anchor, _ in positives}, set(chain(*members))
+    if few := len(texts - anchors):
+        logger.warning(
+            "%s of %s sentences have no negative in range, so they are no anchors: for more, lower "
+            "range_min or the margin, or raise range_max.",
+            *(f"{few:,}", f"{len(texts):,}"),
         )
     return [
         Triplet(anchor, found[rng.integers(len(found))], negative)

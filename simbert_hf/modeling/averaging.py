@@ -31,8 +31,8 @@ def average_models(
         shares: How much each counts, of their sum; all the same if None.
 
     Raises:
-        ValueError: If the models do not fit together, one is whitened, or the shares are not one
-            number above 0 for each.
+        ValueError: If there are less than two models, they do not fit together, one is whitened,
+            or the shares are not one number above 0 for each.
 
     Example:
         >>> from simbert_hf import SimBert
@@ -43,7 +43,9 @@ def average_models(
     """
     models = list(models)
     shares = [1.0] * len(models) if shares is None else shares
-    if not models or len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
+    if len(models) < 2:
+        raise ValueError("Less than two models have no average: give more.")
+    if len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
         raise ValueError(
             f"{len(models)} models and the shares {list(shares)}: give each a number above 0."
         )
