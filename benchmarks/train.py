@@ -60,7 +60,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def ours(
-    config: SimBertConfig, collator: PairCollator, device: str, bf16: bool, compiled: bool
+    config: SimBertConfig, collator: PairCollator, device: str, bf16: bool, compiled: bool = False
 ) -> Step:
     """Return this package's training step, as its trainer takes it."""
     model, objective = SimBert(config).to(device).train(), SimBertObjective()

@@ -206,12 +206,17 @@ def one_way_loss(
     Returns:
         The loss and its accuracy over the N anchors.
 
+    Raises:
+        ValueError: If groups come without ``key_groups``, or the reverse.
+
     Example:
         >>> zeros = torch.zeros(3, 8)
         >>> one_way_loss(zeros, zeros, zeros, scale=20.0).loss.exp().round().item()
         6.0
     """
     keys = positives if negatives is None else torch.cat([positives, negatives])
+    if (groups is None) != (key_groups is None):
+        raise ValueError("groups and key_groups are of use together only: give both, or none.")
 
     def block(start: int, stop: int) -> InBatchLoss:
         own = torch.arange(start, stop, device=anchors.device) + offset

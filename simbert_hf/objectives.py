@@ -346,10 +346,17 @@ class ScoredPairObjective:
     Attributes:
         loss: ``cosent`` ranks by the cosine, ``angle`` by AnglE's similarity.
         scale: Inverse temperature.
+
+    Raises:
+        ValueError: If the loss is another.
     """
 
     loss: Literal["cosent", "angle"] = "cosent"
     scale: float = 20.0
+
+    def __post_init__(self) -> None:
+        if self.loss not in ("cosent", "angle"):
+            raise ValueError(f"loss={self.loss!r} is none for scored pairs: give cosent or angle.")
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
         """Run the model once and rank the pairs.

@@ -61,6 +61,8 @@ def holds_texts(texts: object) -> TypeGuard[Iterable[Any]]:
         >>> [holds_texts(texts) for texts in ("a", ["a", "b"], {"a": "b"}, 5, b"a")]
         [True, True, False, False, False]
     """
+    if isinstance(texts, str):  # one of NumPy's has ndim 0, too
+        return True
     others = isinstance(texts, Mapping | bytes) or hasattr(texts, "columns")
     others |= getattr(texts, "ndim", 1) == 0  # an array of one text, which nothing can go through
     return isinstance(texts, Iterable) and not others

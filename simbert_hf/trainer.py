@@ -55,15 +55,16 @@ class SimilarityTrainer(SavingTrainer):
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
         data_collator: Makes batches, and tells the ``lengths`` of examples.
-        evaluator: ``model -> `` named figures, at each evaluation; None for no evaluation.
+        evaluator: ``model -> `` named figures, at each evaluation; None with ``eval_strategy`` no.
             ``args.metric_for_best_model`` must be one of its ``names``.
         fresh_head: Part of the names of parameters that train at ``args.head_learning_rate``, for a
             head that starts untrained; None for none.
-        **kwargs: As for ``transformers.Trainer``.
+        **kwargs: As for ``transformers.Trainer``; ``args`` are ``SimilarityTrainingArguments``.
 
     Raises:
-        ValueError: If several GPUs are this process's, the metric is not measured, or an argument
-            would change nothing.
+        TypeError: If ``args`` are others.
+        ValueError: If there is no evaluator for an ``eval_strategy``, several GPUs are this
+            process's, the metric is not measured, or an argument would change nothing.
     """
 
     args: SimilarityTrainingArguments
@@ -79,6 +80,12 @@ class SimilarityTrainer(SavingTrainer):
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if not isinstance(args := kwargs.get("args"), SimilarityTrainingArguments):
+            raise TypeError(f"args={type(args).__name__}: give SimilarityTrainingArguments.")
+        if evaluator is None and args.eval_strategy != "no":
+            raise ValueError(
+                "Nothing is to be evaluated: give an evaluator, or eval_strategy='no'."
+            )
         # Trainer asks for data to evaluate on; the evaluator has its own.
         super().__init__(eval_dataset=None if evaluator is None else (), **kwargs)
         if self.args.n_gpu > 1:

@@ -476,26 +476,6 @@ def naive_ordered_draw_probability(
     return probability
 
 
-def naive_inclusion_probabilities(
-    log_probs: Mapping[tuple[int, ...], float], n: int
-) -> dict[tuple[int, ...], float]:
-    """Return for each sequence the probability of being among n drawn without replacement."""
-    included = dict.fromkeys(log_probs, 0.0)
-
-    def extend(draw: list[tuple[int, ...]], probability: float, left: float) -> None:
-        if len(draw) == n:
-            for sequence in draw:
-                included[sequence] += probability
-            return
-        for sequence, log_prob in log_probs.items():
-            if sequence not in draw:
-                share = math.exp(log_prob)
-                extend([*draw, sequence], probability * share / left, left - share)
-
-    extend([], 1.0, 1.0)
-    return included
-
-
 # --- class centres -----------------------------------------------------------------------------
 
 
@@ -686,18 +666,10 @@ def naive_topk_accuracy(
 ) -> dict[int, float]:
     """Return for each k the share of sentences with a group mate among their k nearest others.
 
-    Every sentence ranks all the others by cosine, equal cosines by position. A sentence without a
-    group mate counts as a miss.
+    A sentence without a group mate counts as a miss.
     """
-    units = [_unit(torch.as_tensor(vector).double()) for vector in vectors]
-    hits = dict.fromkeys(ks, 0)
-    for i in range(len(units)):
-        others = [j for j in range(len(units)) if j != i]
-        others.sort(key=lambda j: (-float(units[i] @ units[j]), j))
-        for k in ks:
-            if any(groups[j] == groups[i] for j in others[:k]):
-                hits[k] += 1
-    return {k: hits[k] / len(units) for k in ks}
+    first, _ = naive_retrieval(vectors, groups)
+    return {k: sum(rank <= k for rank in first) / len(first) for k in ks}
 
 
 def naive_retrieval(

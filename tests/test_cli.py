@@ -229,7 +229,7 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
     (tmp_path / "in.txt").write_text("\n".join(texts))
     output = tmp_path / f"out{suffix}"
     argv = ["encode", tmp_path / "in.txt", "--model", model, "--output", output, "--json"]
-    monkeypatch.setattr(vectorfiles.encode_file, "__kwdefaults__", {"processes": 1, "block": 4})
+    monkeypatch.setattr(vectorfiles, "BLOCK", 4)
     calls = []
     encode = TextEncoder.__call__
 
@@ -358,9 +358,10 @@ def test_damaged_weights_end_with_a_sentence(run, tmp_path):
 
 
 @pytest.mark.multiproc
-def test_encode_by_two_processes(model, tmp_path):
+def test_encode_by_two_processes(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(vectorfiles, "BLOCK", 8)
     texts = ["the cat sat", "a dog ran", "what time is it"] * 5
-    vectorfiles.encode_file(texts, model, tmp_path / "out.npy", processes=2, block=8)
+    vectorfiles.encode_file(texts, model, tmp_path / "out.npy", processes=2)
     np.testing.assert_allclose(
         np.load(tmp_path / "out.npy"), tiny_simbert().encode(texts), atol=1e-5
     )

@@ -6,7 +6,6 @@ from itertools import permutations
 import pytest
 import torch
 from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a fixture
-from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.copying import (
@@ -20,6 +19,7 @@ from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of, names_of
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import Draft, banned_tokens, keep_facts, write
+from tests.tiny import unigram_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from simbert_hf.generation.diversity import choose_diverse
+from simbert_hf.generation.diversity import choose_diverse, wording
 
 WORDS = "where is my new card please how do i find it 我的 卡".split()
 
@@ -42,6 +42,23 @@ def test_case_and_final_marks_make_no_difference():
     texts = ["is it late", "Is it late?", "was it"]
     assert choose_diverse(texts, [3, 2, 1], 2, 1.5) == [0, 2]
     assert choose_diverse(texts, [3, 2, 1], 2, 0.5) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "same"),
+    [
+        ("We won’t go, it's late", "we will not go - it is late!", True),
+        ("It's rained; they'd gone", "It has rained, they had gone", True),
+        ("gluten-free?", "gluten free", True),
+        ("今晚吃火锅，还是烧烤？", "今晚吃火锅还是烧烤", True),
+        ("I can't", "I can", False),
+        ("learn C#", "learn C", False),
+        ("-5 now", "5 now", False),
+        ("was it late", "it was late", False),
+    ],
+)
+def test_the_same_words(text, other, same):
+    assert (wording(text) == wording(other)) == same
 
 
 def test_of_nothing_nothing_is_chosen():

@@ -105,6 +105,7 @@ def test_best_thresholds_equal_brute_force(seed: int) -> None:
     labels = rng.random(n) < cosines
     labels[:2] = True, False
     found = best_thresholds(cosines, labels)
+    assert found == best_thresholds(cosines, labels.astype(int))
     best = {"accuracy": 0.0, "f1": 0.0}
     for cut in [*cosines, cosines.max() + 1]:  # every way to part them
         said = [bool(c >= cut) for c in cosines]

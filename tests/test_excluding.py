@@ -4,13 +4,13 @@ import math
 
 import pytest
 import torch
-from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation import writing
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens, ids_of_words
 from simbert_hf.generation.facts import FIXED, exchanges, excluded_words, facts_of
 from simbert_hf.generation.search import SearchSettings
+from tests.tiny import unigram_tokenizer
 
 
 @pytest.fixture(scope="module")

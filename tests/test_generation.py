@@ -8,8 +8,6 @@ from statistics import fmean
 import numpy as np
 import pytest
 import torch
-from naive import float64_weights, naive_next_log_probs, naive_sequence_log_prob
-from tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import decoders
 from transformers import GenerationConfig
 from transformers.cache_utils import DynamicLayer
@@ -19,9 +17,11 @@ from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings, search
-from simbert_hf.generation.synonyms import rank
+from simbert_hf.generation.synonyms import Paraphrase, choose, rank
 from simbert_hf.generation.writing import Draft, banned_tokens, distinct, sources_of, write
 from simbert_hf.utils.text import normalize_text
+from tests.naive import float64_weights, naive_next_log_probs, naive_sequence_log_prob
+from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 
 def readable_unigram_tokenizer():
@@ -317,6 +317,14 @@ def test_diversity_changes_which_come_behind_the_best(model):
     assert varied[0] == ranked[0]
     assert set(varied) < set(ranked)
     assert mean_likeness(varied) < mean_likeness(ranked[:5])
+
+
+def test_of_paraphrases_in_the_same_words_the_best_comes_first():
+    texts = ["I'd go", "i would go", "We go", "I would go, too", "I'd go too"]
+    ranked = [Paraphrase(text, 1 - i / 10, 1, 0, 0) for i, text in enumerate(texts)]
+    assert [one.text for one in choose(ranked, 3, 0.01)] == [texts[i] for i in (0, 2, 3)]
+    assert [one.text for one in choose(ranked, 5, 0.01)] == [texts[i] for i in (0, 2, 3, 1, 4)]
+    assert choose(ranked, 2, 0) == ranked[:2]
 
 
 def mean_likeness(found):

@@ -161,6 +161,13 @@ def test_one_way_loss_without_false_negatives_equals_the_naive_one() -> None:
     assert sum(parts).item() / 5 == pytest.approx(naive.item(), abs=1e-12)
 
 
+def test_groups_of_anchors_alone_are_refused() -> None:
+    zeros, groups = torch.zeros(5, 4), torch.zeros(5, 2, dtype=torch.long)
+    for given in ({"groups": groups}, {"key_groups": groups}):
+        with pytest.raises(ValueError, match="groups and key_groups are of use together only"):
+            one_way_loss(zeros, zeros, scale=20.0, **given)
+
+
 def test_zero_vectors_give_the_log_of_the_columns() -> None:
     zeros = torch.zeros(7, 4)
     assert one_way_loss(zeros, zeros, scale=20.0).loss.item() == pytest.approx(math.log(7))

@@ -186,8 +186,9 @@ def test_a_head_that_was_trained_is_saved(tmp_path: Path) -> None:
     ids, targets = torch.ones(1, 3, dtype=torch.long), {"mlm": (torch.tensor([1]),) * 2}
     with torch.no_grad():
         model(input_ids=ids, lm_targets=targets)
-    assert not model.has_lm_head
-    model(input_ids=ids, lm_targets=targets)
+    loss = model(input_ids=ids, lm_targets=targets).lm_losses["mlm"]
+    assert not model.has_lm_head  # it was measured
+    loss.backward()
     model.save_pretrained(tmp_path / "out")
     assert SimBert.from_pretrained(tmp_path / "out").has_lm_head
 
@@ -340,6 +341,7 @@ def test_missing_checkpoint_is_named(tmp_path: Path) -> None:
         (["fine", ""], ValueError, "text 1 is empty"),
         (["fine", 7], TypeError, "text 1 is int 7; pass strings only"),
         (np.array("fine"), TypeError, "pass a string or a list of strings"),
+        (np.str_(" "), ValueError, "text 0 is empty"),
         ("  ", ValueError, "text 0 is empty"),
     ],
 )

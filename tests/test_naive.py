@@ -15,7 +15,6 @@ from tests.naive import (
     make_lively,
     naive_encode_row,
     naive_greedy,
-    naive_inclusion_probabilities,
     naive_lm_logits,
     naive_next_log_probs,
     naive_ordered_draw_probability,
@@ -270,19 +269,9 @@ def test_forbidden_tokens_are_not_enumerated() -> None:
 
 def test_draws_without_replacement() -> None:
     log_probs = naive_stochastic_beam_search(toy_log_probs, end_token=2, max_length=2)
-    assert naive_inclusion_probabilities(log_probs, 1) == pytest.approx(
-        {sequence: math.exp(value) for sequence, value in log_probs.items()}
-    )
-    two = naive_inclusion_probabilities(log_probs, 2)
-    assert sum(two.values()) == pytest.approx(2.0)
     orders = {draw: naive_ordered_draw_probability(log_probs, draw)
               for draw in permutations(log_probs, 2)}  # fmt: skip
     assert sum(orders.values()) == pytest.approx(1.0)
-    for sequence in log_probs:
-        drawn = sum(p for draw, p in orders.items() if sequence in draw)
-        assert two[sequence] == pytest.approx(drawn)
-    everything = naive_inclusion_probabilities(log_probs, len(log_probs))
-    assert everything == pytest.approx(dict.fromkeys(log_probs, 1.0))
     assert naive_ordered_draw_probability(log_probs, [(2,), (2,)]) == 0.0
 
 

@@ -465,3 +465,8 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
     )
     expected = parts.seq2seq + parts.similarity + 7 * parts.distillation
     assert parts.total.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_loss_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match="loss='AnglE' is none for scored pairs: give cosent or"):
+        ScoredPairObjective(loss="AnglE")  # type: ignore[arg-type]

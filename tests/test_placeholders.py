@@ -1,12 +1,12 @@
 """Placeholders: what a model cannot write stands as one letter, and comes back whole."""
 
 import pytest
-from tiny import unigram_tokenizer, wordpiece_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.placeholders import Held, hold_words, letters_known
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import write
+from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,10 @@ def english():
             ["![a cat](b.png)", "[the guide](c.de/f)", "`a b`", "<code>a b</code>", "<br/>"],
         ),
         ("If a <b and c = d then e > f", []),
+        (
+            "Tom &amp; Anna&#39;s &quot;at &lt;5; AT&T; R&D;",
+            ["&amp;", "Anna&#39;s", "&quot;at", "&lt;5"],
+        ),
         (
             'Press <a href="x y">the button</a>, <u>both</u> <i>of</i> <br> here <br> now',
             ['<a href="x y">the button</a>', "<u>both</u>", "<i>of</i>", "<br>"],

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import tiny_simbert
 
 from benchmarks import ranking
 from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.utils.text import fold
+from tests.tiny import tiny_simbert
 
 DATA = Path(__file__).parents[1] / "scripts" / "data"
 sys.path.insert(0, str(DATA))

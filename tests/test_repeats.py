@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from test_generation import TEXTS, model  # noqa: F401  # a fixture
-from tiny import unigram_tokenizer
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.copying import padded
@@ -16,6 +15,7 @@ from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
+from tests.tiny import unigram_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -795,7 +795,7 @@ def test_every_source_gives_the_same_rows(tmp_path):
     assert read_faqs(tmp_path / "faq.csv") == read_faqs(tmp_path / "faq.jsonl") == wanted
     names = {"question": "text", "answer": "reply"}
     assert read_faqs(str(tmp_path / "faq.tsv"), names) == wanted
-    (query,) = read_queries([{"query": " hi ", "intent": "x"}], {"group": "intent"})
+    (query,) = read_queries([{"query": " hi ", "intent": "x"}], {"group": "intent"}).values()
     assert (query.text, query.group, query.in_scope) == ("hi", "x", True)
     pair = [
         {"paraphrase": "b?", "question": "a?", "answer": "Yes", "group": float("nan"), "id": pd.NA}
@@ -865,7 +865,7 @@ def test_every_query_needs_a_label(tmp_path):
     rows = [{"query": "a", "answer": "x"}, {"query": "b", "answer": None}]
     path = tmp_path / "dev.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [query.in_scope for query in read_queries(path)] == [True, False]
+    assert [query.in_scope for query in read_queries(path).values()] == [True, False]
     with path.open("a") as file:
         file.write('{"query": "c", "anwser": "x"}\n')
     remedy = r"dev.jsonl:3: labels no query: its columns are \['query', 'anwser'\]. Add id"

@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from naive import naive_ordered_draw_probability, naive_stochastic_beam_search
 from scipy.stats import chi2
 from transformers.generation import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from simbert_hf.generation import search as search_module
 from simbert_hf.generation.search import Noise, SearchSettings, log1mexp, next_tokens, search
+from tests.naive import naive_ordered_draw_probability, naive_stochastic_beam_search
 
 SEP, VOCAB, LENGTH = 1, 4, 4
 INF = float("inf")

@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_simbert, wordpiece_tokenizer
 
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import cut_signs, end_as, split_sentences
 from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, join
 from simbert_hf.generation.writing import write
+from tests.tiny import tiny_simbert, wordpiece_tokenizer
 
 FIRST, SECOND = "how can i reset my password?", "the weather is nice."
 TEXT = f"{FIRST} {SECOND}"

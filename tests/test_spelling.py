@@ -1,5 +1,4 @@
 import pytest
-from tiny import unigram_tokenizer
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
@@ -8,6 +7,7 @@ from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.generation.writing import write
+from tests.tiny import unigram_tokenizer
 
 
 @pytest.fixture(scope="module")

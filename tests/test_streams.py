@@ -12,6 +12,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from transformers import IntervalStrategy, TrainingArguments
 
 from scripts.train_simbert import main
 from simbert_hf.arguments import SimilarityTrainingArguments
@@ -235,7 +236,7 @@ def test_the_part_of_another_process_is_refused() -> None:
         make_stream().check_process(0, 2)
 
 
-def test_a_trainer_refuses_the_part_of_another_process(tmp_path: Path) -> None:
+def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
     model = tiny_simbert()
     args = SimilarityTrainingArguments(
         str(tmp_path), use_cpu=True, max_steps=1, report_to="none", eval_strategy="no",
@@ -246,6 +247,12 @@ def test_a_trainer_refuses_the_part_of_another_process(tmp_path: Path) -> None:
             model=model, args=args, objective=SimBertObjective(),
             data_collator=PairCollator(model.rows), train_dataset=make_stream(processes=2),
         )  # fmt: skip
+    args.eval_strategy = IntervalStrategy.EPOCH
+    with pytest.raises(ValueError, match="give an evaluator, or eval_strategy='no'"):
+        SimilarityTrainer(model=model, args=args, objective=SimBertObjective())
+    plain = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    with pytest.raises(TypeError, match="args=TrainingArguments: give SimilarityTrainingArguments"):
+        SimilarityTrainer(model=model, args=plain, objective=SimBertObjective())
 
 
 # Training ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@ from importlib import util
 from pathlib import Path
 
 import pytest
-from tiny import unigram_tokenizer, wordpiece_tokenizer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -13,6 +12,7 @@ from simbert_hf.utils.text import (
     place_spaces,
     raw_text,
 )
+from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
 
 SENTENCES = [
     "i don't think that's what they're saying, is it?",

@@ -43,9 +43,7 @@ def check_output(path: Path) -> None:
         raise ValueError(f"{path} is a folder; the vectors are one file: name another output.")
 
 
-def encode_file(
-    texts: Sequence[str], model: str, output: Path, *, processes: int = 1, block: int = BLOCK
-) -> int:
+def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: int = 1) -> int:
     """Encode texts into a file of float32 vectors of length 1.
 
     Args:
@@ -53,7 +51,6 @@ def encode_file(
         model: Directory or Hub id of anything that ``SentenceTransformer`` loads.
         output: ``.npy`` for an array (N, D), ``.parquet`` for columns ``text`` and ``vector``.
         processes: How many encode at once: a GPU each where there are any, else CPU processes.
-        block: Texts between two points where a later call can go on.
 
     Returns:
         How many of the texts an earlier call had encoded.
@@ -71,7 +68,7 @@ def encode_file(
     parts.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(parts / "lock", timeout=0):
-            done = _fill(parts, texts, encoder, output, processes=processes, block=block)
+            done = _fill(parts, texts, encoder, output, processes)
             for file in parts.glob("*.*"):  # all but the lock, before another call may begin
                 file.unlink()
     except Timeout:
@@ -88,31 +85,29 @@ def _fill(
     texts: Sequence[str],
     encoder: TextEncoder,
     output: Path,
-    *,
     processes: int,
-    block: int,
 ) -> int:
     """Encode the blocks that are missing, and join them; return how many texts were encoded."""
-    _claim(parts, texts, encoder, block)
-    starts = range(0, len(texts), block)
+    _claim(parts, texts, encoder)
+    starts = range(0, len(texts), BLOCK)
     files = [parts / f"{start}.npy" for start in starts]
-    done = sum(min(block, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
+    done = sum(min(BLOCK, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
     with _encoding(encoder, processes) as encode, tqdm(total=len(texts), initial=done) as bar:
         for start, file in zip(starts, files, strict=True):
             if not file.exists():
-                _write_block(file, encode(texts[start : start + block]))
-                bar.update(min(block, len(texts) - start))
+                _write_block(file, encode(texts[start : start + BLOCK]))
+                bar.update(min(BLOCK, len(texts) - start))
     made = parts / f"joined{output.suffix}"
     join = _join_npy if output.suffix == ".npy" else _join_parquet
-    join(files, texts, made, block)
+    join(files, texts, made)
     put_in_place(made, output)
     return done
 
 
-def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, block: int) -> None:
+def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
     """Note whose parts the folder holds, or see that they are of the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    work = {"texts": digest, "model": encoder.fingerprint, "block": block}
+    work = {"texts": digest, "model": encoder.fingerprint, "block": BLOCK}
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
     if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work
@@ -148,16 +143,16 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Callable[[Sequen
         encoder.model.stop_multi_process_pool(pool)
 
 
-def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path) -> None:
     width = np.load(files[0], mmap_mode="r").shape[1]
     shape = (len(texts), width)
     out = np.lib.format.open_memmap(made, mode="w+", dtype=np.float32, shape=shape)
     for i, file in enumerate(files):
-        out[i * block : (i + 1) * block] = np.load(file)
+        out[i * BLOCK : (i + 1) * BLOCK] = np.load(file)
     out.flush()
 
 
-def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path, block: int) -> None:
+def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path) -> None:
     width = np.load(files[0], mmap_mode="r").shape[1]
     vector = pyarrow.list_(pyarrow.float32(), width)
     schema = pyarrow.schema([("text", pyarrow.string()), ("vector", vector)])
@@ -165,5 +160,5 @@ def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path, block
         for i, file in enumerate(files):
             flat = pyarrow.array(np.load(file).ravel())
             vectors = pyarrow.FixedSizeListArray.from_arrays(flat, width)
-            chunk = pyarrow.array(texts[i * block : (i + 1) * block], pyarrow.string())
+            chunk = pyarrow.array(texts[i * BLOCK : (i + 1) * BLOCK], pyarrow.string())
             writer.write_table(pyarrow.Table.from_arrays([chunk, vectors], schema=schema))

@@ -186,7 +186,7 @@ def check_finite(vectors: Reals) -> None:
     Raises:
         ValueError: If one holds NaN or infinity.
     """
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    broken = np.flatnonzero(~np.isfinite(np.asarray(vectors)).all(axis=1))
     if len(broken):
         raise ValueError(
             f"{len(broken)} of {len(vectors)} vectors are not finite, first in row {broken[0]}; "

@@ -130,7 +130,7 @@ def best_thresholds(cosines: Floats, labels: Labels) -> dict[str, float]:
 
     Args:
         cosines: Shape: (N,).
-        labels: Whether people found the pairs to be the same. Shape: (N,).
+        labels: Whether people found the pairs to be the same, or 0 and 1. Shape: (N,).
 
     Returns:
         ``{"accuracy": ..., "f1": ...}``.
@@ -138,7 +138,10 @@ def best_thresholds(cosines: Floats, labels: Labels) -> dict[str, float]:
     Example:
         >>> best_thresholds(np.array([0.1, 0.3, 0.5, 0.9]), np.array([False, True, False, True]))
         {'accuracy': 0.7, 'f1': 0.2}
+        >>> best_thresholds([0.1, 0.3, 0.5, 0.9], [0, 1, 0, 1])
+        {'accuracy': 0.7, 'f1': 0.2}
     """
+    cosines, labels = np.asarray(cosines), np.asarray(labels, dtype=bool)
     false_rate, true_rate, cuts = roc_curve(labels, cosines, drop_intermediate=False)
     cuts[0] = cosines.max() + 1e-6  # for infinity: no pair is the same
     positives, negatives = labels.sum(), (~labels).sum()
@@ -172,6 +175,7 @@ def pair_figures(
         >>> {name: figure.value for name, figure in found.items()}
         {'auc': 0.75, 'ap': 0.83..., 'accuracy': 0.75}
     """
+    cosines, labels = np.asarray(cosines), np.asarray(labels, dtype=bool)
     distinct = Distinct(cosines)
 
     def statistic(counts: Counts) -> dict[str, Floats]:

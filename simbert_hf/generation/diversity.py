@@ -1,13 +1,47 @@
-"""Maximal marginal relevance: the best of many texts, none much like one before it."""
+"""The best of many texts, none much like one before it (maximal marginal relevance)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.text import normalize_text
+
+# Short and long forms of English words; what one short form stands for has one form.
+FORMS = [
+    (re.compile(pattern), form)
+    for pattern, form in {
+        r"\bwon't\b": "will not",
+        r"\b(?:cannot|can't)\b": "can not",
+        r"n't\b": " not",
+        r"'ll\b": " will",
+        r"'re\b": " are",
+        r"'m\b": " am",
+        r"'ve\b": " have",
+        r"'s\b|\bhas\b": " is",
+        r"'d\b|\bhad\b": " would",
+    }.items()
+]
+MARKS = re.compile("[^\\w#%\N{MINUS SIGN}]+")
+
+
+def wording(text: str) -> str:
+    """Return the form in which two texts say the same in the same words.
+
+    Marks and short forms ("don't", "it's") make no difference, besides what
+    :func:`simbert_hf.utils.text.normalize_text` ignores.
+
+    Example:
+        >>> wording("It's late, isn't it?") == wording("it is late - is not it")
+        True
+    """
+    plain = normalize_text(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
+    for pattern, form in FORMS:
+        plain = pattern.sub(form, plain)
+    return normalize_text(MARKS.sub(" ", plain))
 
 
 def choose_diverse(

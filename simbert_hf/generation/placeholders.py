@@ -1,9 +1,9 @@
 """Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
 
 That are words with signs or in a script that the tokenizer does not know, a template's variables,
-code, links and tags, long addresses and, where the model does not copy them, long figures. Each
-has a letter of its own, so that it stays whole and comes where the paraphrase has it (as in Luong
-et al. 2015, arXiv:1410.8206).
+code, links, tags and entities, long addresses and, where the model does not copy them, long
+figures. Each has a letter of its own, so that it stays whole and comes where the paraphrase has it
+(as in Luong et al. 2015, arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ATTRIBUTES = r"(?: +[\w:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"']+))*"
 _OPEN = rf"<[a-zA-Z][a-zA-Z\d]*{_ATTRIBUTES} ?/?>"
 _CLOSE = r"</[a-zA-Z][a-zA-Z\d]*>"
 _TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
-_VARIABLE = (  # of a template; or code, a link, or what is tagged
+_VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
-    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}"
+    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z]{{2,}}|#\w+);"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."

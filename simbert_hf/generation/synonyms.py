@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from simbert_hf import DEFAULT_MODEL
-from simbert_hf.generation.diversity import choose_diverse
+from simbert_hf.generation.diversity import choose_diverse, wording
 from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.scoring import read_pairs
 from simbert_hf.generation.search import SearchSettings
@@ -153,9 +153,17 @@ def gen_synonyms(
 
 
 def choose(ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
-    """Choose k paraphrases of a text, best first; see :func:`gen_synonyms`."""
-    texts, scores = [found.text for found in ranked], [found.score for found in ranked]
-    return [ranked[i] for i in choose_diverse(texts, scores, k, diversity)]
+    """Choose k paraphrases of a text, best first; see :func:`gen_synonyms`.
+
+    With a diversity, of those in the same words only the best, if k others are there.
+    """
+    if not diversity:
+        return list(ranked[:k])
+    best: dict[str, Paraphrase] = {}
+    again = [one for one in ranked if best.setdefault(wording(one.text), one) is not one]
+    new = [*best.values()]
+    chosen = choose_diverse([one.text for one in new], [one.score for one in new], k, diversity)
+    return [*(new[i] for i in chosen), *again][:k]
 
 
 def check_ranking(

@@ -23,8 +23,8 @@ from simbert_hf.index.faqs import (
     Source,
     as_key,
     check_question,
-    queries_by_place,
     read_faqs,
+    read_queries,
     why_no_question,
 )
 from simbert_hf.index.grouping import Found, nearest_groups, scored
@@ -312,7 +312,7 @@ class FaqIndex:
         if len(given) != 1:
             raise ValueError("Give a false_accept_rate or a precision, one of the two.")
         ((target, value),) = given.items()
-        asked = queries_by_place(queries, columns)
+        asked = read_queries(queries, columns)
         with self._changing.writing():
             asked = leave_unread(leave_questions(asked, self._table), self.encoder)
             labels = [codes_of(place, query, self._table) for place, query in asked.items()]

@@ -129,8 +129,8 @@ def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
         )
 
 
-def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Query]:
-    """Read labelled queries.
+def read_queries(source: QuerySource, columns: Columns | None = None) -> dict[Place, Query]:
+    """Read labelled queries by file and line.
 
     Args:
         source: As for :func:`read_faqs`. Columns: ``query`` and, in every row, at least one of
@@ -144,14 +144,9 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> list[Qu
 
     Example:
         >>> rows = [{"query": "card?", "answer": "Yes."}, {"query": "Sing!", "answer": None}]
-        >>> [query.in_scope for query in read_queries(rows)]
+        >>> [query.in_scope for query in read_queries(rows).values()]
         [True, False]
     """
-    return list(queries_by_place(source, columns).values())
-
-
-def queries_by_place(source: QuerySource, columns: Columns | None = None) -> dict[Place, Query]:
-    """Read labelled queries by file and line; arguments and errors as of :func:`read_queries`."""
     name, rows = _rows_of(source, "query", columns or {})
     queries = {(name, line): _query(name, line, row) for line, row in rows}
     if not queries:

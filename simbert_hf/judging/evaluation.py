@@ -333,12 +333,10 @@ def measure(
     if scores is not None and threshold is not None:
         figures |= acceptance(system, scores, threshold, data, k)
     if not system.control:
-        figures |= {
-            f"distinct_{n}": distinct_n(texts, n, tokenizer) if texts else None for n in (1, 2)
-        }
+        figures |= {f"distinct_{n}": distinct_n(texts, n, tokenizer) for n in (1, 2)}
     figures |= {
-        "copies": copy_rate(data.sources, system.candidates) if texts else None,
-        "repeats": repeat_rate(data.sources, system.candidates) if texts else None,
+        "copies": copy_rate(data.sources, system.candidates),
+        "repeats": repeat_rate(data.sources, system.candidates),
         "self_bleu": self_bleu(system.candidates, tokenizer),
     }
     best = [row[0] if row else "" for row in system.candidates]

@@ -66,11 +66,8 @@ def unified(text: str) -> str:
     return unicodedata.normalize("NFKC", text) if HAN_CHAR.search(text) else text
 
 
-def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
+def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
     """Share of candidates that are their source, but for case, spaces and punctuation at the ends.
-
-    Raises:
-        ValueError: If there are no candidates.
 
     Example:
         >>> copy_rate(["Is it late?"], [["is it late", "is it late now?"]])
@@ -81,19 +78,14 @@ def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> fl
         for source, row in zip(sources, candidates, strict=True)
         for candidate in row
     ]
-    if not copies:
-        raise ValueError("There are no candidates, so no share of them is a copy.")
-    return fmean(copies)
+    return fmean(copies) if copies else None
 
 
-def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float:
+def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
     """Share of candidates that have a word more often than their source, and than once.
 
     Words of four letters or more, and any two Chinese characters side by side; of other words, and
-    numbers, those directly again ("the the", not "bye-bye").
-
-    Raises:
-        ValueError: If there are no candidates.
+    numbers, those directly again ("the the", not "bye-bye"). None where there is no candidate.
 
     Example:
         >>> repeat_rate(["When will I get my card?"], [["when will my card get my card", "my my"]])
@@ -107,9 +99,7 @@ def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> 
         for known in [repeatable(source)]
         for found in map(repeatable, row)
     ]
-    if not rates:
-        raise ValueError("There are no candidates, so no share of them repeats words.")
-    return fmean(rates)
+    return fmean(rates) if rates else None
 
 
 def repeatable(text: str) -> Counter[str]:
@@ -125,13 +115,10 @@ def repeatable(text: str) -> Counter[str]:
     return Counter([word for word in words if len(word) > 3] + 2 * twice + chinese)
 
 
-def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float:
+def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float | None:
     """Distinct n-grams of all texts together, over the number of tokens (Li et al. 2016).
 
     It falls with the amount of text: compare it between equally many texts only.
-
-    Raises:
-        ValueError: If the texts hold no token.
 
     Example:
         >>> distinct_n(["a b a", "a b"], 1), distinct_n(["a b a", "a b"], 2)
@@ -139,9 +126,8 @@ def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float:
     """
     rows = [tokens_of(text, tokenizer) for text in texts]
     total = sum(map(len, rows))
-    if not total:
-        raise ValueError("There is no token, so no share of them is distinct.")
-    return len({tuple(row[i : i + n]) for row in rows for i in range(len(row) - n + 1)}) / total
+    grams = {tuple(row[i : i + n]) for row in rows for i in range(len(row) - n + 1)}
+    return len(grams) / total if total else None
 
 
 def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> float | None:

@@ -290,12 +290,16 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self, hidden: Tensor, targets: Mapping[str, tuple[Tensor, Tensor]]
     ) -> dict[str, Tensor]:
         decoder: Any = self.get_output_embeddings()
-        self.has_lm_head = self.has_lm_head or torch.is_grad_enabled()  # it is trained
         losses = {}
         for name, (positions, labels) in targets.items():
             read = self.lm_transform(hidden.index_select(0, positions))
             losses[name] = token_loss(read, decoder.weight, decoder.bias, labels)
+            if losses[name].requires_grad:
+                losses[name].register_hook(self._trains_lm_head)
         return losses
+
+    def _trains_lm_head(self, _: Tensor) -> None:
+        self.has_lm_head = True
 
     # ------------------------------------------------------------------ transformers' generate()
 

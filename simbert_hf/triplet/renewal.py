@@ -9,13 +9,12 @@ from typing import Any
 
 import datasets
 import numpy as np
-import torch.distributed as dist
+from accelerate import PartialState  # type: ignore[import-untyped]
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 
 from simbert_hf.data import FixedPairs, load_triplets
 from simbert_hf.data.sampling import EpochDataset, Pair
 from simbert_hf.data.triplets import Triplet
-from simbert_hf.distributed import is_distributed
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.modeling.embedding import evaluating
@@ -88,7 +87,7 @@ class Renewal(CheckpointPart):
         epoch, done = divmod(state.global_step, self.steps)
         self.triplets.set_epoch(epoch)
         found: list[Any] = [None]
-        if is_main():  # for all
+        if PartialState().is_main_process:  # for all
             resumed = self.checkpoint if done else None
             found = [load_triplets(resumed / MINED) if resumed else self._mine(kwargs["model"])]
         self.triplets.renew(broadcast_object_list(found)[0])
@@ -107,10 +106,5 @@ class Renewal(CheckpointPart):
 
     def save(self, directory: Path) -> None:
         """Write the triplets into a checkpoint."""
-        if is_main():
+        if PartialState().is_main_process:
             write_triplets(directory / MINED, self.triplets.mined)
-
-
-def is_main() -> bool:
-    """Whether this is the process that mines."""
-    return not is_distributed() or dist.get_rank() == 0
