@@ -3,7 +3,7 @@
 python scripts/convert_tf_checkpoint.py chinese_simbert_L-12_H-768_A-12/ \
     --output_dir outputs/simbert-base-zh
 
-TensorFlow is not needed; Keras weights (.weights, .h5) need the extra "convert".
+TensorFlow is not needed; the extra "convert" is.
 """
 
 from __future__ import annotations
