@@ -66,7 +66,8 @@ class Release:
     """How a model is made from a start, on which file it is watched, and what is measured.
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
-    on those of ``questions``. Peers, which are the starts, may want a prompt before each text.
+    on those of ``questions``. While a stage trains, paraphrases of ``samples`` are shown. Peers,
+    which are the starts, may want a prompt before each text.
     """
 
     start: str
@@ -74,6 +75,7 @@ class Release:
     sts_dev: str
     measured: tuple[tuple[str, str, str], ...]  # flag of scripts/evaluate.py, name (or ""), file
     judged: tuple[str, ...]
+    samples: tuple[str, ...]
     questions: str | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
 
@@ -169,6 +171,13 @@ RELEASES = {
             ("retrieval", "CLINC150", "clinc150/test.csv"),
         ),
         PAIRS,
+        (
+            "how can i reset my password?",
+            "the weather is really nice today.",
+            "i don't know what you mean.",
+            "where can i buy a ticket?",
+            "my card was declined, what should i do?",
+        ),
         "questions_en/test_questions.jsonl",
         {ME5: "query: "},
     ),
@@ -187,6 +196,13 @@ RELEASES = {
             ("sts", "STS-B en", "stsb-en-test.csv"),
         ),
         WRITTEN_ZH[:2],
+        (
+            "怎么重置密码？",
+            "今天天气真好。",
+            "微信和支付宝哪个好？",
+            "怎么关闭花呗？",
+            "我听不懂你在说什么。",
+        ),
         "written_zh/test.jsonl",
     ),
 }
@@ -305,6 +321,8 @@ def train_stage(
         f"--max_steps={stage.steps}",
         f"--sts_file={find(args.data, release.sts_dev)}",
         f"--validation_file={held_out}",
+        "--sample_sentences",
+        *release.samples,
     ]
     flags += ["--resume_from_checkpoint=true", *args.flags]
     run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)

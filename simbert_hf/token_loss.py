@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from simbert_hf.losses import chunk_rows
-from simbert_hf.utils.gpu import kernels_work
+from simbert_hf.utils.devices import kernels_work
 
 # In 16 bits a GPU multiplies matrices of other widths several times slower. Few vocabularies have
 # such a size, so columns that no token has are added, of probability 0.

@@ -33,7 +33,7 @@ from simbert_hf.training.saving import SavingTrainer
 from simbert_hf.training.sharding import check_sharding, layers_as_units
 from simbert_hf.training.stopping import outlive_sigterm
 from simbert_hf.utils.atomic import write_text
-from simbert_hf.utils.gpu import kernels_work
+from simbert_hf.utils.devices import kernels_work
 
 logger = logging.getLogger(__name__)
 

@@ -69,7 +69,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     (data / "intents.csv").write_text("text,intent\na,b\nc,oos\n")
     tests = (("sts", "STS", "sts.csv"), ("sts", "", "more_sts"), ("retrieval", "R", "intents.csv"))
     judged = ("some.jsonl", "more.jsonl")
-    tiny = release.Release("a", stages, "dev.csv", tests, judged, None, {"a": "say: "})
+    tiny = release.Release("a", stages, "dev.csv", tests, judged, ("a",), None, {"a": "say: "})
     monkeypatch.setitem(release.RELEASES, "tiny", tiny)
     monkeypatch.setattr(release, "HELD_OUT", 12)
     monkeypatch.setattr(release, "DRAWN", 7)

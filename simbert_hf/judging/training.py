@@ -71,7 +71,9 @@ class JudgeArguments:
     """What a judge is made from, and measured on."""
 
     start: str = field(metadata={"help": "Directory or Hub id of the encoder to start from."})
-    train_file: list[str] = field(metadata={"help": "Labelled pairs to train on, as for evaluate.py --pairs."})
+    train_file: list[str] = field(
+        metadata={"help": "Labelled pairs to train on, as of evaluate.py --pairs."}
+    )
     dev_file: list[str] = field(metadata={"help": "Labelled pairs that set the threshold."})
     test_file: list[str] = field(metadata={"help": "Labelled pairs it is only measured on."})
     mismatched: float = flag(

@@ -1,15 +1,50 @@
-"""What devices lack."""
+"""What devices run, and lack."""
 
 from __future__ import annotations
 
+import logging
+from functools import cache
+
+import torch
 from torch import Tensor
+from torch.utils._triton import has_triton
+
+logger = logging.getLogger(__name__)
+
+OLDEST = (8, 0)  # compute capability, Ampere's: those before lack the shared memory, and bfloat16
+
+
+@cache
+def kernels_work(device: torch.device) -> bool:
+    """Tell whether :mod:`simbert_hf.training.kernels` runs on a device, by running one of them.
+
+    Triton may be there without the C compiler or Python headers that it needs.
+
+    Example:
+        >>> kernels_work(torch.device("cpu"))
+        False
+    """
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < OLDEST:
+        return False
+    if not has_triton():
+        return False
+    try:
+        from simbert_hf.training.kernels import slopes_kernel
+
+        scores = torch.zeros(1, 16, dtype=torch.bfloat16, device=device)
+        label, loss = torch.zeros(1, dtype=torch.long, device=device), torch.zeros(1, device=device)
+        with torch.cuda.device_of(scores):
+            slopes_kernel[(1,)](scores, label, loss, 16, 16)
+        return True
+    except Exception as error:  # Triton has no class of its own for them
+        logger.warning("Triton's kernels do not run here (%s); training is slower.", error)
+        return False
 
 
 def with_float64(tensor: Tensor) -> Tensor:
     """Return a tensor where float64 exists: Apple's GPUs have none, so theirs come to the CPU.
 
     Example:
-        >>> import torch
         >>> ones = torch.ones(2)
         >>> with_float64(ones) is ones
         True
