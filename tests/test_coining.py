@@ -2,10 +2,8 @@
 
 from itertools import pairwise
 
-import pytest
 import torch
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation import writing
 from simbert_hf.generation.coining import CoiningDecoder, pieces_of_words
 from simbert_hf.generation.search import SearchSettings
@@ -40,11 +38,6 @@ def test_only_pieces_that_the_source_does_not_join_are_less_likely():
             torch.tensor([0]), torch.tensor([source]), torch.tensor([token])
         ).tolist()
         assert logits == [-2.0 if i in {5, 6, 7} - kept else 0.0 for i in range(9)]
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 def test_pieces_go_on_with_words(english):

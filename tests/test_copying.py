@@ -7,7 +7,6 @@ import pytest
 import torch
 from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a fixture
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.copying import (
     ELSEWHERE,
     KNOWN,
@@ -20,11 +19,6 @@ from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of, names_of
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import Draft, banned_tokens, keep_facts, write
 from tests.tiny import unigram_tokenizer
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 def raised_log_prob(model, source, inside, tokens, weight):  # noqa: F811

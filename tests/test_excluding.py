@@ -2,20 +2,13 @@
 
 import math
 
-import pytest
 import torch
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation import writing
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens, ids_of_words
 from simbert_hf.generation.facts import FIXED, exchanges, excluded_words, facts_of
 from simbert_hf.generation.search import SearchSettings
 from tests.tiny import unigram_tokenizer
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 def test_a_word_is_excluded_if_with_it_a_paraphrase_would_be_dropped():

@@ -2,16 +2,10 @@
 
 import pytest
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.placeholders import Held, hold_words, letters_known
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import write
 from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 @pytest.mark.parametrize(

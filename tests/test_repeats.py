@@ -9,18 +9,12 @@ import pytest
 import torch
 from test_generation import TEXTS, model  # noqa: F401  # a fixture
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.copying import padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
 from tests.tiny import unigram_tokenizer
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 def written(model, texts, long, letters, **options):  # noqa: F811

@@ -19,10 +19,9 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import DataError
 from simbert_hf.modeling.whitening import whiten
-from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.utils.parsing import parse_arguments
-from tests.tiny import WORDS, StopAt, save_tiny_simbert, tiny_simbert
+from tests.tiny import WORDS, killed_at, losses_of, save_tiny_simbert, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
 TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
@@ -58,10 +57,6 @@ def flags(start: Path, data: Path, out: Path, *more: str) -> list[str]:
         "--logging_steps=1", "--learning_rate=3e-3", "--hidden_dropout=0.2",
         "--report_to=none", "--disable_tqdm=true", *more,
     ]  # fmt: skip
-
-
-def losses_of(trainer: SimilarityTrainer) -> list[float]:
-    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
 
 
 def test_trains_without_labels_keeps_the_best_and_drops_the_head(
@@ -238,15 +233,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
     whole = run(tmp_path / "whole")
     out = tmp_path / "stopped"
-    with monkeypatch.context() as patch:
-        build = SimilarityTrainer.__init__
-        patch.setattr(
-            SimilarityTrainer,
-            "__init__",
-            lambda self, **kw: build(self, callbacks=[StopAt(9)], **kw),
-        )
-        with pytest.raises(KeyboardInterrupt):
-            run(out)
+    with killed_at(9, monkeypatch):
+        run(out)
     resumed = run(out, "--resume_from_checkpoint=true")  # from step 8, in the second epoch
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 

@@ -3,16 +3,10 @@ from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.spelling import Spelling
 from simbert_hf.generation.writing import write
 from tests.tiny import unigram_tokenizer
-
-
-@pytest.fixture(scope="module")
-def english():
-    return SimBert.from_pretrained(DEFAULT_MODEL)
 
 
 def narrowing_tokenizer():

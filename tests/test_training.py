@@ -36,7 +36,7 @@ from simbert_hf.training.simbert import load_unpaired
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import WORDS, StopAt, tiny_simbert
+from tests.tiny import WORDS, killed_at, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
 
@@ -184,14 +184,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     out = tmp_path / "stopped"
     # 42 groups in batches of 4: step 3 and step 12 lie inside the first and the second epoch.
     for stop, saved in ((4, 3), (13, 12)):
-        with monkeypatch.context() as patch:
-            build = SimilarityTrainer.__init__
-            patch.setattr(
-                SimilarityTrainer, "__init__",
-                lambda self, **kw: build(self, callbacks=[StopAt(stop)], **kw),  # noqa: B023
-            )  # fmt: skip
-            with pytest.raises(KeyboardInterrupt):
-                run(out, *more, "--resume_from_checkpoint=true")
+        with killed_at(stop, monkeypatch):
+            run(out, *more, "--resume_from_checkpoint=true")
         assert (out / f"checkpoint-{saved}").is_dir()
         assert not (out / "model.safetensors").exists()
     resumed = run(out, *more, "--resume_from_checkpoint=true")

@@ -23,25 +23,13 @@ from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.training import TripletArguments, examples_of
 from tests.naive import naive_topk_accuracy
-from tests.tiny import WORDS, StopAt, save_tiny_simbert, tiny_simbert
-
-VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
-ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
+from tests.tiny import NOUNS, ROWS, killed_at, save_tiny_simbert, tiny_simbert
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Path:
     save_tiny_simbert(tmp_path / "start")
     return tmp_path / "start"
-
-
-@pytest.fixture
-def intents(tmp_path: Path) -> Path:
-    """Six groups of twelve sentences, told by one of their words."""
-    path = tmp_path / "intents.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "category"), *ROWS])
-    return path
 
 
 @pytest.fixture
@@ -236,15 +224,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
     whole = run(tmp_path / "whole")
     out = tmp_path / "stopped"
-    with monkeypatch.context() as patch:
-        build = SimilarityTrainer.__init__
-        patch.setattr(
-            SimilarityTrainer,
-            "__init__",
-            lambda self, callbacks, **kw: build(self, callbacks=[*callbacks, StopAt(7)], **kw),
-        )
-        with pytest.raises(KeyboardInterrupt):
-            run(out)
+    with killed_at(7, monkeypatch):
+        run(out)
     resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 

@@ -1,12 +1,15 @@
-"""Tiny models and tokenizers that tests build in memory, and a stand-in for a kill."""
+"""Tiny models, tokenizers and data that tests build in memory, and a stand-in for a kill."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
 
+import pytest
 import torch
 from sentence_transformers import CrossEncoder
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -20,11 +23,16 @@ from transformers import (
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.judging.judge import Judge
 from simbert_hf.modeling.loading import quiet_transformers
+from simbert_hf.trainer import SimilarityTrainer
 
 WORDS = (
     "how can i do reset my password please tell me the weather is nice today what time it "
     "where are you going to go learn english fast a cat sat on mat and dog ran"
 ).split()
+
+# Intents, each told by its noun: the sentences and their names.
+VERBS, NOUNS = WORDS[8:14], ["cat", "dog", "mat", "time", "password", "weather"]
+ROWS = [(f"{second} {first} {noun}", noun) for noun in NOUNS for first in VERBS for second in "ab"]
 
 
 def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
@@ -145,3 +153,22 @@ class StopAt(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs) -> None:
         if state.global_step == self.step:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the run inside killed at the end of a step."""
+    build = SimilarityTrainer.__init__
+
+    def build_to_stop(self, *, callbacks=(), **options) -> None:
+        build(self, callbacks=[*callbacks, StopAt(step)], **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimilarityTrainer, "__init__", build_to_stop)
+        with pytest.raises(KeyboardInterrupt):
+            yield
+
+
+def losses_of(trainer: SimilarityTrainer) -> list[float]:
+    """Give the losses that a run has logged, in order."""
+    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
