@@ -38,7 +38,8 @@ def written(path: Path, blocks: Mapping[str, int]) -> tuple[list[str], int]:
     Raises:
         DataError: If they are of other sentences.
     """
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    lines = text.split("\n")[:-1]
     rows = zip(lines, read_objects(path), strict=False)  # the last line may be half a one
     found = [blocks.get(str(row.get("target")), -1) for _, (_, row) in rows]
     if -1 in found:

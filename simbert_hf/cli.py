@@ -242,12 +242,12 @@ def _build_flags(parser: argparse.ArgumentParser) -> None:
 def build(args: argparse.Namespace) -> None:
     """Make an index and save it."""
     from simbert_hf.index import FaqIndex, augment, read_faqs
-    from simbert_hf.index.saving import check_place, is_index, read_manifest
+    from simbert_hf.index.saving import MANIFEST, check_place, is_index
     from simbert_hf.utils.checks import check_count
 
     place = Path(args.index)
     check_place(place)
-    was = read_manifest(place)[0] if is_index(place) else {}
+    was = json.loads((place / MANIFEST).read_text("utf-8")) if is_index(place) else {}
     check_count("votes", args.votes)
     source, columns = args.faqs, _columns(args)
     if args.augment:
@@ -262,7 +262,7 @@ def build(args: argparse.Namespace) -> None:
     text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"
     show([as_json(facts) if args.json else text])
     if was:
-        calibration = " with its calibration" if was["calibration"] else ""
+        calibration = " with its calibration" if was.get("calibration") else ""
         say(f"The index that was in {place} is replaced{calibration}.")
     say("It has no threshold: choose one with simbert index calibrate.")
 

@@ -113,7 +113,10 @@ def test_rows_of_an_index_come_and_go(run, model, tmp_path):
     assert [faq.answer for faq in FaqIndex.load(index, model).faqs()] == ["Nobody."]
     error = run("index", "build", index, path, "--model", model)[2]
     assert f"The index that was in {index} is replaced with its calibration." in error
-    assert f"{index} is replaced." in run("index", "build", index, path, "--model", model)[2]
+    manifest = index / "index.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    code, _, error = run("index", "build", index, path, "--model", model)
+    assert (code, f"{index} is replaced." in error) == (0, True)
 
 
 def test_changes_of_an_index_take_turns(run, model, tmp_path, monkeypatch):

@@ -106,6 +106,8 @@ def test_best_thresholds_equal_brute_force(seed: int) -> None:
     labels[:2] = True, False
     found = best_thresholds(cosines, labels)
     assert found == best_thresholds(cosines, labels.astype(int))
+    with pytest.raises(ValueError, match=r"Labels \[-1  1\] are not all 0"):
+        best_thresholds(cosines, 2 * labels.astype(int) - 1)
     best = {"accuracy": 0.0, "f1": 0.0}
     for cut in [*cosines, cosines.max() + 1]:  # every way to part them
         said = [bool(c >= cut) for c in cosines]

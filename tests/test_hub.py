@@ -124,8 +124,10 @@ def test_only_the_model_leaves_the_folder(hub: Hub, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"secret")
     push_script([str(tmp_path), NAME, f"--token={TOKEN}"])
     assert hub.files(NAME).keys() == MODEL | {"README.md"}
-    left = plan_upload(tmp_path).left
-    assert {"checkpoint-3/", "training_args.bin", "1_Pooling/notes.txt"} <= set(left)
+    (tmp_path / "judge.json").write_text("{}")  # a judge's record
+    plan = plan_upload(tmp_path)
+    assert {"checkpoint-3/", "training_args.bin", "1_Pooling/notes.txt"} <= set(plan.left)
+    assert "judge.json" in plan.files
 
 
 def test_a_new_model_replaces_the_old_one_whole(hub: Hub, tmp_path: Path) -> None:

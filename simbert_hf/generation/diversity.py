@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from simbert_hf.utils.arrays import Vectors
-from simbert_hf.utils.text import normalize_text
+from simbert_hf.utils.text import is_mark, normalize_text
 
 # Short and long forms of English words; what one short form stands for has one form.
 FORMS = [
@@ -25,14 +25,15 @@ FORMS = [
         r"'d\b|\bhad\b": " would",
     }.items()
 ]
-MARKS = re.compile("[^\\w#%\N{MINUS SIGN}]+")
+OTHER = re.compile(r"[^\w\s#%]|_")
 
 
 def wording(text: str) -> str:
     """Return the form in which two texts say the same in the same words.
 
-    Marks and short forms ("don't", "it's") make no difference, besides what
-    :func:`simbert_hf.utils.text.normalize_text` ignores.
+    Punctuation and English short forms make no difference, besides what
+    :func:`simbert_hf.utils.text.normalize_text` ignores; "it's" may be "it is" and "it has", so
+    that these are the same, too.
 
     Example:
         >>> wording("It's late, isn't it?") == wording("it is late - is not it")
@@ -41,7 +42,7 @@ def wording(text: str) -> str:
     plain = normalize_text(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
     for pattern, form in FORMS:
         plain = pattern.sub(form, plain)
-    return normalize_text(MARKS.sub(" ", plain))
+    return normalize_text(OTHER.sub(lambda char: " " if is_mark(char[0]) else char[0], plain))
 
 
 def choose_diverse(

@@ -32,7 +32,7 @@ _TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
 _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
-    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z]{{2,}}|#\w+);"
+    rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z][a-zA-Z\d]+|#\w+);"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."
@@ -130,9 +130,10 @@ def hold(
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
     """Yield words without the marks around them, and where they begin."""
     for found in (WORD if in_words else APART).finditer(text):
-        if variable := VARIABLE.search(found[0]):  # alone, or a part of an address and the like
-            alone = not found[0].replace(variable[0], "", 1).strip(EDGES)
-            word = variable[0] if alone else found[0].strip(MARKS)
+        if variables := list(VARIABLE.finditer(found[0])):  # one alone, or parts of an address
+            alone = not found[0].replace(variables[0][0], "", 1).strip(EDGES)
+            until = max(len(found[0].rstrip(MARKS)), variables[-1].end())  # "caf&eacute;"
+            word = variables[0][0] if alone else found[0][:until].lstrip(MARKS)
         else:
             word = OWNED.sub("", found[0].strip(EDGES)) or found[0]
         yield found.start() + found[0].index(word), word

@@ -204,7 +204,8 @@ def _one_positive_each(
         raise DataError(
             "No hard negative is in range: lower range_min or the margin, or raise range_max."
         )
-    anchors, texts = {anchor for anchor, _ in positives}, set(chain(*members))
+    anchors = {anchor for anchor, _ in positives}
+    texts = set(chain(*(group for group in members if len(group) > 1)))
     if few := len(texts - anchors):
         logger.warning(
             "%s of %s sentences have no negative in range, so they are no anchors: for more, lower "
