@@ -12,7 +12,6 @@ and where they were measured.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import DEVICE, environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, environment, markdown, report_file, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write
@@ -74,20 +73,6 @@ class Contest:
         return [program(self.peer, self.model.tokenizer, text, n) for text in texts]
 
 
-def seconds(programs: dict[str, Callable[[], Any]]) -> dict[str, tuple[float, Any]]:
-    """Run programs in turns; return each one's best time, and its result."""
-    times: dict[str, list[float]] = {name: [] for name in programs}
-    results: dict[str, Any] = {}
-    for _ in range(ROUNDS):
-        for name, work in programs.items():
-            start = time.perf_counter()
-            results[name] = work()
-            times[name].append(time.perf_counter() - start)
-        if sum(map(sum, times.values())) > ENOUGH:
-            break
-    return {name: (min(times[name]), results[name]) for name in programs}
-
-
 def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dict[str, Any]:
     """Time the three programs on the first `sources` texts."""
     texts = TEXTS[:sources]
@@ -99,7 +84,7 @@ def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dic
     }
     if with_cacheless:
         programs["cacheless"] = lambda: contest.peers(generate_cacheless, texts[:timed_on], n)
-    spent = {name: best for name, (best, _) in seconds(programs).items()}
+    spent = {name: best for name, (best, _) in seconds(programs, ROUNDS, ENOUGH).items()}
     row = {"n": n, "sources": sources, "ours_s": spent["ours"]}
     for peer in [*spent][2:]:
         row[f"{peer}_s"] = spent[peer] * sources / timed_on
@@ -121,7 +106,7 @@ def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str,
             "unique_per_source": (unique := sum(map(len, drafts))) / sources,
             "unique_per_second": unique / spent,
         }
-        for strategy, (spent, drafts) in seconds(programs).items()
+        for strategy, (spent, drafts) in seconds(programs, ROUNDS, ENOUGH).items()
     ]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from harper import Linter
-from sacrebleu.metrics import CHRF
+from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import SHIPPED
 from benchmarks.reports import report_file, save_report, tested

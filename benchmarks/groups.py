@@ -21,7 +21,6 @@ stopped command goes on where it was; ``--show`` only prints what there is.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -34,7 +33,7 @@ from typing import Any
 import torch
 
 from benchmarks.group_data import DATASETS, prepare
-from benchmarks.reports import load_report, same_settings, save_report, spread
+from benchmarks.reports import kept, load_report, same_settings, save_report, spread
 from scripts import train_margin_softmax, train_simbert, train_triplet
 from simbert_hf.data import load_groups
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -181,22 +180,19 @@ def train(cell: Cell, start: Path, folder: Path, out: Path, args: argparse.Names
 
 def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
     """Return a cell's figures, made and kept if there are none; its model is not kept."""
-    kept: Path = args.output / "cells" / f"{cell.name}.json"
-    if not kept.exists():
-        print(f"measuring {cell.name}", flush=True)
-        with (args.output / LOG).open("a") as file, redirect_stdout(file), redirect_stderr(file):
-            figures = train_and_measure(cell, args)
-        save_report(kept, figures)
-    found: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
-    return found
+    place = args.output / "cells" / f"{cell.name}.json"
+    return kept(place, lambda: train_and_measure(cell, args))
 
 
 def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
-    """Train a cell's encoder, unless it is the start, and measure it."""
+    """Train a cell's encoder, unless it is the start, and measure it; what it says is logged."""
     place = args.output / "data" / f"{cell.dataset}-{cell.seed}"
-    folder = prepare(cell.dataset, args.data, place, cell.seed)
-    path = start_of(cell, folder, args)
-    with TemporaryDirectory(dir=args.output) as out:
+    with (
+        (args.output / LOG).open("a") as log, redirect_stdout(log), redirect_stderr(log),
+        TemporaryDirectory(dir=args.output) as out,
+    ):  # fmt: skip
+        folder = prepare(cell.dataset, args.data, place, cell.seed)
+        path = start_of(cell, folder, args)
         if cell.loss != START:
             train(cell, path, folder, Path(out), args)
             path = Path(out)

@@ -180,7 +180,8 @@ def passes_of(args: argparse.Namespace, model: Any) -> Step:
 
 def time_rounds(run: Step, batches: list[dict[str, Tensor]], args: argparse.Namespace) -> Any:
     """Go over the batches for some seconds, after once to warm up; list what each round took."""
-    rounds, began = [], 0.0
+    rounds: list[float] = []
+    began = 0.0
     while len(rounds) < 2 or clock(args.device) - began < args.seconds:
         started = clock(args.device)
         for batch in batches:

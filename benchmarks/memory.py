@@ -11,8 +11,6 @@ at a time, not the holes in its heap; set MALLOC_MMAP_THRESHOLD_=262144 for the 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
 import torch
@@ -62,20 +60,12 @@ def main() -> None:
     """Measure, print a Markdown table, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--rows", type=int, help="Measure this variant only, with --micro.")
-    parser.add_argument("--micro", type=int, default=0)
     parser.add_argument("--large", type=int, default=LARGE)
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/memory.json")
     args = parser.parse_args()
-    if args.rows:
-        sys.stdout.write(json.dumps(measure(args.model, args.rows, args.micro, DEVICE)))
-        return
     variants = [(SMALL, 0), (4 * SMALL, 0), (SMALL, MICRO), (args.large, MICRO)]
     found = [
-        measure_apart(
-            "memory", f"--model={args.model}", f"--rows={rows}", f"--micro={micro}", **FREED
-        )
-        for rows, micro in variants
+        measure_apart(measure, args.model, rows, micro, DEVICE, **FREED) for rows, micro in variants
     ]
     print(markdown(found))
     ratio = found[-1]["MB"] / found[0]["MB"]

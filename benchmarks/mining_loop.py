@@ -11,23 +11,15 @@ done again.
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from benchmarks.reports import load_report, same_settings, save_report
+from scripts import mine_pairs, train_simbert
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 
 FIGURES = ("top1", "top5", "top10")
-
-
-def run(script: str, *flags: str) -> None:
-    """Run one of the scripts."""
-    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
-    subprocess.run([sys.executable, f"scripts/{script}.py", *flags], check=True, env=environment)
 
 
 def main() -> None:
@@ -48,17 +40,18 @@ def main() -> None:
     seconds = load_report(place, {}).get("seconds of mining")
     if not mined.exists():
         started = time.perf_counter()
-        flags = [f"--model_name_or_path={args.start}", f"--output_file={mined}"]
-        run("mine_pairs", *flags, f"--lowest={args.lowest}", "--sentences_file", *args.sentences)
+        mine_pairs.main([
+            f"--model_name_or_path={args.start}", f"--output_file={mined}",
+            f"--lowest={args.lowest}", "--sentences_file", *args.sentences,
+        ])  # fmt: skip
         seconds = round(time.perf_counter() - started)
     if not (trained / "all_results.json").exists():
-        run(
-            "train_simbert", f"--model_name_or_path={args.start}", f"--train_file={mined}",
+        train_simbert.main([
+            f"--model_name_or_path={args.start}", f"--train_file={mined}",
             f"--output_dir={trained}", f"--max_steps={args.steps}", "--bf16=true",
-            "--report_to=none",
-            "--per_device_train_batch_size=32", "--save_strategy=no", "--eval_strategy=no",
-            "--load_best_model_at_end=false",
-        )  # fmt: skip
+            "--report_to=none", "--per_device_train_batch_size=32", "--save_strategy=no",
+            "--eval_strategy=no", "--load_best_model_at_end=false",
+        ])  # fmt: skip
     models = [f"start={args.start}", f"trained={trained}"]
     given = EvaluationArguments(models=models, retrieval=args.retrieval)
     results = evaluate(given, load_tasks(given))

@@ -10,8 +10,8 @@ on the machine hits all alike. Prints a Markdown table; the JSON file holds the 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,12 @@ import onnxruntime
 import torch
 from scipy.stats import spearmanr
 
-from benchmarks.reports import environment, markdown, report_file, save_report
+from benchmarks.reports import environment, markdown, report_file, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
 
 Encode = Callable[..., np.ndarray]
-
-
-def best_times(encoders: dict[str, Encode], texts: list[str], rounds: int) -> dict[str, float]:
-    """Time each encoder in turn; return each one's best round in seconds."""
-    times: dict[str, list[float]] = {name: [] for name in encoders}
-    for _ in range(rounds):
-        for name, encode in encoders.items():
-            start = time.perf_counter()
-            encode(texts)
-            times[name].append(time.perf_counter() - start)
-    return {name: min(spent) for name, spent in times.items()}
 
 
 def spearman(encode: Encode, pairs: list[Any]) -> float:
@@ -64,7 +53,8 @@ def main() -> None:
     }
     pairs = load_scored_pairs(args.sts)
     texts = [pair[0] for pair in pairs[: args.timed]]
-    times = best_times(encoders, texts, args.rounds)
+    programs = {name: partial(encode, texts) for name, encode in encoders.items()}
+    times = {name: best for name, (best, _) in seconds(programs, args.rounds).items()}
     files = ["model.safetensors", f"{FOLDER}/{ENCODER}", f"{FOLDER}/{QUANTIZED}"]
     rows = [
         {

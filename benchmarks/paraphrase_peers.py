@@ -25,6 +25,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import numpy as np
 from transformers import BertLMHeadModel, EncoderDecoderModel, Trainer
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import DEVICE, environment, same_settings, save_report
+from benchmarks.reports import DEVICE, environment, kept, same_settings, save_report
 from benchmarks.transformers_peers import (
     CAUSAL,
     NEW_TOKENS,
@@ -59,23 +60,18 @@ from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import caption, markdown_table, samples_page
-from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.text import normalize_text
 
 SEED, HELD_OUT = 42, 500
 OURS, TRAIN = "SimBERT", "train.jsonl"
 
 
-def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do some work unless its result is there already; what it took is kept with it."""
-    if not path.exists():
-        print(path.stem, flush=True)
-        clock, cpu = time.perf_counter(), time.process_time()
-        result = work()
-        spent = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
-        write_text(path, json.dumps(result | spent))
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def timed(work: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
+    """Do some work; return its result with what it took."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    result = work(*given)
+    spent = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
+    return result | spent
 
 
 def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Pair]) -> float:
@@ -91,7 +87,7 @@ def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Pair]) -> float
     losses = {}
     for rate in args.sweep if len(args.sweep) > 1 else ():
         path = args.output / f"{name}, {args.sweep_steps} x {args.pairs} at {rate:g}, loss.json"
-        losses[rate] = kept(path, lambda r=rate: measured(r))["loss"]
+        losses[rate] = kept(path, partial(timed, measured, rate))["loss"]
     return min(losses, key=losses.__getitem__, default=args.sweep[0])
 
 
@@ -170,9 +166,9 @@ def compete(
     """Train a model, let it write, take its best by both rankings; say what that took."""
     rate, start, texts = best_rate(name, args, dev), load(args.start), data.sources
     out = args.output / f"{name}, {args.steps} x {args.pairs} at {rate:g}"
-    trained = kept(Path(f"{out}.json"), lambda: train(name, args, rate, out))
+    trained = kept(Path(f"{out}.json"), partial(timed, train, name, args, rate, out))
     path = Path(f"{out}, {args.n} of {len(texts)}.json")
-    wrote = kept(path, lambda: write_drafts(name, out, start, texts, args.n))
+    wrote = kept(path, partial(timed, write_drafts, name, out, start, texts, args.n))
     drafts = [[Draft(*draft) for draft in row] for row in wrote["drafts"]]
     if name == OURS:
         first = ranked(load(out), name, texts, drafts, args.k)

@@ -16,7 +16,6 @@ weights drawn anew, MLM on the sentences; `scratch-cls` is the same with [CLS] a
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -24,13 +23,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import torch
 
 from benchmarks.group_data import find, find_all
-from benchmarks.reports import same_settings, save_report, spread
+from benchmarks.reports import kept, same_settings, save_report, spread
 from simbert_hf import SimBert
 from simbert_hf.data import load_sentences
 from simbert_hf.data.scored import load_scored_pairs
@@ -166,24 +166,18 @@ def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
         yield name, recipe, path.name, path
 
 
-def measure(name: str, path: Path, args: argparse.Namespace) -> dict[str, float]:
+def measure(path: Path, args: argparse.Namespace) -> dict[str, float]:
     """Return Spearman's correlation on each test set, alignment and uniformity on STS-B."""
-    kept = args.output / f"{name}.json"
-    if not kept.exists():
-        files = [
-            f"{task}={file}"
-            for task, pattern in TESTS[args.language].items()
-            for file in find_all(args.data, pattern)
-        ]
-        given = EvaluationArguments(models=[f"model={path}"], sts=files, bootstrap=0)
-        print(f"measuring {name}", flush=True)
-        tasks = evaluate(given, load_tasks(given)).models["model"]
-        found = {task: tasks[task].figures["spearman"].value for task in TESTS[args.language]}
-        shape = ("alignment", "uniformity")
-        found |= {figure: tasks["STS-B"].figures[figure].value for figure in shape}
-        save_report(kept, found)
-    figures: dict[str, float] = json.loads(kept.read_text(encoding="utf-8"))
-    return figures
+    files = [
+        f"{task}={file}"
+        for task, pattern in TESTS[args.language].items()
+        for file in find_all(args.data, pattern)
+    ]
+    given = EvaluationArguments(models=[f"model={path}"], sts=files, bootstrap=0)
+    tasks = evaluate(given, load_tasks(given)).models["model"]
+    found = {task: tasks[task].figures["spearman"].value for task in TESTS[args.language]}
+    shape = ("alignment", "uniformity")
+    return found | {figure: tasks["STS-B"].figures[figure].value for figure in shape}
 
 
 def pair_keys(files: Sequence[Path]) -> list[frozenset[str]]:
@@ -222,7 +216,8 @@ def main() -> None:
     same_settings(args.output, **named, **{name: vars(args)[name] for name in mlm})
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     for start, recipe, name, path in runs(args):
-        found.setdefault((start, recipe), []).append(measure(name, path, args))
+        figures = kept(args.output / f"{name}.json", partial(measure, path, args))
+        found.setdefault((start, recipe), []).append(figures)
     names = [*TESTS[args.language], "alignment", "uniformity"]
     rows = [
         [*key, *(cell(name, [seed[name] for seed in seeds]) for name in names)]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import resource
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,33 @@ def peak_memory(device: str) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
 
 
-def measure_apart(program: str, *flags: str, **environment: str) -> Any:
-    """Run a benchmark in a process of its own; return the JSON that it prints.
+def seconds(
+    programs: Mapping[str, Callable[[], Any]], rounds: int, enough: float = math.inf
+) -> dict[str, tuple[float, Any]]:
+    """Run programs in turns; return each one's best time, and its last result.
+
+    After ``enough`` seconds no round is begun.
+    """
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    results: dict[str, Any] = {}
+    for _ in range(rounds):
+        for name, work in programs.items():
+            start = time.perf_counter()
+            results[name] = work()
+            times[name].append(time.perf_counter() - start)
+        if sum(map(sum, times.values())) > enough:
+            break
+    return {name: (min(times[name]), results[name]) for name in programs}
+
+
+def measure_apart(work: Callable[..., Any], *given: Any, **environment: str) -> Any:
+    """Call a function in a process of its own; the environment holds for those to come as well.
 
     On Linux it begins with the peak memory of the process that starts it, which is to be small.
     """
-    command = [sys.executable, "-m", f"benchmarks.{program}", *flags]
-    found = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, env=os.environ | environment
-    )
-    return json.loads(found.stdout)
+    os.environ.update(environment)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -114,6 +132,15 @@ def same_settings(folder: Path, **settings: Any) -> None:
                 "another --output."
             )
     save_report(place, known | settings)
+
+
+def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do some work, and keep its result, unless that is there already."""
+    if not path.exists():
+        print(f"making {path.stem}", flush=True)
+        save_report(path, work())
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def load_report(place: Path, otherwise: Any) -> Any:

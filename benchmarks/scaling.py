@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import distributed, nn
-from torch.multiprocessing import spawn
+from torch.multiprocessing.spawn import spawn
 
 from benchmarks import headline, margin
 from benchmarks.reports import DEVICE, clock, environment, markdown, save_report

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from sacrebleu.metrics import CHRF
+from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import banking77
 from benchmarks.reports import report_file, save_report, tested

@@ -52,7 +52,7 @@ PEER = "sentence-transformers"
 class Clock(TrainerCallback):
     """Times the steps after the first, with the loading of their batches."""
 
-    def on_step_end(self, args, state, control, **_: Any) -> None:  # noqa: ANN001
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note the ends of the first and the last step, by the wall and by this process's work."""
         self.end = clock(DEVICE), time.process_time()
         if state.global_step == 1:
@@ -103,10 +103,11 @@ def theirs(
         SimBert.from_pretrained(model_name).save_pretrained(folder)
         model = SentenceTransformer(folder)
     model.max_seq_length = MAX_LENGTH
-    if cached:
-        loss = CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=cached)
-    else:
-        loss = MultipleNegativesRankingLoss(model, scale=SCALE)
+    loss = (
+        CachedMultipleNegativesRankingLoss(model, scale=SCALE, mini_batch_size=cached)
+        if cached
+        else MultipleNegativesRankingLoss(model, scale=SCALE)
+    )
 
     def block(sentences: Sequence[str], options: dict[str, Any]) -> tuple[float, float]:
         watch = Clock()

@@ -63,7 +63,8 @@ def pass_once(
     stream: PairStream, seen: bytearray, middle: int, compared: int, checkpoint: Path
 ) -> dict[str, Any]:
     """Take a whole epoch: mark the groups, note memory ten times on the way, save the middle."""
-    own, memory, after, rows = psutil.Process(), [], [], 0
+    own, after, rows = psutil.Process(), [], 0
+    memory: list[int] = []
     step = max(1, len(seen) // stream.processes // 10)
     started, cpu = time.perf_counter(), time.process_time()
     for number, batch in enumerate(stream_loader(stream, BATCH, lambda pairs: {"pairs": pairs})):

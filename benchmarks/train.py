@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -170,17 +168,19 @@ def peak_of(variant: tuple[str, str, str], args: argparse.Namespace) -> float:
     if args.device == "cuda":
         gc.collect()
         torch.cuda.reset_peak_memory_stats()
-        return Contest(shape, args).peak(program, precision == "bfloat16")
-    given = [f"--model={args.model}", f"--pairs={args.pairs}", f"--steps={args.steps}"]
-    given += ["--compile"] * args.compile
-    return float(measure_apart("train", *given, "--variant", *variant, **FREED))
+    return Contest(shape, args).peak(program, precision == "bfloat16")
 
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure all programs: a row a shape, precision and program."""
     variants = product(args.shapes, PRECISIONS, PROGRAMS)
     # first, while this process, with whose peak the others begin, is small
-    peaks = {variant: peak_of(variant, args) for variant in variants}
+    peaks = {
+        variant: peak_of(variant, args)
+        if args.device == "cuda"
+        else measure_apart(peak_of, variant, args, **FREED)
+        for variant in variants
+    }
     rows = []
     for shape, precision in product(args.shapes, PRECISIONS):
         contest = Contest(shape, args)
@@ -217,15 +217,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
-    parser.add_argument("--variant", nargs=3, help="Measure the peak memory of this one only.")
     parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
     args.device = DEVICE
-    if args.variant:
-        shape, precision, program = args.variant
-        peak = Contest(shape, args).peak(program, precision == "bfloat16")
-        sys.stdout.write(json.dumps(peak))
-        return
     rows = compare(args)
     print(markdown(rows))
     report = {"figures": rows, "divided_by": SHAPES}

@@ -46,7 +46,7 @@ def causal_lm(start: str) -> Peer:
 
 def encoder_decoder(start: str) -> Peer:
     """Load the start twice: an encoder, and a decoder that attends to it."""
-    model = EncoderDecoderModel.from_encoder_decoder_pretrained(
+    model: Any = EncoderDecoderModel.from_encoder_decoder_pretrained(
         start, start, encoder_dtype=torch.float32, decoder_dtype=torch.float32
     )
     start_at_identity(model.decoder.cls.predictions.transform.dense)

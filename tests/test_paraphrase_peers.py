@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import DataCollatorForSeq2Seq
 
-from benchmarks.paraphrase_peers import kept
+from benchmarks.reports import kept
 from benchmarks.transformers_peers import CAUSAL, PEERS, peer_trainer, token_rows, write_peer
 from simbert_hf import SimBert
 from tests.tiny import WORDS, tiny_simbert
