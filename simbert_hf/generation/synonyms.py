@@ -116,8 +116,9 @@ def gen_synonyms(
             given the text, and of the text, given the paraphrase. 0 ranks by meaning alone, as the
             original does, which lets slips of grammar rank high.
         diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance:
-            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one; 0 ranks by
-            score alone, as the original does, and the k best are often much alike.
+            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one; those in the
+            same words, but for punctuation and short forms, come last. 0 ranks by score alone, as
+            the original does, and the k best are often much alike.
         by_sentence: Paraphrase each sentence by itself and put them together; False treats the text
             as one, as the original does, which models trained on single sentences do badly.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
