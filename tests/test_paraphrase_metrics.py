@@ -152,6 +152,14 @@ def test_repeats_are_what_the_source_repeats_less() -> None:
     assert repeat_rate(["去吧", "a"], [["慢慢去吧", "去吧去吧"], ["the one or the other"]]) == 1 / 3
 
 
+def test_one_text_is_no_list_of_texts() -> None:
+    for measure in (copy_rate, repeat_rate, bleu, chrf):
+        with pytest.raises(TypeError, match="'where is it' is one text: give a list of texts for"):
+            measure(["where is it"], ["where is it"])
+    with pytest.raises(TypeError, match="'where is it' is one text"):
+        self_bleu(["where is it"])
+
+
 def test_nothing_has_no_share() -> None:
     assert repeat_rate(["a"], [[]]) is copy_rate(["a"], [[]]) is distinct_n(["", " "], 1) is None
 

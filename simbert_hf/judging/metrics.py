@@ -66,6 +66,16 @@ def unified(text: str) -> str:
     return unicodedata.normalize("NFKC", text) if HAN_CHAR.search(text) else text
 
 
+def check_lists(rows: Sequence[Sequence[str]]) -> None:
+    """Refuse one text in place of a source's texts, whose letters would be taken for texts.
+
+    Raises:
+        TypeError: If one is a string.
+    """
+    if text := next((row for row in rows if isinstance(row, str)), None):
+        raise TypeError(f"{text!r:.60} is one text: give a list of texts for each source.")
+
+
 def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
     """Share of candidates that are their source, but for case, spaces and punctuation at the ends.
 
@@ -73,6 +83,7 @@ def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> fl
         >>> copy_rate(["Is it late?"], [["is it late", "is it late now?"]])
         0.5
     """
+    check_lists(candidates)
     copies = [
         normalize_text(candidate) == normalize_text(source)
         for source, row in zip(sources, candidates, strict=True)
@@ -93,6 +104,7 @@ def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> 
         >>> repeat_rate(["微信好用，微信快"], [["微信快，微信好", "微信和支付宝和微信和支付宝"]])
         0.5
     """
+    check_lists(candidates)
     rates = [
         any(n > max(1, known[word]) for word, n in found.items())
         for source, row in zip(sources, candidates, strict=True)
@@ -145,6 +157,7 @@ def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> fl
         >>> self_bleu([["it is late"], []]) is None
         True
     """
+    check_lists(candidates)
     metric = BLEU(lowercase=True, force=True, tokenize=tokenizer, effective_order=True)
     means = [
         fmean(
@@ -215,6 +228,7 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
         >>> streams([["a", "b"], ["c"]])
         [['a', 'c'], ['b', None]]
     """
+    check_lists(references)
     depth = max(map(len, references))
     return [[unified(row[i]) if i < len(row) else None for row in references] for i in range(depth)]
 
