@@ -22,7 +22,7 @@ from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
 RANGE_MAX = (
-    "Nearest strangers looked at; by default range_min + negatives, with a margin + 10 times."
+    "Nearest strangers looked at; by default range_min + negatives, or + 10 x these with a margin."
 )
 
 

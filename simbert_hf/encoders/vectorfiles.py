@@ -81,11 +81,7 @@ def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: in
 
 
 def _fill(
-    parts: Path,
-    texts: Sequence[str],
-    encoder: TextEncoder,
-    output: Path,
-    processes: int,
+    parts: Path, texts: Sequence[str], encoder: TextEncoder, output: Path, processes: int
 ) -> int:
     """Encode the blocks that are missing, and join them; return how many texts were encoded."""
     _claim(parts, texts, encoder)

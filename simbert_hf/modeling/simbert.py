@@ -294,7 +294,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         for name, (positions, labels) in targets.items():
             read = self.lm_transform(hidden.index_select(0, positions))
             losses[name] = token_loss(read, decoder.weight, decoder.bias, labels)
-            if losses[name].requires_grad:
+            if losses[name].requires_grad and not self.has_lm_head:
                 losses[name].register_hook(self._trains_lm_head)
         return losses
 
