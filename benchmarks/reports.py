@@ -76,8 +76,9 @@ def measure_apart(work: Callable[..., Any], *given: Any, **environment: str) -> 
 
 def environment(device: str) -> dict[str, Any]:
     """Say where figures come from."""
+    cpu = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else cpu,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,

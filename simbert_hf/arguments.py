@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 from simbert_hf.data.readers import Form
 from simbert_hf.objectives import LossArguments
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.utils.checks import check_scale, check_weights
+from simbert_hf.utils.checks import check_weights
 from simbert_hf.utils.parsing import Presets, flag
 
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
@@ -161,8 +161,7 @@ class ObjectiveArguments(LossArguments):
     )
 
     def __post_init__(self) -> None:
-        check_scale(self.scale)
-        check_scale(self.simcse_scale, "simcse_scale")
+        super().__post_init__()
         weights = [self.seq2seq_weight, self.similarity_weight, self.mlm_weight]
         if self.teacher_name_or_path:
             weights.append(self.distillation_weight)
@@ -319,8 +318,13 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
+        self._check_packing()
+
+    def _check_packing(self) -> None:
         if self.packing == "flex" and self.use_cpu:
             raise ValueError("--packing flex needs a GPU; give --packing padded.")
+        if self.packing and self.neftune_noise_alpha:
+            raise ValueError("--neftune_noise_alpha goes by a row's length: drop --packing.")
 
     def _saves_in_step(self) -> bool:
         """Tell whether each checkpoint is measured, so that the best one can be kept."""

@@ -16,6 +16,7 @@ from simbert_hf.data import Pair, Triplet
 from simbert_hf.data.noising import Augmentation, Corruption
 from simbert_hf.rows import RowBuilder, Rows, target_labels
 from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.checks import check_rows
 
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
 
@@ -57,6 +58,13 @@ class TextCollator:
     rows: Rows
     max_length: int = 64
     max_chars: int | None = None
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.rows, "lengths"):
+            raise TypeError(f"rows is a {type(self.rows).__name__}: give a model's `rows`.")
+        least = 1 + getattr(self.rows, "n_special", 2)
+        if self.max_length < least:
+            raise ValueError(f"max_length={self.max_length} leaves no token: give {least} or more.")
 
     def pad(self, texts: Iterable[str]) -> dict[str, Tensor]:
         """Build a row of each text, and pad them: (B, L)."""
@@ -106,6 +114,11 @@ class PairCollator(TextCollator):
     one_way: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rows("preferences", self.preferences, "sentence", "chosen", "rejected")
+        check_rows("one_way", self.one_way, "source", "target")
+        if isinstance(self.sentences, str):
+            raise TypeError(f"sentences is the string {self.sentences!r:.40}: give a list.")
         if self.mlm or self.denoising:
             self.corruption = Corruption.of(self.rows.tokenizer)
 
@@ -234,6 +247,7 @@ class SimCseCollator(TextCollator):
     augmentation: Augmentation | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.mlm:
             self.corruption = Corruption.of(self.rows.tokenizer)
 

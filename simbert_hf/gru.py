@@ -176,6 +176,10 @@ class CharGru(Embedder):
         """Characters of a sentence that are read."""
         return self.config.max_length
 
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the characters' embeddings; NEFTune asks for them."""
+        return self.embedding
+
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
     ) -> SimBertOutput:

@@ -24,6 +24,7 @@ from simbert_hf.losses import (
     pair_loss,
     preference_loss,
 )
+from simbert_hf.utils.checks import check_choice, check_scale
 from simbert_hf.utils.parsing import flag
 
 
@@ -84,6 +85,10 @@ class LossArguments:
     preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
     preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
 
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+        check_scale(self.simcse_scale, "simcse_scale")
+
 
 @dataclass(frozen=True)
 class SimBertObjective(LossArguments):
@@ -112,8 +117,13 @@ class SimBertObjective(LossArguments):
 
         Returns:
             The named parts.
+
+        Raises:
+            ValueError: If another collator made the batch.
         """
         targets = lm_targets(batch)
+        if "target" not in targets:
+            raise ValueError("The batch has no targets to write: make it by a PairCollator.")
         if not self.seq2seq_weight:
             del targets["target"]  # to score the vocabulary is much of a step's work
         compared = batch.get("compared_positions")
@@ -252,6 +262,9 @@ class SimCseObjective:
     mlm_weight: float = 1.0
     mask_false_negatives: bool = True
 
+    def __post_init__(self) -> None:
+        check_scale(self.scale)
+
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
         """Run the model once and compute every part.
 
@@ -263,7 +276,7 @@ class SimCseObjective:
             The named parts.
 
         Raises:
-            ValueError: If there are hard negatives and the loss is symmetric.
+            ValueError: If there are hard negatives and the loss is symmetric, or pairs are scored.
         """
         targets = lm_targets(batch)
         output = model(**model_inputs(batch), **({"lm_targets": targets} if targets else {}))
@@ -280,6 +293,8 @@ class SimCseObjective:
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         paired = vectors[: len(batch["groups"])]
+        if "scores" in batch:
+            raise ValueError("Scored pairs need not be alike: give a ScoredPairObjective.")
         if self.symmetric:
             if "negative_rows" in batch:
                 raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
@@ -348,15 +363,15 @@ class ScoredPairObjective:
         scale: Inverse temperature.
 
     Raises:
-        ValueError: If the loss is another.
+        ValueError: If the loss is another, or the scale not above 0.
     """
 
     loss: Literal["cosent", "angle"] = "cosent"
     scale: float = 20.0
 
     def __post_init__(self) -> None:
-        if self.loss not in ("cosent", "angle"):
-            raise ValueError(f"loss={self.loss!r} is none for scored pairs: give cosent or angle.")
+        check_choice("loss", self.loss, ("cosent", "angle"))
+        check_scale(self.scale)
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
         """Run the model once and rank the pairs.

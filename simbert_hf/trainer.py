@@ -49,6 +49,9 @@ LOADING = (  # what a DataLoader is told, by flags that begin with dataloader_
 )
 
 
+IGNORED = ("compute_loss_func", "compute_metrics", "preprocess_logits_for_metrics", "eval_dataset")
+
+
 class SimilarityTrainer(SavingTrainer):
     """Trains a model with an objective that names its loss parts.
 
@@ -62,9 +65,10 @@ class SimilarityTrainer(SavingTrainer):
         **kwargs: As for ``transformers.Trainer``; ``args`` are ``SimilarityTrainingArguments``.
 
     Raises:
-        TypeError: If ``args`` are others.
+        TypeError: If ``args``, the data set or the collator are others.
         ValueError: If there is no evaluator for an ``eval_strategy``, several GPUs are this
-            process's, the metric is not measured, or an argument would change nothing.
+            process's, the metric is not measured, sentences may be longer than the model reads, or
+            an argument would change nothing.
     """
 
     args: SimilarityTrainingArguments
@@ -80,9 +84,8 @@ class SimilarityTrainer(SavingTrainer):
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(args := kwargs.get("args"), SimilarityTrainingArguments):
-            raise TypeError(f"args={type(args).__name__}: give SimilarityTrainingArguments.")
-        if evaluator is None and args.eval_strategy != "no":
+        check_given(kwargs)
+        if evaluator is None and kwargs["args"].eval_strategy != "no":
             raise ValueError(
                 "Nothing is to be evaluated: give an evaluator, or eval_strategy='no'."
             )
@@ -100,6 +103,7 @@ class SimilarityTrainer(SavingTrainer):
         self.fresh_head = fresh_head
         self._check_best_metric()
         self._check_batch()
+        self._check_length()
         rate, usual = self.args.head_learning_rate, SimilarityTrainingArguments.head_learning_rate
         if fresh_head is None and rate not in (usual, self.args.learning_rate):
             logger.info("--head_learning_rate %g changes nothing: no head starts untrained.", rate)
@@ -213,12 +217,12 @@ class SimilarityTrainer(SavingTrainer):
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """Give a fresh head its own learning rate, biases and norms no weight decay."""
-        if self.optimizer is None:
-            optimizer, options = self.get_optimizer_cls_and_kwargs(self.args)
-            trained = model if model is not None else self.model
-            assert trained is not None
-            self.optimizer = optimizer(self._parameter_groups(trained), **options)
-        return self.optimizer
+        if self.optimizer is None and self.optimizer_cls_and_kwargs is None:
+            trained: Any = self.model if model is None else model
+            optimizer, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
+            groups = {"params": self._parameter_groups(trained)}
+            self.optimizer_cls_and_kwargs = optimizer, groups | options
+        return super().create_optimizer(model)
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         decayed = set(self.get_decay_parameter_names(model))
@@ -272,6 +276,7 @@ class SimilarityTrainer(SavingTrainer):
                 "There is nothing to evaluate on: hold out groups with --validation_groups, give "
                 "--validation_file or --sts_file, or set --eval_strategy no."
             )
+        self._end_steps()
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
             # One's, as a last bit may differ, and with it which process saves the best.
@@ -322,6 +327,17 @@ class SimilarityTrainer(SavingTrainer):
         if self.is_world_process_zero():
             warn_of_few_negatives(self.train_dataset, size)
 
+    def _check_length(self) -> None:
+        """Refuse a collator whose longest row has more tokens than the model has positions."""
+        model: Any = self.model
+        collator: Any = self.data_collator
+        longest = model.positions // (2 if getattr(collator, "targets", False) else 1)
+        if getattr(collator, "max_length", 0) > longest:
+            raise ValueError(
+                f"The collator's max_length {collator.max_length} is out of range: rows of the "
+                f"model's {model.positions} positions leave a sentence {longest} tokens."
+            )
+
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
         is_best = self.args.load_best_model_at_end and not self.is_in_train
         lines = ["## Best checkpoint" if is_best else f"## Step {self.state.global_step}", ""]
@@ -359,3 +375,23 @@ class SimilarityTrainer(SavingTrainer):
         start = time.perf_counter()
         yield
         self.meter.started += time.perf_counter() - start
+
+
+def check_given(given: dict[str, Any]) -> None:
+    """Raise a TypeError or ValueError for what transformers' Trainer takes and ours does not."""
+    args, dataset, collator = (given.get(n) for n in ("args", "train_dataset", "data_collator"))
+    if not isinstance(args, SimilarityTrainingArguments):
+        raise TypeError(f"args={type(args).__name__}: give SimilarityTrainingArguments.")
+    if not isinstance(dataset, EpochDataset | PairStream):
+        raise TypeError(
+            f"train_dataset is a {type(dataset).__name__}: give pairs of it, such as PairDataset, "
+            "FixedPairs or PairStream."
+        )
+    if not hasattr(collator, "lengths"):
+        raise TypeError(
+            f"data_collator is a {type(collator).__name__}: give a PairCollator, SimCseCollator or "
+            "another that tells `lengths`."
+        )
+    for name in IGNORED:
+        if given.get(name) is not None:
+            raise ValueError(f"{name} is not read: see `objective` and `evaluator`.")

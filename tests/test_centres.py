@@ -180,6 +180,14 @@ def test_each_process_starts_from_centres_of_its_own(monkeypatch: pytest.MonkeyP
     assert len(starts.unique(dim=0)) == len(starts) == 12  # nor does another seed repeat them
 
 
+def test_fewer_classes_than_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simbert_hf.margin.centres.is_distributed", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
+    monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
+    with pytest.raises(ValueError, match="2 classes for 3 processes: drop sampled centres"):
+        SampledCentres((2, 1, 5), sampled=3)
+
+
 def test_too_many_classes_are_refused_in_numbers() -> None:
     cpu = torch.device("cpu")
     check_memory((1_000_000, 1, 8), 10, 1000, cpu)

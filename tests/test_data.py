@@ -358,6 +358,10 @@ def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
     for path in paths[2:]:
         path.write_text(path.read_text().replace("group,", "label,"))
     assert f"label '7' is in {paths[2]} too" in message(load, paths[2:])  # as in parts of a set
+    sets = [
+        datasets.Dataset.from_dict({"intent": ["pay"] * 2, "text": texts}) for texts in ("ab", "cd")
+    ]
+    assert "intent 'pay' is in data set 1 too" in message(load, sets)
     stream, _ = load(paths[:2], streaming=True)  # which keeps no names, as they may be too many
     assert len(list(stream)) == 2
 

@@ -49,6 +49,14 @@ def test_spearman_is_that_of_the_cosines() -> None:
     assert sts_spearman(model, [(a, b, -s) for a, b, s in pairs]) == pytest.approx(-1.0)
 
 
+def test_spearman_wants_tuples_and_some_of_them() -> None:
+    rows = [{"sentence1": "a", "sentence2": "b", "score": 1.0}]
+    with pytest.raises(TypeError, match=r"give tuples \(sentence, sentence, score\)"):
+        sts_spearman(tiny_simbert(), rows)
+    with pytest.raises(ValueError, match="sts is empty"):
+        sts_spearman(tiny_simbert(), [])
+
+
 def test_spearman_of_a_collapsed_encoder_is_a_number() -> None:
     model = SimpleNamespace(encode=lambda texts, **_: np.ones((len(texts), 2), dtype=np.float32))
     assert sts_spearman(model, [("a", "b", 0.0), ("b", "c", 1.0)]) == 0

@@ -11,6 +11,11 @@ from torch import nn
 from simbert_hf.generation.few_rows import FEW, few_rows
 
 
+@pytest.fixture(autouse=True)
+def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1])
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 @pytest.mark.parametrize("bias", [True, False])
@@ -32,6 +37,12 @@ def test_layers_are_as_before_behind_the_block() -> None:
         assert all("forward" in vars(layer) for layer in model)
         raise RuntimeError
     assert not any("forward" in vars(layer) for layer in model)
+
+
+def test_layers_stay_as_they_are_with_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    with few_rows(layer := nn.Linear(4, 4)):
+        assert "forward" not in vars(layer)
 
 
 def test_changed_layers_stay_as_they_are() -> None:

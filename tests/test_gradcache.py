@@ -20,10 +20,11 @@ from tests.tiny import WORDS, tiny_simbert
 
 PAIRS = [
     {"source": " ".join(WORDS[i : i + 1 + 2 * i]), "target": " ".join(WORDS[2 * i : 3 * i + 2]),
-     "group": i % 5, "seed": 3 * i + 1, "negative": WORDS[i + 9], "score": float(i)}
+     "group": i % 5, "seed": 3 * i + 1}
     for i in range(7)
 ]  # fmt: skip
-SCORED = [{k: v for k, v in pair.items() if k != "negative"} for pair in PAIRS]
+TRIPLETS = [pair | {"negative": WORDS[i + 9]} for i, pair in enumerate(PAIRS)]
+SCORED = [pair | {"score": float(i)} for i, pair in enumerate(PAIRS)]
 
 
 def joint_batch(model):
@@ -35,7 +36,7 @@ def joint_batch(model):
 
 def cases(model):
     """Each objective and its batch, by name."""
-    triplets = SimCseCollator(model.rows, mlm=True)(PAIRS)
+    triplets = SimCseCollator(model.rows, mlm=True)(TRIPLETS)
     plain = SimCseCollator(model.rows)(SCORED)
     add_centres(model, (5, 2, 32), seed=0)
     model.double()
@@ -43,7 +44,7 @@ def cases(model):
     return {
         "joint": joint_batch(model),
         "unwritten": (SimBertObjective(seq2seq_weight=0.0), PairCollator(model.rows, 24)(PAIRS)),
-        "simcse": (SimCseObjective(mlm_weight=0.5), SimCseCollator(model.rows, mlm=True)(SCORED)),
+        "simcse": (SimCseObjective(mlm_weight=0.5), SimCseCollator(model.rows, mlm=True)(PAIRS)),
         "negatives": (SimCseObjective(symmetric=False, hard_negative_weight=0.3), triplets),
         "scored": (ScoredPairObjective(), plain),
         "triplet": (TripletObjective(mining="semi_hard", margin=1.0), plain),

@@ -103,6 +103,11 @@ def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
         SentenceEncoder.from_pretrained(tmp_path / "gru")
 
 
+def test_noise_finds_the_embeddings() -> None:
+    model = CharGru.for_texts(["a cat"], min_count=1)
+    assert model.get_input_embeddings() is model.embedding
+
+
 def test_grus_of_one_vocabulary_are_averaged() -> None:
     torch.manual_seed(1)
     models = [tiny_gru() for _ in range(2)]

@@ -468,5 +468,5 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
 
 
 def test_a_loss_that_is_none_is_named() -> None:
-    with pytest.raises(ValueError, match="loss='AnglE' is none for scored pairs: give cosent or"):
+    with pytest.raises(ValueError, match="loss='AnglE': choose one of cosent, angle"):
         ScoredPairObjective(loss="AnglE")  # type: ignore[arg-type]

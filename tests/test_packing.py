@@ -32,7 +32,7 @@ from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.gradcache import use_gradcache
 from simbert_hf.training.packing import ATTENTIONS, Flex, use_packing
 from tests.test_compiling import losses
-from tests.test_gradcache import PAIRS, SCORED, assert_equal, joint_batch, step
+from tests.test_gradcache import PAIRS, assert_equal, joint_batch, step
 from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 
@@ -97,7 +97,7 @@ def test_gradients_are_those_among_padding(attention: str, size: int) -> None:
     objective, batch = joint_batch(plain)
     assert (batch["attention_mask"] == 0).any()
     assert_equal(step(model, objective, batch), step(plain, objective, batch))
-    objective, batch = SimCseObjective(), SimCseCollator(model.rows)(SCORED)
+    objective, batch = SimCseObjective(), SimCseCollator(model.rows)(PAIRS)
     assert_equal(step(model, objective, batch), step(plain, objective, batch))
 
 

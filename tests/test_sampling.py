@@ -167,6 +167,11 @@ def test_sampler_options_are_checked(pairs):
             make_sampler(pairs, 4, even_tokens=True, **options)
 
 
+def test_a_process_is_one_of_them(pairs):
+    with pytest.raises(ValueError, match="process 1 is none of 1"):
+        make_sampler(pairs, 4, process=1)
+
+
 def cost(pairs, batch):
     lengths = characters(pairs.__getitems__(batch))
     return len(batch) * lengths.max()
@@ -291,6 +296,11 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
     assert set(first) != set(second)
     assert seeds(helped) == first
     assert seeds(helped) == second
+
+
+def test_fixed_pairs_have_two_sides():
+    with pytest.raises(ValueError, match=r"source and a target; these columns are \['source'\]"):
+        FixedPairs({"source": ["a"]})
 
 
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -242,17 +243,29 @@ def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
         str(tmp_path), use_cpu=True, max_steps=1, report_to="none", eval_strategy="no",
         save_strategy="no",
     )  # fmt: skip
-    with pytest.raises(ValueError, match="is process 0's part of 2"):
-        SimilarityTrainer(
-            model=model, args=args, objective=SimBertObjective(),
-            data_collator=PairCollator(model.rows), train_dataset=make_stream(processes=2),
-        )  # fmt: skip
+    given = {
+        "model": model, "args": args, "objective": SimBertObjective(),
+        "data_collator": PairCollator(model.rows, 24), "train_dataset": make_stream(),
+    }  # fmt: skip
+    plain = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    refused: dict[str, tuple[Any, type[Exception], str]] = {
+        "train_dataset": (make_stream(processes=2), ValueError, "is process 0's part of 2"),
+        "args": (plain, TypeError, "args=TrainingArguments: give SimilarityTrainingArguments"),
+        "data_collator": (None, TypeError, "data_collator is a NoneType: give a PairCollator"),
+        "eval_dataset": ([], ValueError, "eval_dataset is not read"),
+        "compute_loss_func": (print, ValueError, "compute_loss_func is not read"),
+    }
+    for name, (value, kind, message) in refused.items():
+        with pytest.raises(kind, match=message):
+            SimilarityTrainer(**given | {name: value})
+    with pytest.raises(TypeError, match="train_dataset is a list: give pairs of it"):
+        SimilarityTrainer(**given | {"train_dataset": [{"texts": ["a", "b"], "group": 0}]})
+    longer = {"data_collator": PairCollator(model.rows, model.positions // 2 + 1)}
+    with pytest.raises(ValueError, match=r"max_length 33 .* 64 positions leave a sentence 32"):
+        SimilarityTrainer(**given | longer)
     args.eval_strategy = IntervalStrategy.EPOCH
     with pytest.raises(ValueError, match="give an evaluator, or eval_strategy='no'"):
-        SimilarityTrainer(model=model, args=args, objective=SimBertObjective())
-    plain = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    with pytest.raises(TypeError, match="args=TrainingArguments: give SimilarityTrainingArguments"):
-        SimilarityTrainer(model=model, args=plain, objective=SimBertObjective())
+        SimilarityTrainer(**given)
 
 
 # Training ----------------------------------------------------------------------------------------

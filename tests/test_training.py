@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from transformers import TrainerCallback, integrations
+from transformers import Trainer, TrainerCallback, integrations
 
 from scripts import train_margin_softmax, train_simcse, train_triplet
 from scripts.train_simbert import main
@@ -448,9 +448,7 @@ def test_each_process_drops_units_of_its_own(
     start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = []
-    monkeypatch.setattr(
-        SimilarityTrainer, "train", lambda *_, **__: seeds.append(torch.initial_seed())
-    )
+    monkeypatch.setattr(Trainer, "train", lambda *_, **__: seeds.append(torch.initial_seed()))
     more = (*BRIEFLY, "--seed=7")
     for process in (0, 1):
         monkeypatch.setattr(SimilarityTrainingArguments, "process_index", process)

@@ -83,6 +83,8 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
     ) -> None:
         if batch_size < 1 or window < 1:
             raise ValueError(f"batch_size {batch_size} and window {window} must be at least 1.")
+        if not 0 <= process < processes:
+            raise ValueError(f"process {process} is none of {processes}, which count from 0.")
         if even_tokens and (window == 1 or not drop_last):
             raise ValueError(
                 "Batches of even tokens are cut out of sorted windows, none of them incomplete: "

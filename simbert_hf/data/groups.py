@@ -230,7 +230,8 @@ def _find_sources(source: Any, hub_options: dict[str, Any]) -> list[_Source]:
     found: list[_Source] = []
     for item in given:
         if isinstance(item, datasets.Dataset):
-            found.append(_Source(len(found), "the data set", rows=item.with_format(None)))
+            name = f"data set {len(found) + 1}" if given[1:] else "the data set"
+            found.append(_Source(len(found), name, rows=item.with_format(None)))
         elif not isinstance(item, str | Path):
             raise DataError(f"Give a file, a Hub id or one split of a Dataset, not {type(item)}.")
         elif is_local(item):

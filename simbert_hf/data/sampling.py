@@ -126,6 +126,15 @@ class EpochDataset(Dataset[Example]):
         raise NotImplementedError
 
 
+def check_groups(groups: object) -> None:
+    """Raise a TypeError unless something is a data set of groups."""
+    if not {"texts", "group"} <= {*(getattr(groups, "column_names", None) or ())}:
+        raise TypeError(
+            f"groups is a {type(groups).__name__} without columns `texts` and `group`: give the "
+            "first that `load_groups` returns."
+        )
+
+
 class PairDataset(EpochDataset[Pair]):
     """A pair of each group; another one each epoch.
 
@@ -145,6 +154,7 @@ class PairDataset(EpochDataset[Pair]):
 
     def __init__(self, groups: datasets.Dataset, seed: int = 0) -> None:
         super().__init__(seed)
+        check_groups(groups)
         self.groups = groups
 
     def __len__(self) -> int:
@@ -167,6 +177,9 @@ class FixedPairs(EpochDataset[Pair]):
             triplets, targets and negatives are told apart so, too.
         seed: Draws each pair's ``seed``, another one each epoch.
 
+    Raises:
+        ValueError: If there is no source or no target, or columns are not as long.
+
     Example:
         >>> pairs = FixedPairs({"source": ["Hi", "Bye"], "target": ["Hi", "Bye"]})
         >>> pairs[1]["source"], pairs[1]["target"], pairs[1]["group"]
@@ -175,6 +188,8 @@ class FixedPairs(EpochDataset[Pair]):
 
     def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
         super().__init__(seed)
+        if not {"source", "target"} <= {*columns}:
+            raise ValueError(f"Pairs have a source and a target; these columns are {[*columns]}.")
         self.columns = dict(columns)
         sizes = {name: len(column) for name, column in columns.items()}
         if len(set(sizes.values())) > 1:

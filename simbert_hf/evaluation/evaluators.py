@@ -18,6 +18,7 @@ from simbert_hf.evaluation.geometry import METER, CollapseMeter
 from simbert_hf.evaluation.retrieval import KS, topk_accuracy
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.utils.arrays import Reals
+from simbert_hf.utils.checks import check_rows
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
@@ -50,12 +51,19 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
 
     Returns:
         Between -1 and 1; 0 where all cosines are equal, as of an encoder that collapsed.
+
+    Raises:
+        TypeError: If the pairs are no tuples of three.
+        ValueError: If there are none.
     """
     return _spearman(_encode_pairs(model, pairs), pairs)
 
 
 def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Reals:
     """Embed all first sentences, and then all second ones: (2P, D)."""
+    check_rows("sts", pairs, "sentence", "sentence", "score")
+    if not len(pairs):
+        raise ValueError("sts is empty: give scored pairs.")
     first, second, _ = zip(*pairs, strict=True)
     return model.encode([*first, *second], normalize_embeddings=True)
 

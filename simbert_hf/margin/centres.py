@@ -66,6 +66,10 @@ class SampledCentres:
         self.rank, self.world = (
             (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
         )
+        if shape[0] < self.world:
+            raise ValueError(
+                f"{shape[0]} classes for {self.world} processes: drop sampled centres."
+            )
         share = len(range(self.rank, shape[0], self.world))
         drawn = random_centres((share, *shape[1:]), seed * self.world + self.rank)
         # Centre and Adam's two moments side by side, as memory is slow at far-apart places.

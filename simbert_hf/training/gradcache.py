@@ -53,6 +53,8 @@ def use_gradcache(model: Any, size: int) -> None:
         if args or not torch.is_grad_enabled() or len(inputs["input_ids"]) <= size:
             found: SimBertOutput = forward(self, *args, **inputs)
             return found
+        if inputs.get("lm_positions") is not None:
+            raise ValueError("Preferences are compared in whole batches: leave GradCache out.")
         # A checkpoint keeps inputs, random state and autocast, and drops what is between; autograd
         # goes through the newest nodes first, and so ends one micro-batch before it begins another.
         parts = [

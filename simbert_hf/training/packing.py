@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -80,7 +80,7 @@ def use_packing(model: Any, attention: str) -> None:
     model.run_layers = MethodType(run_packed, model)
 
 
-def _checked(model: Any, attention: str) -> type[PackedRows]:
+def _checked(model: Any, attention: str) -> type[Padded] | type[Flex]:
     if attention not in ATTENTIONS:
         raise ValueError(f"--packing {attention!r}: choose one of {', '.join(ATTENTIONS)}.")
     if not isinstance(model, SimBert) or not model._supports_sdpa:
@@ -100,37 +100,8 @@ def _checked(model: Any, attention: str) -> type[PackedRows]:
 # ---------------------------------------------------------------------- attention among the rows
 
 
-class PackedRows:
-    """What attention must know of packed rows, and how it is done.
-
-    Attributes:
-        multiple: T is filled up to a multiple of it.
-        has_dropout: Whether attention dropout is possible.
-    """
-
-    multiple = 1
-    has_dropout = False
-
-    @classmethod
-    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Describe packed rows.
-
-        Args:
-            segments: Shape: (B, L).
-            real: 1 for tokens, 0 for padding. Shape: (B, L).
-            places: Of the real tokens among the flattened B * L. Shape: (T,).
-        """
-        raise NotImplementedError
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
-    ) -> Tensor:
-        """Attend within rows under the prefix rule: (1, H, T, d) each -> (1, T, H, d)."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class Padded(PackedRows):
+class Padded:
     """Put queries, keys and values among padding, for torch's own attention under a mask.
 
     All but attention is unpadded, and attention dropout stays.
@@ -142,11 +113,12 @@ class Padded(PackedRows):
 
     mask: Tensor
     places: Tensor
-    has_dropout = True
+    multiple: ClassVar = 1  # T is filled up to one of it
+    has_dropout: ClassVar = True
 
     @classmethod
     def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Build the prefix mask."""
+        """Build the prefix mask of (B, L) segments and real tokens, T of which are at places."""
         return cls(prefix_mask(segments, real, torch.get_default_dtype()), places)
 
     def attend(
@@ -167,7 +139,7 @@ class Padded(PackedRows):
 
 
 @dataclass(frozen=True)
-class Flex(PackedRows):
+class Flex:
     """FlexAttention under the block mask "same row, and the prefix rule"; made for GPUs.
 
     Attributes:
@@ -175,7 +147,8 @@ class Flex(PackedRows):
     """
 
     mask: BlockMask
-    multiple = 128  # FlexAttention's block; few values of T, too, are few shapes to compile
+    multiple: ClassVar = 128  # its block; few values of T, too, are few shapes to compile
+    has_dropout: ClassVar = False
 
     @classmethod
     def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
@@ -213,7 +186,7 @@ def _compiled_flex() -> Callable[..., Any]:
     return torch.compile(flex_attention)  # which is a plain T x T one until it is compiled
 
 
-ATTENTIONS: dict[str, type[PackedRows]] = {"padded": Padded, "flex": Flex}
+ATTENTIONS: dict[str, type[Padded] | type[Flex]] = {"padded": Padded, "flex": Flex}
 
 
 def packed_attention(
@@ -222,7 +195,7 @@ def packed_attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    packed: PackedRows | None = None,
+    packed: Padded | Flex | None = None,
     dropout: float = 0.0,
     scaling: float | None = None,
     **kwargs: Any,

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 from filelock import FileLock, Timeout
 from transformers import set_seed
@@ -118,15 +117,11 @@ def train(trainer: SimilarityTrainer) -> None:
     if checkpoint is None and args.should_save:  # what a former run measured
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
             (out / name).unlink(missing_ok=True)
-    if args.process_index:  # else all would drop the same units
-        torch.manual_seed(args.seed + args.process_index)
     trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def save(trainer: SimilarityTrainer) -> None:
     """Save the model, its last figures and the log."""
-    for name in ("training_head", "class_centres", "pair_classifier"):  # checkpoints keep them
-        setattr(trainer.accelerator.unwrap_model(trainer.model), name, None)
     trainer.save_model()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))

@@ -27,6 +27,7 @@ from simbert_hf.utils.atomic import put_in_place
 logger = logging.getLogger(__name__)
 
 SCRATCH = "_saving"
+TRAINING_HEADS = ("training_head", "class_centres", "pair_classifier")
 
 
 class CheckpointPart(TrainerCallback):
@@ -57,6 +58,8 @@ class SavingTrainer(Trainer):
         Raises:
             KeyboardInterrupt: At SIGTERM, behind a checkpoint.
         """
+        if self.args.process_index:  # else all would drop the same units
+            torch.manual_seed(self.args.seed + self.args.process_index)
         if not self.args.enable_jit_checkpoint:
             return super().train(*args, **kwargs)
         stop = StopAtStepEnd(self.accelerator)
@@ -196,21 +199,42 @@ class SavingTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
 
+        Heads that serve the training alone are in checkpoints and not in there.
+
         Raises:
             OSError: If it cannot be written; then the former model is as it was.
             ValueError: If weights are infinite or NaN; then too.
         """
         self._check_finite()
+        self._end_steps()
         if output_dir is not None:
             super().save_model(output_dir, _internal_call=_internal_call)
             return
         out = Path(str(self.args.output_dir))
-        with self._scratch_folder(out) as scratch:
+        with self._scratch_folder(out) as scratch, self._heads_left_out():
             super().save_model(str(scratch), _internal_call=True)
             if self.args.should_save:
                 for path in list(scratch.iterdir()):
                     put_in_place(path, out / path.name)
             self.accelerator.wait_for_everyone()
+
+    def _end_steps(self) -> None:
+        """Let a schedule-free optimizer, which trains other weights, put the model's in place."""
+        optimizer: Any = self.optimizer
+        if hasattr(optimizer, "eval"):
+            optimizer.eval()
+
+    @contextmanager
+    def _heads_left_out(self) -> Iterator[None]:
+        model = self.accelerator.unwrap_model(self.model)
+        heads = {name: getattr(model, name) for name in TRAINING_HEADS if hasattr(model, name)}
+        for name in heads:
+            setattr(model, name, None)
+        try:
+            yield
+        finally:
+            for name, head in heads.items():
+                setattr(model, name, head)
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Open the repository before the run, so that a wrong name or token loses no work."""

@@ -12,7 +12,7 @@ from pyarrow.compute import list_value_length  # type: ignore[import-untyped]
 from torch import Tensor
 
 from simbert_hf.collators import TextCollator
-from simbert_hf.data.sampling import EpochDataset
+from simbert_hf.data.sampling import EpochDataset, check_groups
 from simbert_hf.utils.arrays import Ints
 
 
@@ -54,6 +54,7 @@ class MemberDataset(EpochDataset[Members]):
         if size < 2:
             raise ValueError(f"{size} sentences a group hold no positive pair; give at least 2.")
         super().__init__(seed)
+        check_groups(groups)
         self.groups = groups
         self.size = size
         texts = groups.with_format("arrow")[:]["texts"]  # whole, they may exceed an array's 2 GB

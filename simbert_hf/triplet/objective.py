@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from simbert_hf.triplet.losses import (
     triplet_loss,
     unanchored_loss,
 )
+from simbert_hf.utils.checks import check_choice, check_scale
 
 Kind = Literal["triplet", "unanchored", "sdml", "softmax", "siamese"]
 CLASSIFIER = "pair_classifier"
@@ -62,6 +63,9 @@ class TripletObjective:
         margin: Of ``triplet`` and ``unanchored``, in units of the distance.
         scale: Inverse temperature of ``softmax``.
         smoothing: Of the labels of ``sdml``.
+
+    Raises:
+        ValueError: If a choice is another, or the scale not above 0.
     """
 
     loss: Kind = "triplet"
@@ -70,6 +74,12 @@ class TripletObjective:
     margin: float = 0.2
     scale: float = 20.0
     smoothing: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, get_args(Kind))
+        check_choice("mining", self.mining, get_args(Mining))
+        check_choice("distance", self.distance, get_args(Distance))
+        check_scale(self.scale)
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> TripletParts:
         """Run the model once and compute the loss.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from numbers import Integral, Real
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
@@ -18,6 +18,23 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
         raise ValueError(
             f"{name}={value!r} is out of range: it must be a whole number of at least 1{otherwise}."
         )
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise a ValueError unless a value is one of some."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r}: choose one of {', '.join(choices)}.")
+
+
+def check_rows(name: str, rows: Iterable[Any], *parts: str) -> None:
+    """Raise a TypeError unless rows are tuples of so many parts; mappings would give their keys.
+
+    Example:
+        >>> check_rows("sts", [("Hi", "Hello", 4.5)], "sentence", "sentence", "score")
+    """
+    first = next(iter(rows), None)
+    if first is not None and not (isinstance(first, tuple | list) and len(first) == len(parts)):
+        raise TypeError(f"{name} holds {first!r:.80}; give tuples ({', '.join(parts)}).")
 
 
 def is_number(value: object) -> TypeGuard[float]:

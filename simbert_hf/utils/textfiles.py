@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -202,9 +203,14 @@ def check_plain(path: str | Path, hint: str = "") -> None:
 def check_exists(path: str | Path) -> None:
     """Raise a :class:`DataError` unless the path is a file.
 
+    Raises:
+        TypeError: If it is no path.
+
     Example:
         >>> check_exists(__file__)
     """
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"Give the path of a file, not a {type(path).__name__}; rows need none.")
     if Path(path).is_dir():
         raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
     if not Path(path).is_file():

@@ -1,0 +1,135 @@
+"""The trainer as a user of Python has it: own optimisers, what is saved, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.collators import PairCollator, SimCseCollator
+from simbert_hf.data import PairDataset, Triplet
+from simbert_hf.objectives import (
+    ScoredPairObjective,
+    SimBertObjective,
+    SimCseObjective,
+)
+from simbert_hf.rows import RowBuilder
+from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.triplet.members import MemberDataset
+from simbert_hf.triplet.objective import TripletObjective
+from tests.tiny import WORDS, tiny_simbert, wordpiece_tokenizer
+
+ROWS = RowBuilder(wordpiece_tokenizer())
+PAIR = {"source": "a cat", "target": "the cat", "group": 0, "seed": 1}
+
+
+class Moded(torch.optim.SGD):
+    """Knows whether it was asked for the weights to end with, as schedule-free ones are."""
+
+    asked = False
+
+    def train(self) -> None:
+        self.asked = False
+
+    def eval(self) -> None:
+        self.asked = True
+
+
+class Recorder:
+    """An evaluator that sees what the optimiser was told."""
+
+    names = ("seen",)
+    trainer: Any = None
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        return {"seen": float(self.trainer.optimizer.optimizer.asked)}
+
+
+def trainer(out: Path, evaluator: Any = None, **given: Any) -> SimilarityTrainer:
+    model = tiny_simbert()
+    model.add_training_head()
+    texts = [[f"{word} cat", f"the {word} dog"] for word in WORDS[:8]]
+    groups = datasets.Dataset.from_dict({"texts": texts, "group": range(8)})
+    args = SimilarityTrainingArguments(
+        str(out), use_cpu=True, max_steps=2, report_to="none", per_device_train_batch_size=4,
+        eval_strategy="no" if evaluator is None else "steps", eval_steps=1, save_strategy="no",
+        disable_tqdm=True, load_best_model_at_end=False, metric_for_best_model="seen",
+    )  # fmt: skip
+    return SimilarityTrainer(
+        model=model, args=args, objective=SimCseObjective(), evaluator=evaluator,
+        data_collator=SimCseCollator(model.rows), train_dataset=PairDataset(groups), **given,
+    )  # fmt: skip
+
+
+def test_a_given_optimizer_is_the_one_that_trains(tmp_path: Path) -> None:
+    found = trainer(tmp_path, optimizer_cls_and_kwargs=(torch.optim.SGD, {"lr": 7.0}))
+    optimizer = found.create_optimizer()
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert {group["lr"] for group in optimizer.param_groups} == {7.0}
+
+
+def test_weights_of_schedule_free_optimizers_are_measured_and_saved_at_rest(tmp_path: Path) -> None:
+    recorder = Recorder()
+    given = (Moded, {"lr": 0.1})
+    recorder.trainer = trainer(tmp_path, recorder, optimizer_cls_and_kwargs=given)
+    recorder.trainer.train()
+    measured = [
+        line["eval_seen"] for line in recorder.trainer.state.log_history if "eval_seen" in line
+    ]
+    assert measured == [1.0, 1.0]
+    optimizer = recorder.trainer.optimizer.optimizer
+    optimizer.train()
+    recorder.trainer.save_model()
+    assert optimizer.asked
+
+
+def test_heads_of_the_training_are_not_saved_and_go_on_training(tmp_path: Path) -> None:
+    found = trainer(tmp_path)
+    found.train()
+    found.save_model()
+    names = load_file(tmp_path / "model.safetensors").keys()
+    assert names
+    assert not [name for name in names if "head" in name]
+    assert found.model.training_head is not None
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: PairCollator(ROWS.tokenizer), TypeError, "give a model's `rows`"),
+        (lambda: PairCollator(ROWS, 2), ValueError, "max_length=2 leaves no token: give 3"),
+        (
+            lambda: PairCollator(ROWS, preferences=[dict.fromkeys(Triplet._fields, "a")]),
+            TypeError, r"preferences holds \{.* give tuples \(sentence, chosen, rejected\)",
+        ),
+        (
+            lambda: PairCollator(ROWS, one_way=[("a", "b", "c")]),
+            TypeError, r"give tuples \(source, target\)",
+        ),
+        (lambda: PairCollator(ROWS, sentences="a cat"), TypeError, "sentences is the string 'a"),
+        (lambda: SimBertObjective(scale=0), ValueError, "scale 0: .* above 0"),
+        (lambda: SimCseObjective(scale=-1), ValueError, "scale -1: .* above 0"),
+        (lambda: ScoredPairObjective(scale=0), ValueError, "scale 0: .* above 0"),
+        (lambda: TripletObjective("unanchord"), ValueError, "choose one of triplet, unanchored"),
+        (lambda: TripletObjective(mining="hardest"), ValueError, "choose one of random, all, hard"),
+        (lambda: TripletObjective(distance="l2"), ValueError, "choose one of squared, cosine"),
+        (lambda: PairDataset([["a", "b"]]), TypeError, "groups is a list without columns `texts`"),
+        (lambda: MemberDataset("a.jsonl"), TypeError, "groups is a str without columns `texts`"),
+        (
+            lambda: SimBertObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR])),
+            ValueError, "no targets to write: make it by a PairCollator",
+        ),
+        (
+            lambda: SimCseObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR | {"score": 1}])),
+            ValueError, "give a ScoredPairObjective",
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_train_something_else_is_refused(make, kind, message) -> None:
+    with pytest.raises(kind, match=message):
+        make()
