@@ -284,6 +284,17 @@ def test_facts(text, facts):
             ["\u8fd9\u4e2a100\u5757"],
         ),
         ("\u6211\u4eec\u4e00\u5757\u53bb", ["\u6211\u4eec\u4e00\u8d77\u53bb"], None),  # together
+        ("not unless he can", ["not if he can", "unless he can, not"], ["unless he can, not"]),
+        ("the S&P 500 rose", ["the s and p 500 rose", "the S&P 500 did"], ["the S&P 500 did"]),
+        ("20 inches long", ["20 feet long", "as long as 20 inches"], ["as long as 20 inches"]),
+        (
+            "it isn't new and won't be",
+            ["it isn't new and will be", "it's not new and won't be", "it won't be new, unable to"],
+            ["it's not new and won't be", "it won't be new, unable to"],
+        ),
+        ("it fell below 10", ["it fell 10", "it fell under 10"], ["it fell under 10"]),
+        ("send it", ["send it. What now?", "please send it"], ["please send it"]),
+        ("send it", ["send it. What now?"], None),
     ],
 )
 def test_marks_numbers_letters_and_verbs_are_as_in_the_text(text, others, kept):

@@ -28,6 +28,8 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("'a' \"b\" and ‘c’", "'a' \"b\" and ‘c’"),
         ("“Yes,” he said", '"Yes," he said'),
         ("6” wide", "6” wide"),
+        ('a 65" or a 55" one', "a 65\u2033 or a 55\u2033 one"),
+        ('"65" or a 55" one', '"65" or a 55" one'),
         ("„so“", "„so“"),
         ("“a” \"b\"", "“a” \"b\""),
         ("他说“it’s”", "他说“it’s”"),

@@ -14,6 +14,8 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("Is it more expensive?", "Is it less expensive?"),
         ("Do you want tea or milk?", "Do you want tea and milk?"),
         ("I BOUGHT a car.", "I sold a car."),
+        ("All (excluding chairs)", "All (including chairs)"),
+        ("I forgot to lock it.", "I forgot to unlock it."),
     ],
 )
 def test_opposites_are_found(text: str, other: str) -> None:

@@ -36,6 +36,9 @@ from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
             ["![a cat](b.png)", "[the guide](c.de/f)", "`a b`", "<code>a b</code>", "<br/>"],
         ),
         ("If a <b and c = d then e > f", []),
+        ("Is it :) or :-( or <3, ok?", [":)", ":-(", "<3"]),
+        ("Run git --force, rm -rf or a-b - no, -but x", ["--force", "-rf"]),
+        ("At 5:3 (or 4) a note:(no)", []),
         ("Tom &amp; Anna&#39;s &lt;5; AT&T; R&D;", ["&amp;", "Anna&#39;s", "&lt;5"]),
         ("(caf&eacute;), 5&deg; &quot;so&quot;.", ["caf&eacute;", "5&deg;", "&quot;so&quot;"]),
         (

@@ -11,7 +11,7 @@ from tests.tiny import unigram_tokenizer
 
 def narrowing_tokenizer():
     """One that keeps case and writes wide marks as narrow ones, as XLM-R's does."""
-    words = ["[UNK]", *"你好吗我是的,?!:() Ook!"]
+    words = ["[UNK]", *"你好吗我是的,?!:()~% Ook!"]
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
@@ -103,6 +103,9 @@ def test_a_source_without_words_spells_nothing(english, source):
         ("Ok, ok?", "ok?!", "ok?!"),
         ("你好（Ok）吗？", "我(Ok)!", "我（Ok）！"),
         ("你是Ok？", "你是Ok?", "你是Ok？"),
+        ("我的Ok\uff5e\uff05", "Ok~我% Ok", "Ok\uff5e我\uff05 Ok"),
+        ("我 Ok%, \uff05", "我Ok%", "我 Ok%"),
+        ("我Ok", "我 Ok", "我Ok"),
     ],
 )
 def test_marks_beside_chinese_are_as_wide_as_the_sources(source, written, spelled):

@@ -1,7 +1,8 @@
-"""Agreement: English words that do not fit those beside them, as "they was", "an another".
+"""Slips: words that do not fit those beside them, as "they was", "an another" or "怎么走吗".
 
-Of 668,293 sentences that people wrote (Tatoeba and Wikipedia) 155 have what is taken for one, as in
-"a day without you is", and 2,400 a word twice ("had had") or a name such as "Uranus's".
+Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia) 164 have what is taken for
+one, as in "a day without you is", and 2,700 a word twice ("had had"), two marks in a row or a name
+such as "Uranus's"; of 51,236 Chinese questions (LCQMC's and AFQMC's) 41.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ UNHELPED = "".join(
 )
 SENSE = "(?:look|feel|sound|taste|smell)"
 END = r"(?=\W*$| in\b| at\b| today\b)"
+COMPARED = (
+    "short|tall|cheap|old|young|fast|slow|health?i|larg|small|happi|easi|nic|hard|long|high|low|"
+    "strong|weak|warm|cold|rich|poor|bigg|hott|wid|clos|near|lat|earli|great|few"
+)
 SLIPS = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {
@@ -40,6 +45,17 @@ SLIPS = {
         "cats's": r"\b[a-z]{2,}[a-rt-z]s['’]s\b|\bthis['’]s\b",
         "cat ' s": r"\s['’](?=\s|$)",
         "e-email": r"\be-email\b",
+        "she've": r"\b(?:s?he|it|that|this)['’]ve\b(?! (?:to|an?|the)\b)",
+        "was you": r"(?:^|[.,?!] |\b(?:how|what|when|where|why|who|which) )"
+        r"(?:(?:was|is|am)(?:n['’]t)? (?:you|they|we)\b(?!['’\w-])|(?:are|were) (?:he|she|it)\b)",
+        "instead than": r"\binstead than\b|\brather of\b",
+        "more shorter": rf"\b(?:more|less) (?:{COMPARED})er\b",
+        "do't": r"\b(?:do|does|did|is|are|was|were|have|has|had|could|would|should)['’]t\b",
+        "her has": r"^(?-i:Her) (?:is|has|was|lives|does|will|can|had|would|went|lost|got|says)\b",
+        ",,": r",\s*[,.;:!?]",
+        "吗吗": r"([吗呢么嘛])\1|的的(?!确|士)|(?<!不)了了(?!解)",
+        "怎么吗": "^(?!.*(?:知道|告诉|想|听)).*"
+        r"(?:怎么|怎样|如何|为什么|多少|(.)[不没]\1)[^，。？！,?!]*吗[？?]?$",
         "to to": r"\b(?!(?:had|that|so|very|bye|nous|vous) )([a-z]+(?:['’]t)?) \1\b"
         r"|\b(mrs?|dr|st)\. \2\b",
         "what does it like": r"\bwhat (?:does|did) (?:it|(?:the|this|that|my|your|our)"

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
+SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]*\s+(?=\w)")
 LONG = 4  # letters of a word that says something
 
 
@@ -29,3 +30,19 @@ def is_complete(text: str, other: str) -> bool:
     gone, come = ours - theirs, theirs - ours
     lost, found = (sum(len(word) >= LONG for word in some.elements()) for some in (gone, come))
     return -4 < theirs.total() - ours.total() < 5 and not (lost >= 3 and found <= lost - 2)
+
+
+def adds_sentence(text: str, other: str) -> bool:
+    """Whether another text has a sentence more, behind others with all words of the text.
+
+    Example:
+        >>> adds_sentence("I want it back.", "I want it back. What now?")
+        True
+        >>> adds_sentence("I want it back now.", "I want it back. Now.")
+        False
+    """
+    sentences = SENTENCE_END.split(other)
+    if len(sentences) <= len(SENTENCE_END.split(text)):
+        return False
+    words, kept = (Counter(WORD.findall(s.lower())) for s in (text, " ".join(sentences[:-1])))
+    return words <= kept

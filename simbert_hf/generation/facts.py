@@ -17,7 +17,7 @@ THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital behind a dot begins a sentence; the blank between them was forgotten.
-ADDRESS = re.compile(r"[^\W_](?:[@+#_]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
+ADDRESS = re.compile(r"[^\W_](?:[@+#_&]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
 HANDLE = re.compile(r"^[@#][^\W\d]")
 INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|{HANDLE.pattern}|[^\W_](?:#|\+\+)$")
 ABBREVIATIONS = frozenset(("e.g", "i.e"))
@@ -48,6 +48,17 @@ DENIAL = re.compile(
     r"|n['’]t\b|\b(?:do|does|did|ca|wo|is|are|was|were|has|have|had|must|need|could|would|should)nt\b",
     re.IGNORECASE,
 )
+NEGATIVE = re.compile(
+    r"\b(?:unable|impossible|refus|fail|lack|hardly|barely|seldom|rarely|stop|avoid|un\w{4}|in\w{5}"
+    r"|except|few|little|den(?:y|ie)|different|too\b|forgot)"
+)
+_BOUNDS = "above|over|under|below|beyond|at least|at most|more than|less than|fewer than"
+BOUND = re.compile(rf"\b(?:{_BOUNDS}) [$£€]?\d", re.IGNORECASE)
+BOUNDING = re.compile(
+    rf"\b(?:{_BOUNDS}|more|less|fewer|exceed\w*|minimum|maximum|older|younger|longer|past|beneath)\b"
+    r"|\+",
+    re.IGNORECASE,
+)
 # Words of which no other in the same line may take one's place: a vector hardly tells them apart. A
 # bar stands between words that mean the same here.
 EXCLUSIVE = """\
@@ -63,7 +74,10 @@ always often|frequently sometimes|occasionally seldom|rarely
 right|correct wrong|incorrect
 old|older young|younger|new|newer
 red blue green yellow black white brown orange pink gray|grey
-north south east west"""
+north south east west
+inch|inches foot|feet yard|yards mile|miles meter|meters|metre|metres km|kilometer|kilometers|\
+kilometre|kilometres cm|centimeter|centimeters|centimetre|centimetres
+gram|grams kg|kilo|kilos|kilogram|kilograms ton|tons|tonne|tonnes ounce|ounces"""
 PLACES: dict[str, list[tuple[int, int]]] = {}  # each word's lines, and which of a line it is
 for _line, _words in enumerate(EXCLUSIVE.splitlines()):
     for _at, _same in enumerate(_words.split()):
@@ -253,7 +267,7 @@ def is_balanced(text: str) -> bool:
         >>> is_balanced('He (Tom) said "hi."'), is_balanced('He said "hi.'), is_balanced("(Tom")
         (True, False, False)
     """
-    pairs = zip("([“‘«（「《", ")]”’»）」》", strict=True)
+    pairs = zip("([{“‘«（「《【『", ")]}”’»）」》】』", strict=True)
     same = (text.count(left) == text.count(right) for left, right in pairs)
     return text.count('"') % 2 == 0 and all(same)
 
@@ -286,6 +300,32 @@ def repeats_facts(text: str, other: str) -> bool:
     )
 
 
+def loses_denials(text: str, other: str) -> bool:
+    """Whether an English text denies more often than another, which has no new word for it.
+
+    Example:
+        >>> loses_denials("It isn't late, nor won't it be", "It isn't late, and will be")
+        True
+        >>> loses_denials("I can't if it isn't open", "I'm unable to if it isn't open")
+        False
+    """
+    new = {*NEGATIVE.findall(other.lower())} - {*NEGATIVE.findall(text.lower())}
+    return _denials(other) < _denials(text) and not new
+
+
+def loses_bounds(text: str, other: str) -> bool:
+    """Whether a text says that a number is a bound, as in "below 5", and another does nowhere.
+
+    Example:
+        >>> (
+        ...     loses_bounds("It fell below 10 %", "It fell 10 %"),
+        ...     loses_bounds("over 5", "more than 5"),
+        ... )
+        (True, False)
+    """
+    return bool(BOUND.search(text) and not BOUNDING.search(other))
+
+
 def _denials(text: str) -> int:
     return sum(word.lower() != "nor" for word in DENIAL.findall(text))  # "neither ... nor" is one
 
@@ -316,6 +356,7 @@ def facts_of(text: str) -> frozenset[str]:
     Numbers in English words count as their figures do, except a lone "one", "first" or "second".
     Dates are English names of days, and of months but May. Currencies, "per cent" and "degrees"
     count by their signs, "a.m." however it is written, and thousands with a comma or without.
+    "Unless" stands for itself, as "if" is no other word for it.
 
     Example:
         >>> sorted(facts_of("Don't send 5 dollars to a.b@c.com, or 3.5% of it by 9 p.m."))
@@ -333,4 +374,5 @@ def facts_of(text: str) -> frozenset[str]:
     found |= {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
     found |= figures_of(text) | {*FIXED_WORD.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
+    found |= {"unless"} & words_of(text)
     return frozenset(found)

@@ -39,15 +39,16 @@ EMPHASIS = re.compile(  # of a few words, in Markdown or HTML, and in no address
     rf"{NO_WORD[0]}(?<![*_@/\\])(\*{{1,3}}|_|<(b|em|i|mark|strong|u)>)(?=[^\W_]|[\"'“‘«(\[@#$])"
     rf"([^*_<>\n]{{1,40}})(?<![\s\\])((?(2)</\2>|\1))(?![*_@/\\]){NO_WORD[1]}"
 )
+INCH = re.compile(r'(?<=\d)"')
 DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 
 
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    English gets its apostrophes where they lack. Single quotation marks become double, which no
-    apostrophe is taken for; text with Chinese keeps them all. Words within a line lose the marks of
-    their emphasis.
+    English gets its apostrophes where they lack. Marks of inches are no quotation marks. Single
+    quotation marks become double, which no apostrophe is taken for; text with Chinese keeps them
+    all. Words within a line lose the marks of their emphasis.
 
     Example:
         >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
@@ -60,6 +61,7 @@ def plain_marks(text: str) -> str:
         ('请点击保存按钮', '3*4*5, __init__, f*ck it*')
     """
     text = "".join(map(unemphasised, text.splitlines(keepends=True)))
+    text = INCH.sub("\u2033", text) if has_inches(text) else text
     text = ENDS.sub(lambda found: plain_end(found[0]), DOTS.sub("\u2026", text))
     if CJK_CHAR.search(text):
         return text
@@ -73,6 +75,16 @@ def plain_marks(text: str) -> str:
         text = text.replace("’", "'")
     english = UNMARKED_WORD.sub(marked, text)
     return english if is_english(english) else text
+
+
+def has_inches(text: str) -> bool:
+    """Whether a text's straight marks all stand behind figures, and so quote nothing.
+
+    Example:
+        >>> has_inches('a 65" and a 55" one'), has_inches('"7" is 7"')
+        (True, False)
+    """
+    return 0 < text.count('"') == len(INCH.findall(text)) and "\u2033" not in text
 
 
 def unemphasised(line: str) -> str:
@@ -141,6 +153,8 @@ def marks_as_in(source: str, text: str) -> str:
         ('**Save** it, you *must*.', 'No')
     """
     text = emphasised(source, text)
+    text = text.replace("\u2033", '"') if has_inches(source) else text
+    text = DOTS.sub("\u2026", text)  # some tokenizers make three dots of it
     forms: dict[str, set[str]] = defaultdict(set)
     for marks in ENDS.findall(source):
         forms[plain_end(marks)].add(marks)

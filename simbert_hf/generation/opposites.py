@@ -50,7 +50,23 @@ come|comes|came go|goes|went
 arrive|arrives|arrived leave|leaves|left
 accept|accepts|accepted refuse|refuses|refused|reject|rejects|rejected
 remember forget|forgot
-love|loves hate|hates"""
+love|loves hate|hates
+same different
+legal illegal
+able unable
+yes no
+allowed forbidden|prohibited|banned
+including|include|includes excluding|exclude|excludes
+wide|wider narrow|narrower
+thick|thicker thin|thinner
+deep|deeper shallow|shallower
+lock|locks|locked unlock|unlocks|unlocked
+pass|passes|passed fail|fails|failed
+give|gives|gave|given take|takes|took|taken
+landlord|landlords tenant|tenants
+employer|employers employee|employees
+buyer|buyers seller|sellers
+doctor|doctors patient|patients"""
 SIDES = [
     tuple(frozenset(side.split("|")) for side in line.split(" ")) for line in PAIRS.splitlines()
 ]

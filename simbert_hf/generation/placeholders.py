@@ -1,9 +1,9 @@
 """Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
 
 That are words with signs or in a script that the tokenizer does not know, a template's variables,
-code, links, tags and entities, long addresses and, where the model does not copy them, long
-figures. Each has a letter of its own, so that it stays whole and comes where the paraphrase has it
-(as in Luong et al. 2015, arXiv:1410.8206).
+code, a command's options, links, tags and entities, emoticons, long addresses and, where the model
+does not copy them, long figures. Each has a letter of its own, so that it stays whole and comes
+where the paraphrase has it (as in Luong et al. 2015, arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english
+from simbert_hf.generation.sentences import EMOTICON
 from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
 from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
@@ -33,6 +34,7 @@ _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character'
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
     rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z][a-zA-Z\d]+|#\w+);"
+    rf"|{EMOTICON}|(?<!\S)(?:--[a-zA-Z][\w-]*|-[a-zA-Z]{{1,2}}(?!\w))"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."

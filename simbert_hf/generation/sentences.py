@@ -10,12 +10,17 @@ from sentencex import segment  # type: ignore[import-untyped]
 
 from simbert_hf.utils.text import HAN, is_mark
 
-WORD = re.compile(rf"[{HAN}]|\w+")
+WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 TAG = re.compile("<[^<>]*>")
 _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML
 LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
+BEFORE_ITEM = re.compile(rf"(?:[\n。！？；]|{_BLOCK})\s*$")
 BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
-MARKER = re.compile(r"\s*(?:\d+[.)]|[-*•])\s+")  # of a list's item
+# Of a Chinese list's item, without a blank behind it
+_ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|[一二三四五六七八九十]+、)\s*(?=[{HAN}]|$)"
+MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
+# Ends of sentences that the splitter does not know
+UNKNOWN_END = re.compile(rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)|(?<=\n)(?={_ITEM})")
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
 # White space, and emoji and signs of their kind, which few models read, with what joins them
 SIGNS_IN = (
@@ -23,7 +28,9 @@ SIGNS_IN = (
     "\u200d\u20e3\ufe0f\U000e0020-\U000e007f"
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
-EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{_BLOCK}){{0,30}}"  # begun once in each run of blanks
+EMOTICON = r"(?<!\S)(?:[:;=]['’]?-?[()\[\]DPpOo/|*]+|<3+|[xX]D+|\^_*\^)(?!\w)"
+# Begun once in each run of blanks
+EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{EMOTICON}|{_BLOCK}){{0,30}}"
 _PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
 CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
     rf"({EDGE}(?:(?:#{{1,6}}|>) (?!\d))?"
@@ -55,13 +62,14 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     begun = ""
-    parts = chain.from_iterable(map(cut_blocks, segment("en", text)))
+    pieces = chain.from_iterable(segment("en", piece) for piece in UNKNOWN_END.split(text))
+    parts = chain.from_iterable(map(cut_blocks, pieces))
     for part in chain.from_iterable(map(cut_short_lines, parts)):
         if sentences and not begun + part.strip():
             sentences[-1] += part
             continue
         marker = MARKER.match(part)
-        at_start = not begun and (not sentences or LINE_END.search(sentences[-1]))
+        at_start = not begun and (not sentences or BEFORE_ITEM.search(sentences[-1]))
         if at_start and marker:
             sentences.append(marker[0])
             part = part[marker.end() :]
@@ -133,7 +141,7 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
 
 
 def cut_signs(sentence: str) -> tuple[str, str, str]:
-    """Cut white space, emoji, markup and quotation marks at its ends from a sentence.
+    """Cut white space, emoji, emoticons, markup and quotation marks at its ends from a sentence.
 
     Unless it has nothing else.
 

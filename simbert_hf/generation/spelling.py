@@ -41,6 +41,7 @@ START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—
 FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
 NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
 WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
+SIGNS = {sign: chr(ord(sign) + 0xFEE0) for sign in "%~/&+"}
 HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
 CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
 APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
@@ -72,9 +73,10 @@ class Spelling:
     The source's own words are spelled as there, unless it spells one in several ways; other words
     are left as they are, but for English endings, and "a" or "an" stands before a word as there,
     in English "an" before other vowels. Sentences begin with a capital if the source does, marks
-    beside Chinese are wide unless the source's are not, and blanks set off its other words, and
-    dashes that are no hyphens, if they do there. But for articles and endings all of it only where
-    the tokenizer forgets it: what a cased model writes stays.
+    beside Chinese are wide unless the source's are not, blanks set off its other words, and dashes
+    that are no hyphens, if they do there, and Chinese has no blanks beside it where the source has
+    none. But for articles and endings all of it only where the tokenizer forgets it: what a cased
+    model writes stays.
 
     Args:
         source: The text.
@@ -117,7 +119,11 @@ class Spelling:
         self.dashed = self.wordpiece and bool(DASHED.search(source))
         self.hyphened = {(left, right) for left, _, right in HYPHENED.findall(source.lower())}
         self.wide = comma == "," and not NARROW.search(source)
-        self.apart = bool(APART.search(source)) and not CLOSE.search(source)
+        self.signs = {
+            ord(sign): wide for sign, wide in SIGNS.items() if wide in source and sign not in source
+        }
+        apart, close = bool(APART.search(source)), bool(CLOSE.search(source))
+        self.apart, self.close = apart and not close, close and not apart
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
         self.articles, self.english = articles_of(source), is_english(source)
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
@@ -163,7 +169,8 @@ class Spelling:
             text = text.upper()
         elif self.capitals:
             text = begin_sentences(text)
-        text = widen(text) if self.wide else text
+        text = (widen(text) if self.wide else text).translate(self.signs)
+        text = APART.sub("", text) if self.close else text
         return CLOSE.sub(" ", text) if self.apart else text
 
 

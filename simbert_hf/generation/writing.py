@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,8 +15,9 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.agreement import slips_of
 from simbert_hf.generation.alterations import alters, misplaces_be
+from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
-from simbert_hf.generation.completeness import is_complete
+from simbert_hf.generation.completeness import adds_sentence, is_complete
 from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
@@ -25,6 +27,8 @@ from simbert_hf.generation.facts import (
     has_stray_letters,
     is_balanced,
     is_chinese,
+    loses_bounds,
+    loses_denials,
     names_of,
     repeats_facts,
     words_of,
@@ -258,13 +262,15 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
-    or other quotations, or that leave out what may be a name, name somebody else, alter a word or
-    put its opposite, misplace "be", or leave out or add much.
+    or other quotations, or that leave out what may be a name, one of several denials or that a
+    number is a bound, name somebody else, add a sentence, alter a word or put its opposite,
+    misplace "be", or leave out or add much.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
+    text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
     quotations = quotations_of(text)
@@ -284,15 +290,25 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
         lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
+        lambda other: not changes(text, other),
+        lambda other: not loses_denials(text, other),
+        lambda other: not loses_bounds(text, other),
+        lambda other: not adds_sentence(text, other),
         lambda other: not alters(text, other),
         lambda other: not misplaces_be(text, other),
         lambda other: not opposes(text, other),
         lambda other: is_complete(text, other),
     )
-    kept = [draft for draft in drafts if is_true(draft.text)]
+    kept = [(plain_form(draft.text), draft) for draft in drafts]
+    kept = [(other, draft) for other, draft in kept if is_true(other)]
     for wish in wishes:
-        kept = [draft for draft in kept if wish(draft.text)] or kept
-    return kept
+        kept = [(other, draft) for other, draft in kept if wish(other)] or kept
+    return [draft for _, draft in kept]
+
+
+def plain_form(text: str) -> str:
+    """Unify compatibility characters, as many tokenizers do: wide figures and letters, "㎡"."""
+    return unicodedata.normalize("NFKC", text)
 
 
 def quotations_of(text: str) -> set[str]:

@@ -1,0 +1,73 @@
+"""What a Chinese paraphrase must say as its text does, which vectors hardly tell apart.
+
+Of LCQMC's 12,500 test pairs what is taken for a change stands in 1 % of the paraphrases and in 6 %
+of the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+DENIAL = re.compile("[不没沒未无無别別勿]|非(?!洲|常)")
+# "Is it or not", and words that only look like a denial
+NO_DENIAL = re.compile(
+    r"(.{1,2})[不没沒]\1|差不多|不好意思|对不起|不过|不但|不仅|不管|不知道?|不一样|不同|不锈钢|不久|不断"
+    "|没错|不错|有没|是不|能不|会不|无论|无线|无限|无数|无聊|未来|特别|别人|别的|别墅|分别|区别|性别"
+    "|级别|告别|个别|识别|辨别|除非"
+)
+MEASURE = re.compile(
+    r"(\d+(?:\.\d+)?|[二两三四五六七八九十百千万]+)([天年月日号点时分秒周岁元块米斤次折倍度级])"
+)
+NUMERALS = [*"零一二三四五六七八九十"]
+# As of ``facts.EXCLUSIVE``
+EXCLUSIVE = """\
+今天|今日|今晚|今早 明天|明日|明晚 昨天|昨日|昨晚 后天 前天
+上午|早上|早晨 中午 下午 晚上|今晚|明晚|昨晚
+以前|之前 以后|之后
+以内|之内 以外|之外
+以上 以下
+我|俺|本人 你|您 他 她
+男 女
+左边 右边"""
+LINES = [tuple(map(re.compile, line.split())) for line in EXCLUSIVE.splitlines()]
+
+
+def changes(text: str, other: str) -> bool:
+    """Whether of two Chinese texts one alone denies, or the other has other measures or words.
+
+    Example:
+        >>> changes("我没有收到验证码", "我收到验证码"), changes("能不能退货", "可以退货吗")
+        (True, False)
+        >>> changes("三天可以退货吗", "两天可以退货吗"), changes("三天可以退货吗", "3天能退货吗")
+        (True, False)
+        >>> changes("上午能退货吗", "下午能退货吗"), changes("8点到20点", "20点到8点")
+        (True, False)
+    """
+    return (
+        denies(text) != denies(other)
+        or measures_of(text) != measures_of(other)
+        or any(exchanges(words, text, other) for words in LINES)
+    )
+
+
+def denies(text: str) -> bool:
+    """Whether a text has a denial."""
+    return bool(DENIAL.search(NO_DENIAL.sub("", text)))
+
+
+def measures_of(text: str) -> set[tuple[str, str]]:
+    """Find numbers with the unit behind them, those of one character as figures."""
+    return {(figure_of(number), unit) for number, unit in MEASURE.findall(text)}
+
+
+def figure_of(number: str) -> str:
+    """Write a Chinese numeral up to ten as a figure; others stay."""
+    number = number.replace("两", "二")
+    return str(NUMERALS.index(number)) if number in NUMERALS else number
+
+
+def exchanges(words: Sequence[re.Pattern[str]], text: str, other: str) -> bool:
+    """Whether another text has one of some words where a text has others of them alone."""
+    ours, theirs = ({word for word in words if word.search(some)} for some in (text, other))
+    return bool(ours and theirs - ours)

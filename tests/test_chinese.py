@@ -1,0 +1,100 @@
+"""What a Chinese paraphrase must keep, and how Chinese texts are cut and spelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from simbert_hf.generation.agreement import slips_of
+from simbert_hf.generation.chinese import changes
+from simbert_hf.generation.facts import is_balanced
+from simbert_hf.generation.sentences import split_sentences, worth_writing
+from simbert_hf.generation.writing import Draft, keep_facts
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("我没有收到验证码", "我收到验证码"),
+        ("上午能退货吗", "下午能退货吗"),
+        ("三天之内可以退货吗", "三天之外可以退货吗"),
+        ("三天可以退货吗", "两天可以退货吗"),
+        ("从8点到20点", "从20点到8点30分"),
+        ("1月3日放假吗", "3月1日放假吗"),
+        ("@小明 明天开会", "@小明 今天开会"),
+        ("我的密码", "你的密码"),
+    ],
+)
+def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
+    assert changes(text, other)
+    assert not changes(text, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("能不能退货", "可以退货吗"),
+        ("有没有优惠", "有优惠吗"),
+        ("这个不错", "这个很好"),
+        ("三天可以退货吗", "3天能退货吗"),
+        ("我想今天退货", "今天想退货"),
+        ("他两天没来", "他有2天未到"),
+    ],
+)
+def test_other_words_are_no_change(text: str, other: str) -> None:
+    assert not changes(text, other)
+
+
+@pytest.mark.parametrize(
+    ("text", "drafts", "kept"),
+    [
+        ("早上8：30开门吗？", ["早上8:30开门？", "早上8，30开门？"], ["早上8:30开门？"]),
+        ("ＶＩＰ怎么退费？", ["怎么退费？", "VIP如何退费？"], ["VIP如何退费？"]),
+        ("面积是120㎡吗？", ["面积是120万？", "面积120m2？"], ["面积120m2？"]),
+        ("【急】怎么退款？", ["【急怎么退款？", "【急】如何退款？"], ["【急】如何退款？"]),
+        ("怎么退款？", ["怎么退款吗？", "如何退款？"], ["如何退款？"]),
+        ("怎么退款？", ["怎么退款吗？"], ["怎么退款吗？"]),
+    ],
+)
+def test_wide_characters_and_brackets_are_compared_by_what_they_say(
+    text: str, drafts: list[str], kept: list[str]
+) -> None:
+    found = keep_facts([Draft(draft, -1.0) for draft in drafts], text)
+    assert [draft.text for draft in found] == kept
+
+
+def test_slips_are_particles_twice_and_questions_asked_twice() -> None:
+    assert slips_of("可以退货吗吗") == {"吗吗"}
+    assert slips_of("能不能退货吗？") == slips_of("为什么扣款吗") == {"怎么吗"}
+    assert not slips_of("你知道怎么退款吗？") | slips_of("怎么样？好用吗？") | slips_of("打不了了")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("怎么退款？3天了还没到账。", ["怎么退款？", "3天了还没到账。"]),
+        ("我要退货。iPhone坏了不能用。", ["我要退货。", "iPhone坏了不能用。"]),
+        ("1.怎么退款？2.运费谁出？", ["1.", "怎么退款？", "2.", "运费谁出？"]),
+        ("1、怎么退款\n2、怎么换货", ["1、", "怎么退款\n", "2、", "怎么换货"]),
+        ("（1）怎么退款？（2）怎么换货？", ["（1）", "怎么退款？", "（2）", "怎么换货？"]),
+        ("①怎么退款\n②怎么换货", ["①", "怎么退款\n", "②", "怎么换货"]),
+        ("一、怎么退款\n二、怎么换货", ["一、", "怎么退款\n", "二、", "怎么换货"]),
+        ("2、3天可以吗？", ["2、3天可以吗？"]),
+        ("价格是1.5元吗？", ["价格是1.5元吗？"]),
+        ("你好！（我是小明）怎么退款？", ["你好！（我是小明）怎么退款？"]),
+    ],
+)  # fmt: skip
+def test_sentences_and_items_are_cut(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+    assert "".join(sentences) == text
+
+
+def test_a_sentence_that_begins_with_latin_letters_is_long_enough() -> None:
+    assert worth_writing(["我要退货。", "iPhone坏了不能用。"]) == [
+        "我要退货。",
+        "iPhone坏了不能用。",
+    ]
+
+
+def test_half_width_brackets_are_no_other_ones() -> None:
+    assert is_balanced("【急】『花呗』{name}")
+    assert not is_balanced("【急")
