@@ -53,6 +53,11 @@ def test_other_words_are_no_change(text: str, other: str) -> None:
         ("【急】怎么退款？", ["【急怎么退款？", "【急】如何退款？"], ["【急】如何退款？"]),
         ("怎么退款？", ["怎么退款吗？", "如何退款？"], ["如何退款？"]),
         ("怎么退款？", ["怎么退款吗？"], ["怎么退款吗？"]),
+        (
+            "{用户名}，何时发货？",
+            ["{用户，何时发货？}", "何时发货，{用户名}？"],
+            ["何时发货，{用户名}？"],
+        ),
     ],
 )
 def test_wide_characters_and_brackets_are_compared_by_what_they_say(

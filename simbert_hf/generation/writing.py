@@ -36,7 +36,7 @@ from simbert_hf.generation.facts import (
 from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.names import known_names
 from simbert_hf.generation.opposites import opposes
-from simbert_hf.generation.placeholders import Held, hold_words
+from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.spelling import Spelling
@@ -262,8 +262,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
-    or other quotations, or that leave out what may be a name, one of several denials or that a
-    number is a bound, name somebody else, add a sentence, alter a word or put its opposite,
+    or other quotations, or that leave out a variable, what may be a name, one of several denials or
+    that a number is a bound, name somebody else, add a sentence, alter a word or put its opposite,
     misplace "be", or leave out or add much.
 
     Example:
@@ -274,6 +274,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
     quotations = quotations_of(text)
+    variables = [found[0] for found in VARIABLE.finditer(text)]
 
     def is_true(other: str) -> bool:
         return (
@@ -290,6 +291,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
         lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
+        lambda other: all(variable in other for variable in variables),
         lambda other: not changes(text, other),
         lambda other: not loses_denials(text, other),
         lambda other: not loses_bounds(text, other),
