@@ -56,7 +56,7 @@ legal illegal
 able unable
 yes no
 allowed forbidden|prohibited|banned
-including|include|includes excluding|exclude|excludes
+including|include|includes|included excluding|exclude|excludes|excluded
 wide|wider narrow|narrower
 thick|thicker thin|thinner
 deep|deeper shallow|shallower
