@@ -11,15 +11,17 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import accumulate, pairwise
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import torch
+from tokenizers import Encoding
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf.utils.arrays import Ints
-from simbert_hf.utils.text import CONTROL, is_whole, is_wordpiece
+from simbert_hf.utils.text import CJK_CHAR, CONTROL, is_whole, is_wordpiece
 
 _CUTS_KNOWN = ContextVar("_CUTS_KNOWN", default=False)
 
@@ -156,6 +158,26 @@ def count_tokens(
     return np.array([len(row) for row in found], dtype=np.int64)
 
 
+def words_of(text: str, encoding: Encoding) -> list[int]:
+    """Number the word of each token, in order; Chinese tokens are one each.
+
+    SentencePiece has a text without blanks as one word.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models
+        >>> engine = Tokenizer(models.Unigram([(token, -1.0) for token in ("a", "你", "好")]))
+        >>> words_of("aa你好", engine.encode("aa你好"))
+        [0, 0, 1, 2]
+    """
+    chinese = [bool(CJK_CHAR.search(text, *span)) for span in encoding.offsets]
+    tokens = zip(encoding.word_ids, encoding.offsets, chinese, strict=True)
+    begins = (
+        word != before or ((here or there) and start >= end)  # bytes of one character overlap
+        for (before, (_, end), there), (word, (start, _), here) in pairwise(tokens)
+    )
+    return list(accumulate(begins, initial=0)) if chinese else []
+
+
 class Rows(Protocol):
     """Builds rows of some kind, each with one item a token, and pads them."""
 
@@ -218,8 +240,10 @@ class RowBuilder:
         """Make :meth:`sources`, and tell each token's word by its number, None for special ones."""
         encoded = self._encode(texts)
         rows = self._sources(encoded, max_length)
-        words = ([*encoded.word_ids(i)[: len(row) - 2]] for i, row in enumerate(rows))
-        return rows, [[None, *row, None] for row in words]
+        words = map(words_of, texts, encoded.encodings or ())
+        return rows, [
+            [None, *numbers[: len(row) - 2], None] for row, numbers in zip(rows, words, strict=True)
+        ]
 
     def _sources(self, encoded: BatchEncoding, max_length: int) -> list[list[int]]:
         rows = self._ids(encoded, max_length, self.n_special)

@@ -14,7 +14,7 @@ from simbert_hf.data.noising import Augmentation, Corruption
 from simbert_hf.margin.classes import ClassCollator
 from simbert_hf.rows import RowBuilder, TemplateRows
 from simbert_hf.triplet.members import MemberCollator
-from tests.tiny import wordpiece_tokenizer
+from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
 
 PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "seed": 11}
 
@@ -58,6 +58,15 @@ def test_corruption_takes_whole_words_at_the_named_rates() -> None:
     assert fates["words"] / 40000 == pytest.approx(0.15, abs=0.01)
     assert fates["mask"] / total == pytest.approx(0.8, abs=0.02)
     assert fates["random"] / total == pytest.approx(0.1 * 34 / 35, abs=0.015)
+
+
+def test_sentencepiece_masks_chinese_words_one_by_one() -> None:
+    rows = RowBuilder(unigram_tokenizer("怎么", "重", "置"))
+    sources, words = rows.sources_and_words(["怎么重置go", "how are you?"], 64)
+    assert rows.tokenizer.convert_ids_to_tokens(sources[0]) == [
+        *("<s>", "▁", "怎么", "重", "置", "g", "o", "</s>")
+    ]
+    assert words == [[None, 0, 0, 1, 2, 3, 3, None], [None, 0, 1, 2, 2, None]]
 
 
 def test_special_tokens_stay_and_targets_stay_clean() -> None:

@@ -56,11 +56,15 @@ def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def unigram_tokenizer() -> PreTrainedTokenizerFast:
-    """XLM-R's shape: ``<s> </s>``, padding id 1, two separators in a pair, no segments."""
+def unigram_tokenizer(*pieces: str) -> PreTrainedTokenizerFast:
+    """XLM-R's shape: ``<s> </s>``, padding id 1, two separators in a pair, no segments.
+
+    More pieces than the usual ones can be given.
+    """
     specials = ["<s>", "<pad>", "</s>", "<unk>"]
     letters = [(letter, -8.0) for letter in "▁abcdefghijklmnopqrstuvwxyz?.'"]
     vocabulary = [(s, 0.0) for s in specials] + [(f"▁{w}", -3.0) for w in WORDS] + letters
+    vocabulary += [(piece, -3.0) for piece in pieces]
     vocabulary = [*dict(vocabulary).items(), ("<mask>", 0.0)]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
