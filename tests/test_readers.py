@@ -120,6 +120,9 @@ def test_rows_labelled_zero_are_no_pairs(write):
     path = write("a.csv", "sentence1,sentence2,label\nA,B,1\nC,D,0\nE,F,1.0\nG,H,False\n")
     fates = [record["fate"] for record in records(path)]
     assert fates == [USABLE, NEGATIVE, USABLE, NEGATIVE]
+    path = write("b.csv", "标准问,相似问,标签\nA,B,1\nC,D,0\n")
+    assert texts(path, text_columns=("标准问", "相似问")) == [["A", "B"]]
+    assert not load_labelled_pairs(write("c.csv", "s1,s2,标签\nA,B,0\n"))[0].same
 
 
 def test_a_group_column_says_what_means_the_same_whatever_else_is_there(write):
@@ -134,8 +137,14 @@ def test_what_all_pairs_have_is_no_judgment(write):
     streamed = write("d.csv", "s1,s2,votes\nA,B,1\nC,D,0\n")
     assert texts(streamed, consecutive=True) == [["A", "B"], ["C", "D"]]
     assert texts(write("a.csv", "s1,s2,same\nA,B,1\nC,D,1\n")) == [["A", "B"], ["C", "D"]]
-    judged = write("b.csv", "s1,s2,same\nA,B,1\nC,D,0\n")
-    assert texts(judged, text_columns=("s1", "s2")) == [["A", "B"], ["C", "D"]]
+
+
+def test_a_judgment_beside_named_columns_is_warned_of(write, caplog):
+    judged = write("b.csv", "标准问,相似问,同义\nA,B,1\nC,D,0\n")
+    assert texts(judged, text_columns=("标准问", "相似问")) == [["A", "B"], ["C", "D"]]
+    told = "b.csv:2: the column '同义' has '0', '1', as if not all rows were paraphrases, but all"
+    assert told in caplog.text
+    assert "Call it label, with 1 for a paraphrase" in caplog.text
 
 
 @pytest.mark.parametrize(

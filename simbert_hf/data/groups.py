@@ -45,7 +45,7 @@ from simbert_hf.utils.textfiles import (
 
 logger = logging.getLogger(__name__)
 
-READER_VERSION = 4  # raise it when a file would be read differently: it renews the caches
+READER_VERSION = 5  # raise it when a file would be read differently: it renews the caches
 SHOWN = 10  # sources of which is told what is read of them
 FEW_GROUPS = 10  # of fewer, none is held out unasked
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")

@@ -70,7 +70,7 @@ KNOWN: dict[Form, tuple[tuple[str, str], ...]] = {
     "groups": GROUP_COLUMNS,
 }
 GROUP_NAMES = {first for first, _ in GROUP_COLUMNS}
-LABEL_COLUMNS = ("label", "is_duplicate", "quality")
+LABEL_COLUMNS = ("label", "is_duplicate", "quality", "标签")
 LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 JUDGMENTS = {*LABELS, "entailment", "neutral", "contradiction", "yes", "no", "y", "n", "-"}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import shlex
@@ -21,6 +22,8 @@ from simbert_hf.data.readers import (
 )
 from simbert_hf.utils.text import fold, is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
 UNQUOTED = "Put it in quotes, or name another column"
@@ -76,20 +79,24 @@ def read_records(
         raise fault(file, None, "is empty", "Give it at least one record")
     line, first = head[-1]
     shape = choose_shape(file, line, list(first), options)
-    judged = shape.form == "pairs" and not (shape.label or options.text_columns)
-    if judged and not options.consecutive:  # a stream must not stop at a later file
+    unlabelled = shape.form == "pairs" and not shape.label
+    if unlabelled and not options.consecutive:  # a stream must not stop at a later file
         head += islice(rows, SNIFFED_ROWS)
-        check_all_paraphrases(file, line, [row for _, row in head if row], shape)
+        sniffed = [row for _, row in head if row]
+        check_all_paraphrases(file, line, sniffed, shape, named=options.text_columns is not None)
     numbered = chain(head, rows)
     if shape.form == "groups":
         return _grouped_records(file, numbered, shape, options, named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
 
 
-def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
+def check_all_paraphrases(
+    file: str | Path, line: int, rows: Sequence[Row], shape: Shape, *, named: bool = False
+) -> None:
     """Refuse pairs beside which stands which of them are paraphrases, in a column of another name.
 
-    It is told by a file's first 1,000 rows, and by none of a stream.
+    It is told by a file's first 1,000 rows, and by none of a stream. Of a pair whose columns the
+    caller ``named`` there is a warning only.
 
     Raises:
         DataError: If there is one.
@@ -107,9 +114,13 @@ def check_all_paraphrases(file: str | Path, line: int, rows: Sequence[Row], shap
         if name not in shape.columns and not number and len(cells) > 1 and cells <= JUDGMENTS:
             found = ", ".join(map(repr, sorted(cells)))
             problem = f"the column {name!r} has {found}, as if not all rows were paraphrases"
-            remedy = (
-                "Call it label, with 1 for a paraphrase and 0 for none; or, if all are, drop it or "
-                f"name the pair: --text_columns {shlex.join(shape.columns)} (text_columns=...)"
+            remedy = "Call it label, with 1 for a paraphrase and 0 for none"
+            if named:
+                logger.warning("%s", fault(file, line, f"{problem}, but all are trained", remedy))
+                return
+            remedy += (
+                "; or, if all are, drop it or name the pair: --text_columns "
+                f"{shlex.join(shape.columns)} (text_columns=...)"
             )
             raise fault(file, line, problem, remedy)
 

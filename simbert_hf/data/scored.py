@@ -95,7 +95,8 @@ def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[Sco
 def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[LabelledPair]:
     r"""Read labelled pairs from files like those of :func:`load_scored_pairs`.
 
-    The third column is ``label``, ``is_duplicate`` or ``quality`` and holds 1 or 0 in every row.
+    The third column is ``label``, ``is_duplicate``, ``quality`` or ``标签`` and holds 1 or 0 in
+    every row.
 
     Args:
         path: The file.
