@@ -221,6 +221,10 @@ BAD = {
         *("a.jsonl", jsonl(*({"s1": x, "s2": "b", "gold": x} for x in ("neutral", "yes"))), {}),
         *("a.jsonl:1: the column 'gold' has 'neutral', 'yes'", "name the pair: --text_columns s1"),
     ),
+    "judged in Chinese words": (
+        *("a.csv", "s1,s2,同义\nA,B,是\nC,D,否\n", {}),
+        *("a.csv:2: the column '同义' has '否', '是'", "Call it label, with 1 for a paraphrase"),
+    ),
     "two columns of classes": (
         *("a.csv", "text,intent,category\nA,b,c\n", {}),
         *("a.csv:1: the columns 'category' and 'intent' may both", "--text_columns category text"),

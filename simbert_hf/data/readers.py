@@ -73,6 +73,7 @@ GROUP_NAMES = {first for first, _ in GROUP_COLUMNS}
 LABEL_COLUMNS = ("label", "is_duplicate", "quality", "标签")
 LABELS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 JUDGMENTS = {*LABELS, "entailment", "neutral", "contradiction", "yes", "no", "y", "n", "-"}
+JUDGMENTS |= {"是", "否", "对", "错", "相似", "不相似"}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
