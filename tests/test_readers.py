@@ -109,6 +109,12 @@ def test_groups_below_an_unknown_header_are_read_as_the_fault_says(write):
     assert found == [["A", "B"], ["C", "D"]]
 
 
+def test_a_first_column_that_repeats_is_read_as_told(write):
+    path, columns = write("a.csv", f"意图,文本\n{INTENTS}"), ("意图", "文本")
+    assert len(texts(path, text_columns=columns, form="groups")) == 10
+    assert len(texts(path, text_columns=columns, form="pairs")) == 20
+
+
 def test_groups_need_not_stand_together_unless_streamed(write):
     path = write("a.tsv", "1\tA\n2\tC\n1\tB\n2\tD\n2\tE\n")
     assert texts(path) == [["A", "B"], ["C", "D", "E"]]
@@ -195,6 +201,7 @@ def test_suffix_looks_inside_packed_files():
 
 # Faults: (name, content, options) -> file, line and remedy ---------------------------------------
 
+INTENTS = "".join(f"意图{i % 10},文本{i}\n" for i in range(20))
 BAD = {
     "unknown extension": ("a.doc", "x", {}, "a.doc: ", "Use one of .csv"),
     "empty file": ("a.jsonl", "", {}, "a.jsonl: is empty", "at least one record"),
@@ -290,6 +297,17 @@ BAD = {
     "columns of their own": (
         *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
         *("a.csv:1: the columns ['问题', '相似问'] do not hold", "--text_columns first second"),
+    ),
+    "intents of their own": (
+        *("a.csv", "意图,文本\n怎么登录,如何登录\n", {}),
+        *("a.csv:1: the columns ['意图', '文本']", "with --form groups if the first says what"),
+    ),
+    "intents named as sentences": (
+        *("a.csv", f"意图,文本\n{INTENTS}", {"text_columns": ("意图", "文本")}),
+        *(
+            "a.csv:2: the column '意图' repeats: is '意图0' a group's name or a sentence? Pass",
+            "(--form)",
+        ),
     ),
     "lists under names of their own": (
         *("a.jsonl", '{"a": "A", "b": ["B"]}\n', {"text_columns": ("a", "b")}),

@@ -77,7 +77,7 @@ JUDGMENTS |= {"是", "否", "对", "错", "相似", "不相似"}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
 SNIFFED_ROWS = 1000  # rows that decide what a table without header is
-MANY_ROWS = 20  # from which on a second column that repeats looks like labels
+MANY_ROWS = 20  # from which on a column that repeats looks like labels
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def _columns_fault(
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
     remedy = (
         "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
-        "text_columns=(first, second))"
+        "text_columns=(first, second)), with --form groups if the first says what means the same"
     )
     label = next((name for name in columns if name.strip().lower() in GROUP_NAMES), None)
     if label and options.form in ("auto", "groups"):

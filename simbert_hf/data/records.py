@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TypedDict
 from simbert_hf.data.readers import (
     JUDGMENTS,
     LABELS,
+    MANY_ROWS,
     SNIFFED_ROWS,
     Numbered,
     ReadOptions,
@@ -83,11 +85,34 @@ def read_records(
     if unlabelled and not options.consecutive:  # a stream must not stop at a later file
         head += islice(rows, SNIFFED_ROWS)
         sniffed = [row for _, row in head if row]
+        if options.text_columns and options.form == "auto":
+            check_no_names(file, line, sniffed, shape)
         check_all_paraphrases(file, line, sniffed, shape, named=options.text_columns is not None)
     numbered = chain(head, rows)
     if shape.form == "groups":
         return _grouped_records(file, numbered, shape, options, named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
+
+
+def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
+    """Refuse two columns whose first one repeats as names of groups do, unless told it is a pair.
+
+    Raises:
+        DataError: If half of many rows or more repeat it.
+
+    Example:
+        >>> rows = [{"intent": "late", "text": f"Is it {hour}?"} for hour in range(24)]
+        >>> check_no_names("a.csv", 1, rows, Shape("pairs", ("intent", "text")))
+        Traceback (most recent call last):
+            ...
+        simbert_hf.utils.textfiles.DataError: a.csv:1: the column 'intent' repeats: is 'late' a ...
+    """
+    name = shape.columns[0]
+    counts = Counter(str(row.get(name)).strip() for row in rows)
+    if len(rows) >= MANY_ROWS and 2 * len(counts) <= len(rows):
+        [(most, _)] = counts.most_common(1)
+        problem = f"the column {name!r} repeats: is {shorten(most)} a group's name or a sentence?"
+        raise fault(file, line, problem, 'Pass form="groups" or form="pairs" (--form)')
 
 
 def check_all_paraphrases(

@@ -46,7 +46,8 @@ def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> Data
         pairs.tsv:3: a sentence is missing. Give two cells a line.
     """
     place = f"{file}:{line}" if line else f"{file}"
-    return DataError(f"{place}: {problem}. {remedy}.")
+    mark = "" if problem.endswith("?") else "."
+    return DataError(f"{place}: {problem}{mark} {remedy}.")
 
 
 def shorten(value: object, width: int = 60) -> str:
