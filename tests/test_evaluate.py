@@ -278,7 +278,12 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--retrieval", "DIR/group.tsv"], r"group.tsv: has all 3 sentences in one group"),
         (["--bootstrap=5"], "5 resamples are too few"),
         (["--seed=-1"], "The seed is -1"),
-        (["--columns", "a", "b"], "name three"),
+        (["--columns", "a"], "--columns a: name three, both sentences and the score or label, or"),
+        (["--retrieval", "DIR/意图.csv"], r"意图.csv:1: .* or name yours by --columns LABEL TEXT"),
+        (
+            ["--retrieval", "DIR/意图.csv", "--columns", "意图", "句子"],
+            r"do not hold '意图' and '句子'\. Name its columns text and label in a header",
+        ),
         (["--columns", "a", "b", "c"], "--columns a b c: no file has a header that holds these"),
         (["--retrieval", "mteb/banking77"], "mteb/banking77: is no file"),
         (["--pairs", "DIR/more/stsb.csv"], "Write s1, s2, label in each row"),
@@ -288,6 +293,7 @@ def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> 
     (files / "same.tsv").write_text("A\tB\t1\nC\tD\t1\n")
     (files / "label.tsv").write_text("A\tB\t1\nC\tD\t2\n")
     (files / "group.tsv").write_text("A\tB\nB\tC\n")
+    (files / "意图.csv").write_text("意图,文本\nA,B\n")
     (files / "more").mkdir()
     (files / "more" / "stsb.csv").write_text("s1,s2,score\nA,B,1\nC,D,2\n")
     (files / "2012-MSRpar.tsv").write_text("1\tA\tB\n2\tC\tD\n")
@@ -366,6 +372,18 @@ def test_named_columns_hold_the_pairs(files: Path) -> None:
     )
     (task,) = load_tasks(given)
     assert [pair.same for pair in task.test] == [True, False]
+
+
+def test_named_columns_hold_the_classes(files: Path) -> None:
+    (files / "意图.csv").write_text("文本,意图\nA,x\nB,x\nC,y\nD,y\n")
+    given = EvaluationArguments(
+        models=[f"{files}/one"],
+        sts=[f"{files}/stsb.tsv"],
+        retrieval=[f"{files}/意图.csv"],
+        columns=["意图", "文本"],
+    )
+    task = load_tasks(given)[1]
+    assert (task.name, task.sentences) == ("意图", ("A", "B", "C", "D"))
 
 
 def test_sentences_that_a_model_cannot_read_are_told_of(

@@ -57,7 +57,9 @@ class EvaluationArguments:
     )
     retrieval: list[str] = flag([], "[NAME=]files of groups, or of sentences and their classes.")
     columns: list[str] | None = flag(
-        None, "Names of the two sentences and the score or label, where unknown."
+        None,
+        "Names of the two sentences and the score or label, where unknown; or two, the class and "
+        "the sentence, for --retrieval.",
     )
     output_dir: str = flag("outputs/evaluation", "Where table, JSON and plots go.")
     bootstrap: int = flag(1000, "Resamples for intervals and p-values; 0 for none.")
@@ -74,6 +76,11 @@ class EvaluationArguments:
             raise ValueError(
                 f"--prompts has {len(self.prompts)} texts for {len(self.models)} models; give one "
                 'for each, "" for none.'
+            )
+        if self.columns and len(self.columns) not in (2, 3):
+            raise ValueError(
+                f"--columns {' '.join(self.columns)}: name three, both sentences and the score or "
+                "label, or for --retrieval two, class and sentence."
             )
         Bootstrap(self.bootstrap, self.seed)  # which refuses too few resamples
         for i, path in enumerate(self.model_paths().values()):
@@ -118,7 +125,10 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
         DataError: If a file cannot be read, or nothing can be measured on it.
         ValueError: If two sets have one name, or columns are named that no file has.
     """
-    columns = args.columns or ()
+    columns: Sequence[str] = args.columns or ()
+    of_groups: Sequence[str] = ()
+    if args.retrieval and len(columns) == 2:
+        columns, of_groups = (), columns
     sts = [(name, file) for name, path in map(split_name, args.sts) for file in files_of(path)]
     pairs = [(name, [*map(Path, paths.split(","))]) for name, paths in map(split_name, args.pairs)]
     for _, files in pairs:
@@ -131,7 +141,7 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
     for name, (*dev, test) in pairs:
         tasks.append(load_pair_task(name, test, dev[0] if dev else None, columns))
     for name, path in map(split_name, args.retrieval):
-        tasks.append(load_retrieval_task(name, Path(path)))
+        tasks.append(load_retrieval_task(name, Path(path), of_groups))
     names = [task.name for task in tasks]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(
