@@ -12,12 +12,13 @@ from scripts.train_margin_softmax import main
 from simbert_hf import SimBert
 from simbert_hf.arguments import (
     DataArguments,
+    ModelArguments,
     SimilarityTrainingArguments,
 )
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
-from simbert_hf.training.starts import EncoderArguments
+from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES
@@ -207,6 +208,18 @@ def test_bad_input_is_named_before_training(more, message, intents: Path, tmp_pa
     with pytest.raises((ValueError, OSError), match=message):
         main(flags(intents, tmp_path / "out", *more))
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_characters_too_rare_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["aaaa Ａ你好", "你好早"]
+    for min_count in (1, 2, 3):
+        given = EncoderArguments(encoder="gru", min_count=min_count)
+        load_vector_encoder(ModelArguments(), given, 8, iter(texts))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        "2 characters rarer than --min_count 2 (18 % of the text) are unknown: lower --min_count.",
+        "4 characters rarer than --min_count 3 (55 % of the text) are unknown: lower --min_count.",
+    ]
 
 
 def test_gaps_and_single_sentences_are_reported(

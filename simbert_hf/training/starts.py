@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from simbert_hf.utils.parsing import flag
 
 logger = logging.getLogger(__name__)
 
+MUCH = 0.05  # share of a text whose loss is told
 ENCODERS = ("bert", "gru")
 GRU_PRESET: dict[str, Any] = {
     "encoder": "gru",
@@ -147,8 +150,9 @@ def load_vector_encoder(
         return known
     if max_length < 1:
         raise ValueError(f"--max_length {max_length}: give at least 1.")
+    counts = Counter[str]()
     gru = CharGru.for_texts(
-        texts,
+        count_characters(texts, counts),
         min_count=encoder_args.min_count,
         embedding_size=encoder_args.gru_size,
         hidden_size=encoder_args.gru_size,
@@ -156,4 +160,24 @@ def load_vector_encoder(
         mask_padding=encoder_args.mask_padding,
     )
     logger.info("the GRU knows %s characters", f"{gru.config.vocab_size - 2:,}")
+    warn_of_rare(counts, encoder_args.min_count)
     return gru
+
+
+def count_characters(texts: Iterable[str], counts: Counter[str]) -> Iterator[str]:
+    """Pass texts on, and count their characters as a GRU's tokenizer reads them."""
+    for text in texts:
+        counts.update(unicodedata.normalize("NFKC", text).lower())
+        yield text
+
+
+def warn_of_rare(counts: Counter[str], min_count: int) -> None:
+    """Say so if characters too rare for a GRU to know make up much of its texts."""
+    rare = [count for count in counts.values() if count < min_count]
+    share = sum(rare) / counts.total()
+    if share > MUCH:
+        logger.warning(
+            "%s characters rarer than --min_count %d (%.0f %% of the text) are unknown: lower "
+            "--min_count.",
+            *(f"{len(rare):,}", min_count, 100 * share),
+        )
