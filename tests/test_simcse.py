@@ -167,13 +167,16 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
 
 def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path: Path) -> None:
     more = ("--augmentation=replace", "--augmentation_rate=0.5", "--save_strategy=no")
-    with pytest.raises(ValueError, match="finds no word in the vocabulary that has near ones"):
+    with pytest.raises(ValueError, match="words that have near ones in 0 of 48 sentences"):
         main(flags(start, sentences, tmp_path / "out", *more))
     model = SimBert.from_pretrained(start)
     first, second = model.tokenizer.convert_tokens_to_ids(["weather", "password"])
     table = model.get_input_embeddings().weight.data
     table[second] = 0.9 * table[first]
     model.save_pretrained(start)
+    (chinese := tmp_path / "chinese.txt").write_text("cat 怎么重置密码\ndog 天气真不错\n" * 8)
+    with pytest.raises(ValueError, match="in 0 of 16 sentences; it is for languages with blanks"):
+        main(flags(start, chinese, tmp_path / "out", *more))
     trainer = main(flags(start, sentences, tmp_path / "out", *more))
     assert trainer.data_collator.augmentation.synonyms == {
         "weather": ["password"], "password": ["weather"],

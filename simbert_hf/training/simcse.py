@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -32,6 +33,8 @@ from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
+
+FEW = 0.05  # share of sentences, below which replacing words is no augmentation
 
 # What each preset changes of the defaults. ``paper-...`` are its authors' recipes for BERT-base.
 SIMCSE_MODERN: dict[str, Any] = {
@@ -231,18 +234,27 @@ def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]
     return dict(zip(("source", "target", third), zip(*rows, strict=True), strict=True))
 
 
-def make_augmentation(args: SimCseArguments, model: Embedder) -> Augmentation | None:
-    """Build the augmentation that the arguments name; the model's own table gives synonyms."""
+def make_augmentation(
+    args: SimCseArguments, model: Embedder, texts: Sequence[str]
+) -> Augmentation | None:
+    """Build the augmentation that the arguments name; the model's own table gives synonyms.
+
+    Raises:
+        ValueError: If words are to be replaced, and hardly one of the texts has any that could be.
+    """
     if args.augmentation is None:
         return None
     synonyms: dict[str, list[str]] = {}
     if args.augmentation == "replace":
         embeddings: Any = model.get_input_embeddings()
         synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
-        if not synonyms:
+        replace = Augmentation("replace", 1 - 1e-9, synonyms)
+        changed = sum(replace(text, random.Random(0)) != text for text in texts)
+        if changed < FEW * len(texts):
             raise ValueError(
-                "--augmentation replace finds no word in the vocabulary that has near ones; it is "
-                "for languages with blanks between words: choose crop or delete."
+                f"--augmentation replace finds words that have near ones in {changed} of "
+                f"{len(texts)} sentences; it is for languages with blanks between words: choose "
+                "crop or delete."
             )
         logger.info("%d words have near ones to stand for them", len(synonyms))
     kind: Any = args.augmentation
