@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.checks import check_rows
 
 SEPARATORS = ("\n", "。！？!?", "；;", "，,", " ")  # strongest first
+COMMA_IN_NUMBER = re.compile(r"(?<=\d)[，,](?=\d)")
 
 
 def cut_at_punctuation(text: str, max_chars: int | None) -> str:
@@ -26,7 +28,7 @@ def cut_at_punctuation(text: str, max_chars: int | None) -> str:
 
     Cuts at the strongest separator (line end, sentence end, semicolon, comma, blank) that leaves
     something, as the original SimBERT's data preparation does; a text without one stays whole, and
-    every text where ``max_chars`` is None.
+    every text where ``max_chars`` is None. A comma between two digits is part of their number.
 
     Example:
         >>> cut_at_punctuation("Is it late? I think so, yes.", 14)
@@ -39,7 +41,8 @@ def cut_at_punctuation(text: str, max_chars: int | None) -> str:
         if len(text) <= max_chars:
             break
         first = next((i for i, char in enumerate(text) if char.isalnum()), len(text))
-        ends = [i + 1 for i, char in enumerate(text) if i > first and char in separators]
+        marks = COMMA_IN_NUMBER.sub("0", text)
+        ends = [i + 1 for i, char in enumerate(marks) if i > first and char in separators]
         fitting = [end for end in ends if end <= max_chars]
         text = text[: (fitting[-1] if fitting else ends[0] if ends else None)].strip()
     return text

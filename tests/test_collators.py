@@ -26,6 +26,8 @@ PAIR = {"source": "dogs going to the mat", "target": "a cat sat", "group": 0, "s
         ("One. Two. Three is long.", 10, "One. Two."),
         ("first line is here\nsecond", 20, "first line is here"),
         ("no stop, but a comma and more", 12, "no stop,"),
+        ("it is 1,234,567 in all, or more", 10, "it is"),
+        ("共1,234,567元，很贵", 8, "共1,234,567元，"),
         ("words with no mark at all here", 12, "words with"),
         ("你好吗？我很好，谢谢你的关心。", 8, "你好吗？"),
         ("。。。你好吗？我很好。", 8, "。。。你好吗？"),
