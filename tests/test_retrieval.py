@@ -529,7 +529,7 @@ def test_questions_that_the_model_cannot_read(model, tmp_path, load):
         {"question": f"{text}怎么退款", "answer": "a"}
         for text in ("where is the cat on the mat ", "", "如何注册")
     ]
-    with pytest.raises(DataError, match=r"unknown to the model in 2 of 3 questions, such as '怎么"):
+    with pytest.raises(DataError, match=r"in 2 of 3 questions, such as .怎么.*build --model"):
         FaqIndex.build(model, rows)
     for foreign in ([], rows[1:]):  # few of them are told of
         with pytest.warns(UserWarning, match="trained on their language"):

@@ -25,8 +25,8 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
     if 2 * len(foreign) > len(faqs):
         raise DataError(
             f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
-            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Take a model that was "
-            "trained on their language."
+            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Build the index by a "
+            "model that was trained on their language (simbert index build --model)."
         )
 
 
