@@ -46,7 +46,7 @@ UNTOLD = frozenset(
 )
 EXAMPLES = "sample_sentences"  # told as samples; without them the samples are of the user's data
 MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
-LANGUAGE = re.compile(r"[a-z]{2,3}(-\w+)*|multilingual|code")  # as the Hub takes them
+LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # as the Hub takes them
 LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
 
@@ -124,7 +124,7 @@ def make_card(args: CardArguments) -> ModelCard:
     for code in args.language:
         if not LANGUAGE.fullmatch(code):
             raise ValueError(
-                f"--language {code} is no ISO code of a language: write en, zh or zho."
+                f"--language {code} is no ISO code of a language: write en, zh or zho (not zh-CN)."
             )
     if not (folder / "config.json").exists():
         raise ValueError(f"{args.model!r} is no directory of a model; give --model.")

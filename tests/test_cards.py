@@ -150,6 +150,13 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
     assert "Few." in card.text
 
 
+def test_languages_are_those_that_the_hub_takes(model: Path) -> None:
+    given = CardArguments(model=str(model), language=["zh", "zho", "multilingual", "code"])
+    assert make_card(given).data.language == given.language
+    with pytest.raises(ValueError, match="--language zh-CN is no ISO code of a language"):
+        make_card(CardArguments(model=str(model), language=["zh-CN"]))
+
+
 def test_samples_that_nobody_judged_are_shown_as_they_come() -> None:
     page = judged_samples(PARAPHRASES | {"judge": None}, "tiny").splitlines()
     assert page[:4] == [
