@@ -39,6 +39,12 @@ def test_common_words_are_left_out_of_large_sets(monkeypatch: pytest.MonkeyPatch
     assert numbers.tolist() == [[0, 3, -1], [1, -1, -1], [2, -1, -1], [3, 0, -1]]
 
 
+def test_characters_are_the_same_however_they_are_encoded() -> None:
+    texts = ["cafe\u0301 ouvert", "un caf\u00e9", "\uff21\uff22", "ab"]
+    ((numbers, _),) = nearest_by_words(texts, 2)
+    assert numbers.tolist() == [[0, 1], [1, 0], [2, 3], [2, 3]]
+
+
 def test_texts_without_a_word_have_no_neighbours() -> None:
     ((numbers, scores),) = nearest_by_words(["?!", "..."], 3)
     assert numbers.tolist() == [[-1] * 3] * 2

@@ -120,6 +120,22 @@ def test_a_calibration_leaves_them_out(model, caplog):
         index.calibrate(unread, false_accept_rate=0.5)
 
 
+def test_labels_are_found_however_their_letters_are_encoded(model):
+    composed, parts = "Caf\u00e9.", "Cafe\u0301."
+    rows = [
+        {"question": "where is the cat", "answer": composed},
+        {"question": "is the cat on the mat", "answer": parts},
+        {"question": "what time is it", "answer": "Late.", "group": composed, "id": composed},
+    ]
+    index = FaqIndex.build(model, rows)
+    assert len(index.search("a cat", 5)) == 2
+    queries = [{"query": "cat", "answer": label} for label in (composed, parts)]
+    queries += [{"query": "time", key: parts} for key in ("group", "id")]
+    index.calibrate([*queries, {"query": "dog ran", "id": None}], false_accept_rate=1.0)
+    index.remove(parts)
+    assert len(index) == 2
+
+
 @pytest.mark.parametrize("prompt", ["", "please please please please "])
 def test_a_prompt_counts_where_texts_are_cut(model, tmp_path, prompt, recwarn):
     model.save_pretrained(tmp_path)

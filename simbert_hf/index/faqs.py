@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -50,7 +51,7 @@ class Faq:
     @property
     def leads_to(self) -> str:
         """Tell rows of different groups or answers apart; a group may be named as an answer is."""
-        return f"answer {self.answer}" if self.group is None else f"group {self.group}"
+        return f"answer {as_key(self.answer)}" if self.group is None else f"group {self.group}"
 
 
 @dataclass(frozen=True)
@@ -326,4 +327,4 @@ def as_key(value: object) -> str:
     """
     if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
         value = int(value)
-    return str(value).strip().replace("\r\n", "\n")
+    return unicodedata.normalize("NFC", str(value).strip().replace("\r\n", "\n"))

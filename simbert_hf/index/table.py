@@ -100,6 +100,7 @@ class FaqTable:
         """
         grouped = pyarrow.compute.is_valid(self.data["group"])
         keys = pyarrow.compute.coalesce(self.data["group"], self.data["answer"])
+        keys = pyarrow.compute.utf8_normalize(keys, "NFC")
         marks = pyarrow.compute.if_else(grouped, "g", "a")  # a group may be named as an answer is
         marked = pyarrow.compute.binary_join_element_wise(marks, keys, "")
         codes = np.asarray(marked.combine_chunks().dictionary_encode().indices, dtype=np.int64)
@@ -113,7 +114,8 @@ class FaqTable:
         found: dict[str, dict[str, set[int]]] = {}
         for key in ("group", "answer"):
             found[key] = defaultdict(set)
-            values = self.data[key].take(self.living).to_pylist()
+            values = pyarrow.compute.utf8_normalize(self.data[key], "NFC")  # as ``as_key`` does
+            values = values.take(self.living).to_pylist()
             for value, code in zip(values, codes, strict=True):
                 found[key][value].add(code)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -45,7 +46,8 @@ def nearest_by_words(
     require("bm25s", "index")
     import bm25s  # type: ignore[import-untyped]
 
-    tokens = bm25s.tokenize(list(texts), token_pattern=WORDS, stopwords=[], show_progress=False)
+    plain = [unicodedata.normalize("NFKC", text) for text in texts]
+    tokens = bm25s.tokenize(plain, token_pattern=WORDS, stopwords=[], show_progress=False)
     if not any(tokens.ids):  # no text has a word, which bm25s does not take
         shape = len(texts), k
         yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
