@@ -32,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments; the command line's if None.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        say("simbert: stdout is closed, where results go: give it a file, or a pipe.")
+        return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read
     warnings.formatwarning = sentence

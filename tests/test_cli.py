@@ -418,6 +418,14 @@ def test_version_is_the_packages(capsys):
     assert capsys.readouterr().out == f"simbert {__version__}\n"
 
 
+def test_a_closed_stdout_is_told_in_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["synonyms", "a cat"]) == 1
+    assert capsys.readouterr().err == (
+        "simbert: stdout is closed, where results go: give it a file, or a pipe.\n"
+    )
+
+
 def test_help_loads_no_model_library():
     code = "import sys; from simbert_hf.cli import make_parser; make_parser().format_help()"
     check = "; sys.exit(bool({'torch', 'transformers', 'faiss'} & set(sys.modules)))"

@@ -3,8 +3,10 @@
 import json
 import logging
 import math
+import sys
 import time
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any
 
@@ -463,6 +465,25 @@ def test_a_fault_in_a_process_that_loads_is_told_in_one_sentence() -> None:
         )
 
     with pytest.raises(SystemExit, match=r"^DataError: a\.tsv:3: bad\nline$"):
+        run_script(fail)
+
+
+@pytest.mark.parametrize("count", [1, 100_000])
+def test_a_script_that_nobody_reads_on_ends_quietly(count: int) -> None:
+    code = (
+        "import sys; from simbert_hf.utils.script import run_script; sys.stdin.read(); "
+        f"run_script(lambda: print(*['line'] * {count}, sep='\\n'))"
+    )
+    with Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, stderr=PIPE) as script:
+        script.stdout.close()
+        assert script.communicate()[1] == b""
+
+
+def test_a_pipe_that_breaks_elsewhere_is_told() -> None:
+    def fail() -> None:
+        raise BrokenPipeError("of a worker")
+
+    with pytest.raises(SystemExit, match="BrokenPipeError: of a worker"):
         run_script(fail)
 
 

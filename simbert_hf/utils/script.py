@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import select
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ def script_parser(doc: str | None) -> argparse.ArgumentParser:
 def run_script(main: Callable[[], object]) -> None:
     """Run a script; end it with one sentence where it cannot do what is asked, or is stopped.
 
-    The exit code is then 1, or 130.
+    The exit code is then 1, or 130. It ends quietly where nobody reads on (``script | head``).
 
     Example:
         >>> run_script(lambda: int("many"))
@@ -38,7 +39,12 @@ def run_script(main: Callable[[], object]) -> None:
     warnings.formatwarning = sentence
     try:
         main()
+        if sys.stdout:
+            sys.stdout.flush()
     except (ImportError, ValueError, OSError, SafetensorError) as error:  # the last: a full disk
+        if isinstance(error, BrokenPipeError) and reader_left():
+            sys.stderr.close()
+            return
         kind, words = type(error).__name__, str(error)
         if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
             words = words.strip().rpartition(f"{kind}: ")[2]
@@ -46,6 +52,13 @@ def run_script(main: Callable[[], object]) -> None:
     except KeyboardInterrupt as stop:  # training says how to go on
         sys.stderr.write(f"\nStopped. {stop}".rstrip() + "\n")
         sys.exit(130)
+
+
+def reader_left() -> bool:
+    """Whether nobody reads stdout any more; pipes of other processes break too."""
+    stdout = select.poll()
+    stdout.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in stdout.poll(0))
 
 
 def check_output(directory: str, inputs: Sequence[str]) -> None:
