@@ -279,10 +279,10 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--bootstrap=5"], "5 resamples are too few"),
         (["--seed=-1"], "The seed is -1"),
         (["--columns", "a"], "--columns a: name three, both sentences and the score or label, or"),
-        (["--retrieval", "DIR/意图.csv"], r"意图.csv:1: .* or name yours by --columns LABEL TEXT"),
+        (["--retrieval", "DIR/意图.csv"], r"意图.csv:1: .*in evaluations --columns LABEL TEXT"),
         (
             ["--retrieval", "DIR/意图.csv", "--columns", "意图", "句子"],
-            r"do not hold '意图' and '句子'\. Name its columns text and label in a header",
+            r"do not hold '意图' and '句子'\. Name the columns so",
         ),
         (["--columns", "a", "b", "c"], "--columns a b c: no file has a header that holds these"),
         (["--retrieval", "mteb/banking77"], "mteb/banking77: is no file"),

@@ -300,7 +300,7 @@ BAD = {
     ),
     "intents of their own": (
         *("a.csv", "意图,文本\n怎么登录,如何登录\n", {}),
-        *("a.csv:1: the columns ['意图', '文本']", "with --form groups if the first says what"),
+        *("a.csv:1: the columns ['意图', '文本']", "with --form groups if the first is a label"),
     ),
     "intents named as sentences": (
         *("a.csv", f"意图,文本\n{INTENTS}", {"text_columns": ("意图", "文本")}),

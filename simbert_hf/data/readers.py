@@ -267,8 +267,9 @@ def _columns_fault(
         wanted += " or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
     remedy = (
-        "Name the columns so (a .csv needs a header), or name yours (--text_columns first second; "
-        "text_columns=(first, second)), with --form groups if the first says what means the same"
+        "Name the columns so (a .csv needs a header), or name yours: --text_columns first second, "
+        "with --form groups if the first is a label (text_columns=, form=; in evaluations "
+        "--columns LABEL TEXT)"
     )
     label = next((name for name in columns if name.strip().lower() in GROUP_NAMES), None)
     if label and options.form in ("auto", "groups"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,23 +12,19 @@ import torch
 from torch import Tensor
 
 from simbert_hf.data import load_groups
+from simbert_hf.data.readers import Form
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.utils.arrays import Floats, Ints, Reals
 from simbert_hf.utils.text import fold
-from simbert_hf.utils.textfiles import DataError, check_exists, fault
+from simbert_hf.utils.textfiles import check_exists, fault
 
 logger = logging.getLogger(__name__)
 
 KS = (1, 5, 10)
 TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
 SCORES = 2**25  # scores held at a time, at most
-OTHERS = re.compile("text_columns|form")  # what one who trains may give
-REMEDY = (
-    "Name its columns text and label in a header, or name yours by --columns LABEL TEXT "
-    "(columns=(label, text))."
-)
 FEW = 16  # group mates up to which comparing with each beats sorting scores among them
 
 
@@ -221,14 +216,8 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
         DataError: If it cannot be read, or all sentences are in one group.
     """
     check_exists(path)
-    try:
-        groups, report = load_groups(
-            path, form="groups" if columns else "auto", text_columns=columns or None
-        )
-    except DataError as error:
-        if not OTHERS.search(error.remedy):
-            raise
-        raise DataError(str(error).removesuffix(f"{error.remedy}.") + REMEDY) from None
+    form: Form = "groups" if columns else "auto"
+    groups, report = load_groups(path, form=form, text_columns=columns or None)
     level = logging.WARNING if report.one_member else logging.INFO  # strangers that are not ranked
     logger.log(level, "%s: %s", path, report)
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}

@@ -56,6 +56,8 @@ def run_script(main: Callable[[], object]) -> None:
 
 def reader_left() -> bool:
     """Whether nobody reads stdout any more; pipes of other processes break too."""
+    if not hasattr(select, "poll"):  # as on Windows
+        return False
     stdout = select.poll()
     stdout.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in stdout.poll(0))

@@ -35,13 +35,7 @@ Row = dict[str, object]  # column -> value; a blank line is an empty row
 
 
 class DataError(ValueError):
-    """Text that cannot be used; the message names the file and line, the value and the remedy.
-
-    Attributes:
-        remedy: The end of a message that :func:`fault` worded, without its full stop.
-    """
-
-    remedy = ""
+    """Text that cannot be used; the message names the file and line, the value and the remedy."""
 
 
 def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> DataError:
@@ -53,9 +47,7 @@ def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> Data
     """
     place = f"{file}:{line}" if line else f"{file}"
     mark = "" if problem.endswith("?") else "."
-    error = DataError(f"{place}: {problem}{mark} {remedy}.")
-    error.remedy = remedy
-    return error
+    return DataError(f"{place}: {problem}{mark} {remedy}.")
 
 
 def shorten(value: object, width: int = 60) -> str:
