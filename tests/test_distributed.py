@@ -37,12 +37,13 @@ def batch_of(start: int, stop: int, model, **options: Any) -> dict[str, torch.Te
 batch_with_preferences = partial(batch_of, preferences=PREFERENCES)
 
 
-def simcse_batch_of(start: int, stop: int, model) -> dict[str, torch.Tensor]:
+def simcse_batch_of(start: int, stop: int, model, scored: bool = False) -> dict[str, torch.Tensor]:
     return SimCseCollator(model.rows)(
         [
             {"source": TEXTS[2 * i], "target": TEXTS[2 * i + 1], "group": GROUPS[i], "seed": i}
-            | {"negative": TEXTS[2 * i - 2], "score": float(i % 3)}
+            | {"negative": TEXTS[2 * i - 2]}
             | {"target_group": 10 + i, "negative_group": GROUPS[i - 1]}  # the anchor before
+            | ({"score": float(i % 3)} if scored else {})
             for i in range(start, stop)
         ]
     )
@@ -70,7 +71,7 @@ OBJECTIVES = {
     "simbert": (SimBertObjective(seq2seq_weight=0.0), batch_of),
     "preferences": (SimBertObjective(seq2seq_weight=0.0), batch_with_preferences),
     "one_way": (SimCseObjective(symmetric=False), simcse_batch_of),
-    "scored": (ScoredPairObjective(), simcse_batch_of),
+    "scored": (ScoredPairObjective(), partial(simcse_batch_of, scored=True)),
     "hard": (TripletObjective(), member_batch_of),
     "unanchored": (TripletObjective("unanchored", margin=2.0), member_batch_of),
     "given": (TripletObjective(), simcse_batch_of),
