@@ -222,6 +222,10 @@ class SimilarityTrainer(SavingTrainer):
             optimizer, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
             groups = {"params": self._parameter_groups(trained)}
             self.optimizer_cls_and_kwargs = optimizer, groups | options
+            try:
+                return super().create_optimizer(model)
+            finally:
+                self.optimizer_cls_and_kwargs = None  # emptied
         return super().create_optimizer(model)
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:

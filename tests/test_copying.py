@@ -293,6 +293,7 @@ def test_facts(text, facts):
             ["it's not new and won't be", "it won't be new, unable to"],
         ),
         ("it fell below 10", ["it fell 10", "it fell under 10"], ["it fell under 10"]),
+        ("at most 5 may come", ["up to 5 may come", "at most 5 can come"], None),
         ("send it", ["send it. What now?", "please send it"], ["please send it"]),
         ("send it", ["send it. What now?"], None),
     ],

@@ -17,6 +17,7 @@ from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.index.table import FaqTable
 from simbert_hf.rows import unread
 from simbert_hf.utils.textfiles import DataError
 from tests.test_retrieval import ROWS
@@ -134,6 +135,14 @@ def test_labels_are_found_however_their_letters_are_encoded(model):
     index.calibrate([*queries, {"query": "dog ran", "id": None}], false_accept_rate=1.0)
     index.remove(parts)
     assert len(index) == 2
+
+
+def test_ids_of_former_indexes_are_found_however_their_letters_are_encoded(model):
+    index = FaqIndex.build(model, [{"question": "where is it", "answer": "x", "id": "caf\u00e9"}])
+    data = index._table.data
+    place = data.schema.get_field_index("id")
+    table = FaqTable(data.set_column(place, data.schema.field("id"), [["cafe\u0301"]]))
+    assert table.number_of == {"caf\u00e9": 0}
 
 
 @pytest.mark.parametrize("prompt", ["", "please please please please "])

@@ -175,6 +175,7 @@ def test_lines_of_emoji_stay(model):
         (" hi\u20e3", (" ", "hi", "\u20e3")),
         ("\U0001f3f4\U000e0067\U000e007f ok", ("\U0001f3f4\U000e0067\U000e007f ", "ok", "")),
         ("I lost it :( ", ("", "I lost it", " :( ")),
+        ("it is new <3", ("", "it is new", " <3")),
         (":D ok, see (a) or a:b", (":D ", "ok, see (a) or a:b", "")),
         ("turn to \u27e8x\u27e9", ("", "turn to \u27e8x\u27e9", "")),
     ],

@@ -73,6 +73,13 @@ def test_a_given_optimizer_is_the_one_that_trains(tmp_path: Path) -> None:
     assert {group["lr"] for group in optimizer.param_groups} == {7.0}
 
 
+def test_an_optimizer_made_again_has_the_same_groups(tmp_path: Path) -> None:
+    found = trainer(tmp_path)
+    groups = len(found.create_optimizer().param_groups)
+    found.optimizer = None
+    assert len(found.create_optimizer().param_groups) == groups > 1
+
+
 def test_weights_of_schedule_free_optimizers_are_measured_and_saved_at_rest(tmp_path: Path) -> None:
     recorder = Recorder()
     given = (Moded, {"lr": 0.1})
@@ -92,9 +99,11 @@ def test_heads_of_the_training_are_not_saved_and_go_on_training(tmp_path: Path) 
     found = trainer(tmp_path)
     found.train()
     found.save_model()
-    names = load_file(tmp_path / "model.safetensors").keys()
-    assert names
-    assert not [name for name in names if "head" in name]
+    found.save_model(str(tmp_path / "named"))
+    for folder in (tmp_path, tmp_path / "named"):
+        names = load_file(folder / "model.safetensors").keys()
+        assert names
+        assert not [name for name in names if "head" in name]
     assert found.model.training_head is not None
 
 

@@ -477,6 +477,7 @@ def test_a_script_that_nobody_reads_on_ends_quietly(count: int) -> None:
     with Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, stderr=PIPE) as script:
         script.stdout.close()
         assert script.communicate()[1] == b""
+    assert script.returncode == 1  # what it was to do may not be done
 
 
 def test_a_pipe_that_breaks_elsewhere_is_told() -> None:

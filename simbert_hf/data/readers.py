@@ -228,7 +228,8 @@ def choose_shape(
             remedy = f"Name one: --form groups --text_columns {found[0]} {found[1]}"
             raise fault(file, line, problem, remedy)
         return Shape(form, found)
-    label = next((names[name] for name in LABEL_COLUMNS if name in names), None)
+    labels = (names[name] for name in LABEL_COLUMNS if name in names)
+    label = next((name for name in labels if name not in found), None)
     score = next((name for name in SCORE_COLUMNS if name in names), None)
     if score and not label and options.text_columns is None:
         problem = f"has a column {score!r} beside {found[0]!r} and {found[1]!r}"

@@ -16,6 +16,7 @@ from simbert_hf.data.readers import (
     JUDGMENTS,
     LABELS,
     MANY_ROWS,
+    PAIR_COLUMNS,
     SNIFFED_ROWS,
     Numbered,
     ReadOptions,
@@ -85,7 +86,7 @@ def read_records(
     if unlabelled and not options.consecutive:  # a stream must not stop at a later file
         head += islice(rows, SNIFFED_ROWS)
         sniffed = [row for _, row in head if row]
-        if options.text_columns and options.form == "auto":
+        if options.text_columns not in (None, *PAIR_COLUMNS) and options.form == "auto":
             check_no_names(file, line, sniffed, shape)
         check_all_paraphrases(file, line, sniffed, shape, named=options.text_columns is not None)
     numbered = chain(head, rows)

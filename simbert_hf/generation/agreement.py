@@ -53,8 +53,8 @@ SLIPS = {
         "do't": r"\b(?:do|does|did|is|are|was|were|have|has|had|could|would|should)['’]t\b",
         "her has": r"^(?-i:Her) (?:is|has|was|lives|does|will|can|had|would|went|lost|got|says)\b",
         ",,": r",\s*[,.;:!?]",
-        "吗吗": r"([吗呢么嘛])\1|的的(?!确|士)|(?<!不)了了(?!解)",
-        "怎么吗": "^(?!.*(?:知道|告诉|想|听)).*"
+        "吗吗": r"([吗呢么嘛])\1|(?<!目)的的(?!确|士)|(?<!不)了了(?!解)",
+        "怎么吗": "^(?!.*(?:知道|告诉|想|听|教|帮|说|查|明白|了解|懂|清楚|记得|都|也)).*"
         r"(?:怎么|怎样|如何|为什么|多少|(.)[不没]\1)[^，。？！,?!]*吗[？?]?$",
         "to to": r"\b(?!(?:had|that|so|very|bye|nous|vous) )([a-z]+(?:['’]t)?) \1\b"
         r"|\b(mrs?|dr|st)\. \2\b",

@@ -1,7 +1,7 @@
 """What a Chinese paraphrase must say as its text does, which vectors hardly tell apart.
 
-Of LCQMC's 12,500 test pairs what is taken for a change stands in 1 % of the paraphrases and in 6 %
-of the others.
+What is taken for a change stands in 1 % of the paraphrases among LCQMC's test pairs, and in 6 % of
+its others; among BQ's, which are looser, in 25 and 48 %.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 DENIAL = re.compile("[不没沒未无無别別勿]|非(?!洲|常)")
 # "Is it or not", and words that only look like a denial
 NO_DENIAL = re.compile(
-    r"(.{1,2})[不没沒]\1|差不多|不好意思|对不起|不过|不但|不仅|不管|不知道?|不一样|不同|不锈钢|不久|不断"
-    "|没错|不错|有没|是不|能不|会不|无论|无线|无限|无数|无聊|未来|特别|别人|别的|别墅|分别|区别|性别"
-    "|级别|告别|个别|识别|辨别|除非"
+    r"(.{1,2})[不没沒]\1|[不没沒](?=[？?]?$)|差不多|不好意思|对不起|(?:^|(?<=[，。,]))不过|不但|不仅|不管(?!用)"
+    "|不知道?(?=怎|如何|什么|哪|为|是|能)|不一样|不同(?!意)|不锈钢|不久|不断|不少|不妨|不如|没错|不错|无论|无线"
+    "|无限|无数|无聊|未来|特别|别人|别的|别墅|别名|分别|区别|差别|类别|性别|级别|告别|个别|识别|辨别|除非"
 )
 MEASURE = re.compile(
-    r"(\d+(?:\.\d+)?|[二两三四五六七八九十百千万]+)([天年月日号点时分秒周岁元块米斤次折倍度级])"
+    r"(?!十分(?!钟))((?<![\d.])\d+(?:\.\d+)?|(?<![二两三四五六七八九十百千万])[二两三四五六七八九十百千万]+)"
+    "([天年月日号点时分秒周岁元块米斤次折倍度级])"
 )
-NUMERALS = [*"零一二三四五六七八九十"]
 # As of ``facts.EXCLUSIVE``
 EXCLUSIVE = """\
 今天|今日|今晚|今早 明天|明日|明晚 昨天|昨日|昨晚 后天 前天
@@ -27,7 +27,7 @@ EXCLUSIVE = """\
 以前|之前 以后|之后
 以内|之内 以外|之外
 以上 以下
-我|俺|本人 你|您 他 她
+我|俺|本人 你(?!好)|您(?!好) (?<!其)他(?!人) 她
 男 女
 左边 右边"""
 LINES = [tuple(map(re.compile, line.split())) for line in EXCLUSIVE.splitlines()]
@@ -39,7 +39,7 @@ def changes(text: str, other: str) -> bool:
     Example:
         >>> changes("我没有收到验证码", "我收到验证码"), changes("能不能退货", "可以退货吗")
         (True, False)
-        >>> changes("三天可以退货吗", "两天可以退货吗"), changes("三天可以退货吗", "3天能退货吗")
+        >>> changes("三天可以退货吗", "两天可以退货吗"), changes("三天可以退货吗", "能三天退货吗")
         (True, False)
         >>> changes("上午能退货吗", "下午能退货吗"), changes("8点到20点", "20点到8点")
         (True, False)
@@ -57,14 +57,8 @@ def denies(text: str) -> bool:
 
 
 def measures_of(text: str) -> set[tuple[str, str]]:
-    """Find numbers with the unit behind them, those of one character as figures."""
-    return {(figure_of(number), unit) for number, unit in MEASURE.findall(text)}
-
-
-def figure_of(number: str) -> str:
-    """Write a Chinese numeral up to ten as a figure; others stay."""
-    number = number.replace("两", "二")
-    return str(NUMERALS.index(number)) if number in NUMERALS else number
+    """Find numbers with the unit behind them."""
+    return {*MEASURE.findall(text)}
 
 
 def exchanges(words: Sequence[re.Pattern[str]], text: str, other: str) -> bool:

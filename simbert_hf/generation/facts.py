@@ -55,8 +55,8 @@ NEGATIVE = re.compile(
 _BOUNDS = "above|over|under|below|beyond|at least|at most|more than|less than|fewer than"
 BOUND = re.compile(rf"\b(?:{_BOUNDS}) [$£€]?\d", re.IGNORECASE)
 BOUNDING = re.compile(
-    rf"\b(?:{_BOUNDS}|more|less|fewer|exceed\w*|minimum|maximum|older|younger|longer|past|beneath)\b"
-    r"|\+",
+    rf"\b(?:{_BOUNDS}|more|less|fewer|exceed\w*|min|minimum|max|maximum|older|younger|longer|past"
+    r"|beneath|up to|within|limit\w*)\b|[+<>≤≥]",
     re.IGNORECASE,
 )
 # Words of which no other in the same line may take one's place: a vector hardly tells them apart. A

@@ -30,11 +30,14 @@ _ATTRIBUTES = r"(?: +[\w:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"']+))*"
 _OPEN = rf"<[a-zA-Z][a-zA-Z\d]*{_ATTRIBUTES} ?/?>"
 _CLOSE = r"</[a-zA-Z][a-zA-Z\d]*>"
 _TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
+_WORDS = (
+    r"(?:I|no|so|as|is|in|on|at|to|an|my|we|he|me|or|if|by|do|up|us|am|be|go|of)\b"  # behind a dash
+)
 _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
     rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z][a-zA-Z\d]+|#\w+);"
-    rf"|{EMOTICON}|(?<!\S)(?:--[a-zA-Z][\w-]*|-[a-zA-Z]{{1,2}}(?!\w))"
+    rf"|{EMOTICON}|(?<!\S)(?:--[a-zA-Z][\w-]*|-(?!{_WORDS})[a-zA-Z]{{1,2}}(?!\w))"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."

@@ -17,10 +17,13 @@ LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
 BEFORE_ITEM = re.compile(rf"(?:[\n。！？；]|{_BLOCK})\s*$")
 BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
 # Of a Chinese list's item, without a blank behind it
-_ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|[一二三四五六七八九十]+、)\s*(?=[{HAN}]|$)"
+_NUMERAL = "[一二三四五六七八九十]"
+_ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|{_NUMERAL}+、(?!{_NUMERAL}))\s*(?=[{HAN}]|$)"
 MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
 # Ends of sentences that the splitter does not know
-UNKNOWN_END = re.compile(rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)|(?<=\n)(?={_ITEM})")
+UNKNOWN_END = re.compile(
+    rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)(?![^“（]{{0,99}}[”）])|(?<=\n)(?={_ITEM})"
+)
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
 # White space, and emoji and signs of their kind, which few models read, with what joins them
 SIGNS_IN = (
@@ -28,9 +31,10 @@ SIGNS_IN = (
     "\u200d\u20e3\ufe0f\U000e0020-\U000e007f"
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
-EMOTICON = r"(?<!\S)(?:[:;=]['’]?-?[()\[\]DPpOo/|*]+|<3+|[xX]D+|\^_*\^)(?!\w)"
+EMOTICON = r"(?<!\S)(?:[:;=]['’]?-?[()\[\]DPpOo/|*]+|\^_*\^)(?!\w)"
+_LAST = r"(?<!\S)(?:<3+|[xX]D+)(?=[\s.!?]*$)"  # one at the end of a sentence alone
 # Begun once in each run of blanks
-EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{EMOTICON}|{_BLOCK}){{0,30}}"
+EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{EMOTICON}|{_LAST}|{_BLOCK}){{0,30}}"
 _PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
 CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
     rf"({EDGE}(?:(?:#{{1,6}}|>) (?!\d))?"

@@ -270,6 +270,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
+    plain_form = unify if is_chinese(text) else str
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
@@ -308,9 +309,16 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
     return [draft for _, draft in kept]
 
 
-def plain_form(text: str) -> str:
-    """Unify compatibility characters, as many tokenizers do: wide figures and letters, "㎡"."""
-    return unicodedata.normalize("NFKC", text)
+def unify(text: str) -> str:
+    """Unify compatibility characters of a Chinese text: wide figures and letters, "㎡".
+
+    As many tokenizers do; but a wide comma joins no numbers.
+
+    Example:
+        >>> unify("120㎡，2路")
+        '120m2, 2路'
+    """
+    return unicodedata.normalize("NFKC", text.replace("\uff0c", "\uff0c "))
 
 
 def quotations_of(text: str) -> set[str]:

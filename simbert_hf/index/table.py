@@ -75,7 +75,7 @@ class FaqTable:
     @cached_property
     def number_of(self) -> dict[str, int]:
         """Each living row's number by its id."""
-        ids = self.data["id"].to_pylist()
+        ids = pyarrow.compute.utf8_normalize(self.data["id"], "NFC").to_pylist()
         return {ids[number]: number for number in self.living.tolist()}
 
     @cached_property

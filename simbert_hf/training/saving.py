@@ -6,7 +6,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,7 @@ class SavingTrainer(Trainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
 
-        Heads that serve the training alone are in checkpoints and not in there.
+        Heads that serve the training alone are in checkpoints only.
 
         Raises:
             OSError: If it cannot be written; then the former model is as it was.
@@ -208,7 +208,8 @@ class SavingTrainer(Trainer):
         self._check_finite()
         self._end_steps()
         if output_dir is not None:
-            super().save_model(output_dir, _internal_call=_internal_call)
+            with nullcontext() if self._saving else self._heads_left_out():
+                super().save_model(output_dir, _internal_call=_internal_call)
             return
         out = Path(str(self.args.output_dir))
         with self._scratch_folder(out) as scratch, self._heads_left_out():

@@ -44,7 +44,7 @@ def run_script(main: Callable[[], object]) -> None:
     except (ImportError, ValueError, OSError, SafetensorError) as error:  # the last: a full disk
         if isinstance(error, BrokenPipeError) and reader_left():
             sys.stderr.close()
-            return
+            sys.exit(1)
         kind, words = type(error).__name__, str(error)
         if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
             words = words.strip().rpartition(f"{kind}: ")[2]
