@@ -14,7 +14,7 @@ from transformers import TrainingArguments
 from simbert_hf.data.readers import Form
 from simbert_hf.objectives import LossArguments
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.utils.checks import check_weights
+from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets, flag
 
 # What each preset changes of the defaults below. ``original`` is SimBERT's released recipe.
@@ -203,8 +203,7 @@ class ObjectiveArguments(LossArguments):
     def _check_preferences(self) -> None:
         if not self.preference_weight:
             raise ValueError("--preference_weight 0: drop --preferences_file instead.")
-        if not 0 < self.preference_scale < inf:
-            raise ValueError(f"--preference_scale {self.preference_scale}: give it above 0.")
+        check_scale(self.preference_scale, "preference_scale")
         if not 0 <= self.preference_margin < inf:
             raise ValueError(f"--preference_margin {self.preference_margin}: give 0 or more.")
 

@@ -1,7 +1,7 @@
 """The command ``simbert``: paraphrases, vectors, FAQ indexes and evaluation from a shell.
 
 Results go to stdout (``--json``: one JSON object a line), progress and messages to stderr. Exit
-codes: 0 for done, 1 with a sentence for what cannot be done, 2 for wrong usage.
+codes: 0 for done, 1 with a sentence for what cannot be done, 2 for unknown flags and commands.
 """
 
 from __future__ import annotations

@@ -106,4 +106,5 @@ def add_centres(
     centres = {"softmax": nn.Parameter(random_centres(shape, seed))}
     if center_loss:
         centres["mean"] = nn.Parameter(torch.zeros(shape[0], shape[2]))
-    model.class_centres = nn.ParameterDict(centres)
+    device = next(model.parameters()).device
+    model.class_centres = nn.ParameterDict(centres).to(device)

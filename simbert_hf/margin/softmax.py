@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from simbert_hf.losses import InBatchLoss, at_least_float32, cosines
+from simbert_hf.utils.checks import check_choice, check_scale
 
 Kind = Literal["softmax", "am", "arc", "sphere", "simpler_a"]
 
@@ -115,10 +116,8 @@ class MarginSoftmax:
     margin: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"Unknown softmax {self.kind!r}; choose one of {', '.join(KINDS)}.")
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"The scale {self.scale} must be a number above 0; 30 is usual.")
+        check_choice("kind", self.kind, KINDS)
+        check_scale(self.scale)
         if self.kind == "softmax":
             if self.margin is not None:
                 raise ValueError("Plain softmax has no margin; take am, with margin 0 if need be.")
