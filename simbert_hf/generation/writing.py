@@ -270,7 +270,8 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
-    plain_form = unify if is_chinese(text) else str
+    chinese = is_chinese(text)
+    plain_form = unify if chinese else str
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
@@ -282,7 +283,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
             facts_of(other) == facts
             and not exchanges(text, other)
             and not repeats_facts(text, other)
-            and (not is_chinese(text) or words_of(other) == words)
+            and (not chinese or words_of(other) == words)
         )
 
     wishes: tuple[Callable[[str], bool], ...] = (
@@ -293,7 +294,7 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
         lambda other: all(variable in other for variable in variables),
-        lambda other: not changes(text, other),
+        lambda other: not (chinese and changes(text, other)),
         lambda other: not loses_denials(text, other),
         lambda other: not loses_bounds(text, other),
         lambda other: not adds_sentence(text, other),
