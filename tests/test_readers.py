@@ -113,6 +113,7 @@ def test_a_first_column_that_repeats_is_read_as_told(write):
     path, columns = write("a.csv", f"意图,文本\n{INTENTS}"), ("意图", "文本")
     assert len(texts(path, text_columns=columns, form="groups")) == 10
     assert len(texts(path, text_columns=columns, form="pairs")) == 20
+    assert len(texts(write("b.csv", f"标准问,相似问\n{INTENTS}"))) == 20
 
 
 def test_groups_need_not_stand_together_unless_streamed(write):
@@ -127,7 +128,7 @@ def test_rows_labelled_zero_are_no_pairs(write):
     fates = [record["fate"] for record in records(path)]
     assert fates == [USABLE, NEGATIVE, USABLE, NEGATIVE]
     path = write("b.csv", "标准问,相似问,标签\nA,B,1\nC,D,0\n")
-    assert texts(path, text_columns=("标准问", "相似问")) == [["A", "B"]]
+    assert texts(path) == texts(path, text_columns=("标准问", "相似问")) == [["A", "B"]]
     assert not load_labelled_pairs(write("c.csv", "s1,s2,标签\nA,B,0\n"))[0].same
 
 

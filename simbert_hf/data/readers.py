@@ -56,6 +56,8 @@ PAIR_COLUMNS = (
     ("#1 string", "#2 string"),  # MRPC
     ("sentence_a", "sentence_b"),  # SICK
     ("prompt", "chosen"),  # preferences, with "rejected"
+    ("标准问", "相似问"),  # of Chinese FAQs
+    ("句子1", "句子2"),
 )
 GROUP_COLUMNS = (
     ("group", "sentence"),
