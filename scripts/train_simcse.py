@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.first_look import some_sentences
 from simbert_hf.training.run import begin, run
 from simbert_hf.training.simcse import (
     SIMCSE_PRESETS,
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
             max_chars=data_args.max_chars,
             views=simcse_args.similarity_weight > 0,
             mlm=simcse_args.mlm_weight > 0,
-            augmentation=make_augmentation(simcse_args, model, some_sentences(train)),
+            augmentation=make_augmentation(simcse_args, model, train),
         ),
     )
     run(trainer, model_args, data_args, simcse_args, presets=SIMCSE_PRESETS)

@@ -347,12 +347,25 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
         [(most, _)] = counts.most_common(1)
         problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
         raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
-    last = Counter(cells[1].strip() for cells in rows)
-    if len(rows) >= MANY_ROWS and 2 * len(last) <= len(rows):
-        [(most, _)] = last.most_common(1)
-        problem = f"the second column repeats: is {shorten(most)} a label or a sentence?"
+    label = label_among([cells[1].strip() for cells in rows])
+    if label is not None:
+        problem = f"the second column repeats: is {shorten(label)} a label or a sentence?"
         raise fault(path, 1, problem, 'Name the columns "text" and "label", or pass form="pairs"')
     return "pairs"
+
+
+def label_among(cells: Sequence[str]) -> str | None:
+    """Return the commonest of a column's cells if these repeat as labels do, and are many.
+
+    Example:
+        >>> label_among(["late"] * 20), label_among(["late"] * 19), label_among([*"late"] * 10)
+        ('late', None, 'l')
+    """
+    counts = Counter(cells)
+    if len(cells) < MANY_ROWS or 2 * len(counts) > len(cells):
+        return None
+    [(most, _)] = counts.most_common(1)
+    return most
 
 
 def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:

@@ -6,7 +6,6 @@ import logging
 import math
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -15,13 +14,13 @@ from typing import TypedDict
 from simbert_hf.data.readers import (
     JUDGMENTS,
     LABELS,
-    MANY_ROWS,
     PAIR_COLUMNS,
     SNIFFED_ROWS,
     Numbered,
     ReadOptions,
     Shape,
     choose_shape,
+    label_among,
 )
 from simbert_hf.utils.text import fold, is_whole
 from simbert_hf.utils.textfiles import Row, fault, shorten
@@ -109,10 +108,9 @@ def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shap
         simbert_hf.utils.textfiles.DataError: a.csv:1: the column 'intent' repeats: is 'late' a ...
     """
     name = shape.columns[0]
-    counts = Counter(str(row.get(name)).strip() for row in rows)
-    if len(rows) >= MANY_ROWS and 2 * len(counts) <= len(rows):
-        [(most, _)] = counts.most_common(1)
-        problem = f"the column {name!r} repeats: is {shorten(most)} a group's name or a sentence?"
+    label = label_among([str(row.get(name)).strip() for row in rows])
+    if label is not None:
+        problem = f"the column {name!r} repeats: is {shorten(label)} a group's name or a sentence?"
         raise fault(file, line, problem, 'Pass form="groups" or form="pairs" (--form)')
 
 

@@ -75,8 +75,12 @@ class FaqTable:
     @cached_property
     def number_of(self) -> dict[str, int]:
         """Each living row's number by its id."""
-        ids = pyarrow.compute.utf8_normalize(self.data["id"], "NFC").to_pylist()
+        ids = self._keys("id").to_pylist()
         return {ids[number]: number for number in self.living.tolist()}
+
+    def _keys(self, name: str) -> pyarrow.ChunkedArray:
+        """Return a column with its letters composed, as ``as_key`` does."""
+        return pyarrow.compute.utf8_normalize(self.data[name], "NFC")
 
     @cached_property
     def questions(self) -> set[str]:
@@ -99,8 +103,7 @@ class FaqTable:
         Shapes: (N,), (G,).
         """
         grouped = pyarrow.compute.is_valid(self.data["group"])
-        keys = pyarrow.compute.coalesce(self.data["group"], self.data["answer"])
-        keys = pyarrow.compute.utf8_normalize(keys, "NFC")
+        keys = pyarrow.compute.coalesce(self._keys("group"), self._keys("answer"))
         marks = pyarrow.compute.if_else(grouped, "g", "a")  # a group may be named as an answer is
         marked = pyarrow.compute.binary_join_element_wise(marks, keys, "")
         codes = np.asarray(marked.combine_chunks().dictionary_encode().indices, dtype=np.int64)
@@ -114,8 +117,7 @@ class FaqTable:
         found: dict[str, dict[str, set[int]]] = {}
         for key in ("group", "answer"):
             found[key] = defaultdict(set)
-            values = pyarrow.compute.utf8_normalize(self.data[key], "NFC")  # as ``as_key`` does
-            values = values.take(self.living).to_pylist()
+            values = self._keys(key).take(self.living).to_pylist()
             for value, code in zip(values, codes, strict=True):
                 found[key][value].add(code)
         return found

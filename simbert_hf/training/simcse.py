@@ -29,6 +29,7 @@ from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
 from simbert_hf.training.data import check_files, make_evaluator, read_groups
+from simbert_hf.training.first_look import some_sentences
 from simbert_hf.utils.checks import check_scale, check_weights
 from simbert_hf.utils.parsing import Presets, flag
 
@@ -235,12 +236,12 @@ def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]
 
 
 def make_augmentation(
-    args: SimCseArguments, model: Embedder, texts: Sequence[str]
+    args: SimCseArguments, model: Embedder, data: FixedPairs | PairDataset
 ) -> Augmentation | None:
     """Build the augmentation that the arguments name; the model's own table gives synonyms.
 
     Raises:
-        ValueError: If words are to be replaced, and hardly one of the texts has any that could be.
+        ValueError: If words are to be replaced, and hardly a sentence has any that could be.
     """
     if args.augmentation is None:
         return None
@@ -248,6 +249,7 @@ def make_augmentation(
     if args.augmentation == "replace":
         embeddings: Any = model.get_input_embeddings()
         synonyms = nearest_words(embeddings.weight, model.loaded_tokenizer())
+        texts = some_sentences(data)
         replace = Augmentation("replace", 1 - 1e-9, synonyms)
         changed = sum(replace(text, random.Random(0)) != text for text in texts)
         if changed < FEW * len(texts):
