@@ -33,9 +33,7 @@ class CoiningDecoder:
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token: (S, V)."""
-        logits = self.decoder.start()
-        self.ids, self.pieces = self.ids.to(logits.device), self.pieces.to(logits.device)
-        return logits
+        return self.decoder.start()
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""

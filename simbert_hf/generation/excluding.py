@@ -29,9 +29,7 @@ class ExcludingDecoder:
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token: (S, V)."""
-        logits = self.decoder.start()
-        self.excluded = self.excluded.to(logits.device)
-        return logits.scatter_(1, self.excluded, -torch.inf)
+        return self.decoder.start().scatter_(1, self.excluded, -torch.inf)
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""

@@ -42,11 +42,8 @@ class UnrepeatingDecoder:
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token: (S, V)."""
-        logits = self.decoder.start()
-        for name in ("ids", "long", "letters"):
-            setattr(self, name, getattr(self, name).to(logits.device))
         self.written = self.ids[:, :0]
-        return logits
+        return self.decoder.start()
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""

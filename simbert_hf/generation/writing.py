@@ -176,19 +176,20 @@ def restrained(
     settings: SearchSettings,
 ) -> Decoder:
     """Let a decoder of texts copy, leave out and repeat words as the settings say."""
-    tokenizer = model.rows.tokenizer
+    tokenizer, device = model.rows.tokenizer, model.device
     decoder: Decoder = reader
     known = [row[1:-1] for row in rows]
+    ids = padded(known).to(device)
     if settings.copying:
         fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
         decoder = CopyingDecoder(reader, fed, inside_words(tokenizer, texts), settings.copying)
-        decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows))
+        decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows).to(device))
         if is_wordpiece(tokenizer):
-            pieces, loss = pieces_of_words(tokenizer), COINED * settings.copying
-            decoder = CoiningDecoder(decoder, padded(known), pieces, loss)
+            pieces, loss = pieces_of_words(tokenizer).to(device), COINED * settings.copying
+            decoder = CoiningDecoder(decoder, ids, pieces, loss)
     if not settings.repeats:
         kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
-        decoder = UnrepeatingDecoder(decoder, padded(known), *kinds)
+        decoder = UnrepeatingDecoder(decoder, ids, *(kind.to(device) for kind in kinds))
     return decoder
 
 
