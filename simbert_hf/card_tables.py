@@ -73,11 +73,7 @@ def judged_samples(report: Mapping[str, Any], name: str) -> str:
 
 
 def find(content: Mapping[str, Any], name: str, where: str) -> Any:
-    """Return an entry.
-
-    Raises:
-        DataError: If there is none.
-    """
+    """Return an entry; raise a DataError if there is none."""
     if name not in content:
         raise DataError(f"{where} knows no {name!r}; give --row one of {', '.join(content)}.")
     return content[name]

@@ -191,11 +191,7 @@ def paraphrase_tables(args: CardArguments) -> dict[str, Any]:
 
 
 def read_report(flag: str, path: str) -> dict[str, Any]:
-    """Read the JSON that a flag names.
-
-    Raises:
-        DataError: If it is none, or that of another flag.
-    """
+    """Read the JSON that a flag names; raise a DataError if it is none, or another flag's."""
     if not Path(path).is_file():
         raise fault(path, None, "is no file", f"--{flag} is for {HELP[flag]}")
     report = read_json(Path(path))

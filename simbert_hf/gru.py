@@ -163,11 +163,7 @@ class CharGru(Embedder):
 
     @property
     def rows(self) -> CharRows:
-        """Builds rows of character ids.
-
-        Raises:
-            ValueError: If the model has no tokenizer.
-        """
+        """Builds rows of character ids; raises a ValueError if the model has no tokenizer."""
         tokenizer: Any = self.loaded_tokenizer()
         return CharRows(tokenizer, 0 if self.config.mask_padding else self.config.max_length)
 

@@ -153,11 +153,7 @@ def shards_of(folder: Path) -> set[str]:
 
 
 def modules_of(folder: Path) -> set[str]:
-    """Name the folders of a model's sentence-transformers modules.
-
-    Raises:
-        ValueError: If the file that lists them is damaged.
-    """
+    """Name the folders of a model's modules; raise a ValueError if their list is damaged."""
     path = folder / "modules.json"
     try:
         return {module["path"] for module in json.loads(path.read_text(encoding="utf-8"))}
@@ -181,11 +177,7 @@ def is_former(name: str, shards: Collection[str], modules: Collection[str]) -> b
 
 
 def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> None:
-    """Refuse to upload the half of a model.
-
-    Raises:
-        ValueError: If config, tokenizer or weights are missing, damaged, or held by a pickle alone.
-    """
+    """Raise a ValueError if a part of the model is missing, damaged or held by a pickle alone."""
     needed = {
         "config.json": ("config.json",),
         "tokenizer_config.json": ("tokenizer_config.json",),

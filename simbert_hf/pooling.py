@@ -13,11 +13,7 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 def check_pooling(pooling: str) -> str:
-    """Return ``pooling`` if it is a known one.
-
-    Raises:
-        ValueError: If it is not one of ``POOLINGS``.
-    """
+    """Return ``pooling``; raise a ValueError if it is not one of ``POOLINGS``."""
     if pooling not in POOLINGS:
         raise ValueError(f"Unknown pooling {pooling!r}; choose one of {', '.join(POOLINGS)}.")
     return pooling

@@ -159,11 +159,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights) -> None:
-    """Refuse a vocabulary that has not as many tokens as the weights embed.
-
-    Raises:
-        ValueError: In this case.
-    """
+    """Raise a ValueError unless a vocabulary has as many tokens as the weights embed."""
     if WORDS not in weights.shapes:
         raise ValueError(
             f"The weights hold no {WORDS} (Keras: Embedding-Token), so they are none of the "
@@ -234,11 +230,7 @@ def fill(model: SimBert, weights: Weights) -> None:
 
 
 def fitting(weights: Weights, variable: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read a variable that must have the shape of our weight, kernels turned.
-
-    Raises:
-        ValueError: If it is missing or has another shape.
-    """
+    """Read a variable, kernels turned; raise a ValueError unless it has our weight's shape."""
     is_kernel = variable.endswith("/kernel")
     wanted = shape[::-1] if is_kernel else shape
     found = weights.shapes.get(variable)
@@ -265,11 +257,7 @@ def original_name(name: str) -> str:
 
 
 def refuse_leftovers(weights: Weights, used: list[str]) -> None:
-    """Refuse parts of a model that no part of ours takes; an optimizer's slots are none.
-
-    Raises:
-        ValueError: If there are any.
-    """
+    """Raise a ValueError if a variable is none of ours; an optimizer's slots may be."""
     known = set(used)
     for name in weights.shapes:
         is_slot = name not in known and name.rpartition("/")[0] in known

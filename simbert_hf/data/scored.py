@@ -123,11 +123,7 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
 
 
 def check_columns(columns: Sequence[str], paths: Iterable[str | Path]) -> None:
-    """Refuse three names of columns that no file's header holds; of another number, loading tells.
-
-    Raises:
-        ValueError: If none does.
-    """
+    """Raise a ValueError if no header holds the three columns named; of two, loading tells."""
     wanted = {name.strip().lower() for name in columns}
     headers = (_rows(path)[:1] for path in paths)
     named = ({cell.strip().lower() for _, cells in header for cell in cells} for header in headers)

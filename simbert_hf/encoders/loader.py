@@ -53,11 +53,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
 
 
 def check_modules(name_or_path: str, config: Mapping[str, Any]) -> None:
-    """Refuse one of our checkpoints without its modules, of which other vectors would be made.
-
-    Raises:
-        OSError: If it lacks them, and its vectors are no plain means.
-    """
+    """Raise an OSError if one of our checkpoints lacks the modules that make its vectors."""
     pooling = config.get("sentence_pooling", "mean")
     plain = pooling == "mean" and config.get("whitening_dim") is None
     if not plain and optional_json(name_or_path, MODULES, {}) is None:

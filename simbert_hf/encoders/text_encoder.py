@@ -110,11 +110,7 @@ def default_prompt(model: nn.Module) -> str:
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
-    """Return vectors in float32, of length 1: (N, D).
-
-    Raises:
-        DataError: If one is not of length 1.
-    """
+    """Return vectors in float32, (N, D); raise a DataError if one is not of length 1."""
     vectors = np.ascontiguousarray(found, dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # NaN is in no order

@@ -181,11 +181,7 @@ def histogram(cosines: Reals) -> list[int]:
 
 
 def check_finite(vectors: Reals) -> None:
-    """Refuse vectors that compare with nothing: (N, D).
-
-    Raises:
-        ValueError: If one holds NaN or infinity.
-    """
+    """Raise a ValueError if one of (N, D) vectors holds NaN or infinity."""
     broken = np.flatnonzero(~np.isfinite(np.asarray(vectors)).all(axis=1))
     if len(broken):
         raise ValueError(

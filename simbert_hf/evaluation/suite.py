@@ -93,11 +93,7 @@ class EvaluationArguments:
             raise ValueError(f"--models: {path} is no directory; this process runs in {Path.cwd()}")
 
     def model_paths(self) -> dict[str, str]:
-        """Return the models' paths by name.
-
-        Raises:
-            ValueError: If two have one name.
-        """
+        """Return the models' paths by name; raise a ValueError if two have one name."""
         named = [split_name(item) for item in self.models]
         paths = {name or model_name(path): resolve_name(path) for name, path in named}
         if len(paths) < len(named):
@@ -151,11 +147,7 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
 
 
 def files_of(path: str) -> Iterator[Path]:
-    """Yield a file, or the tables in a folder.
-
-    Raises:
-        DataError: If the folder holds none.
-    """
+    """Yield a file, or the tables in a folder; raise a DataError if it holds none."""
     if not Path(path).is_dir():
         yield Path(path)
         return

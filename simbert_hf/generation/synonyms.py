@@ -170,11 +170,7 @@ def choose(ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Parap
 def check_ranking(
     n: int, k: int, min_similarity: float | None, fluency_weight: float, diversity: float
 ) -> None:
-    """Refuse what cannot be ranked by.
-
-    Raises:
-        ValueError: If a value is out of range.
-    """
+    """Raise a ValueError if something to rank by is out of range."""
     check_count("k", k)
     if k > n:
         raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")

@@ -268,11 +268,7 @@ def _warn(found: Calibration) -> None:
 
 
 def check_target(kinds: Kinds, target: str, wanted: float) -> None:
-    """Refuse a target that no queries of these kinds have, right and wrong ones alike.
-
-    Raises:
-        ValueError: If the value is out of range, or the queries needed are missing.
-    """
+    """Raise a ValueError if a target is out of range, or lacks the kinds of queries it needs."""
     if target not in TARGETS or not (is_number(wanted) and 0 <= wanted <= 1):
         raise ValueError(
             f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, a number "

@@ -16,11 +16,7 @@ BLOCK = 1024  # texts encoded between two moves of the progress bar
 
 
 def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
-    """Refuse questions that are nearly alike to the model: all would be found with score 1.
-
-    Raises:
-        DataError: If the model cannot read most of them.
-    """
+    """Raise a DataError if the model cannot read most questions: all would score 1."""
     foreign = encoder.unread([faq.question for faq in faqs])
     if 2 * len(foreign) > len(faqs):
         raise DataError(
@@ -31,11 +27,7 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
 
 
 def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: bool) -> Vectors:
-    """Embed questions, block by block: (N, D).
-
-    Raises:
-        DataError: If the model cannot read most of them.
-    """
+    """Embed questions, block by block, (N, D); raise a DataError if most cannot be read."""
     check_read(encoder, faqs)
     blocks = []
     with tqdm(total=len(faqs), desc="encoding", disable=not progress) as bar:

@@ -50,11 +50,7 @@ def leave_unread(asked: Mapping[Place, Query], encoder: TextEncoder) -> dict[Pla
 
 
 def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
-    """Groups that a query may lead to; None for out of scope.
-
-    Raises:
-        DataError: If its label is not in the index.
-    """
+    """Groups that a query may lead to, None for out of scope; raise a DataError if none is."""
     if not query.in_scope:
         return None
     given = {key: value for key in KEYS if (value := getattr(query, key))}

@@ -221,11 +221,7 @@ def kind_for(count: int) -> str:
 
 
 def check_kind(kind: str, count: int) -> None:
-    """Refuse an IVF-PQ of too few vectors for its clusters and codes.
-
-    Raises:
-        ValueError: If they are too few.
-    """
+    """Raise a ValueError if an IVF-PQ has too few vectors for its clusters and codes."""
     if kind == "ivf_pq" and count < IVF_LEAST:
         raise ValueError(
             f"An ivf_pq index takes at least {IVF_LEAST:,} vectors, and there are {count:,}: take "
@@ -294,11 +290,7 @@ def _read(path: Path, mmap: bool) -> Any:
 
 
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
-    """Open the store that :meth:`VectorStore.save` described.
-
-    Raises:
-        DataError: If it is damaged.
-    """
+    """Open the store that :meth:`VectorStore.save` described; raise a DataError if it is bad."""
     if facts["type"] == "faiss":
         return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
     if facts["type"] != "milvus":

@@ -43,11 +43,7 @@ class FaqTable:
 
     @classmethod
     def read(cls, path: Path) -> FaqTable:
-        """Read what :meth:`write` wrote.
-
-        Raises:
-            DataError: If it is something else.
-        """
+        """Read what :meth:`write` wrote; raise a DataError if it is something else."""
         try:
             return cls(pyarrow.parquet.read_table(path.absolute(), schema=SCHEMA, memory_map=True))
         except (pyarrow.ArrowException, OSError) as error:
@@ -151,11 +147,7 @@ class FaqTable:
         return list(dict.fromkeys([*numbers, *of_these]))
 
     def with_rows(self, faqs: Sequence[Faq]) -> FaqTable:
-        """Append rows; those without id are numbered.
-
-        Raises:
-            DataError: If an id is there already.
-        """
+        """Append rows, numbering those without id; raise a DataError if an id is there already."""
         columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
         ids = list(self._new_ids(faqs))
         for faq, row_id in zip(faqs, ids, strict=True):

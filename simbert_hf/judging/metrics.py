@@ -67,11 +67,7 @@ def unified(text: str) -> str:
 
 
 def check_lists(rows: Sequence[Sequence[str]]) -> None:
-    """Refuse one text in place of a source's texts, whose letters would be taken for texts.
-
-    Raises:
-        TypeError: If one is a string.
-    """
+    """Raise a TypeError if texts are a string, whose letters would be taken for texts."""
     if text := next((row for row in rows if isinstance(row, str)), None):
         raise TypeError(f"{text!r:.60} is one text: give a list of texts for each source.")
 

@@ -66,11 +66,7 @@ def average_models(
 
 
 def check_alike(first: Embedder, other: Embedder) -> None:
-    """Refuse a model whose weights mean something else than the first one's.
-
-    Raises:
-        ValueError: If it does.
-    """
+    """Raise a ValueError if a model's weights mean something else than the first one's."""
     if other.whitening is not None:
         raise ValueError(f"{other.name_or_path} is whitened; average first, and whiten after.")
     shapes, others = (

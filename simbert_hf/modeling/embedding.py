@@ -164,11 +164,7 @@ class Embedder(PreTrainedModel):
             )
 
     def load_tokenizer(self, name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-        """Load the tokenizer that belongs to the weights.
-
-        Raises:
-            ValueError: If there is none that fits.
-        """
+        """Load the tokenizer that belongs to the weights; raise a ValueError if none fits."""
         limit = sentence_limit(name_or_path, hub)
         with loading(name_or_path):
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -210,19 +206,11 @@ class Embedder(PreTrainedModel):
 
     @property
     def rows(self) -> Rows:
-        """Builds token rows with the model's tokenizer.
-
-        Raises:
-            ValueError: If the model has no tokenizer.
-        """
+        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
         raise NotImplementedError
 
     def loaded_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Return the tokenizer.
-
-        Raises:
-            ValueError: If the model has none.
-        """
+        """Return the tokenizer; raise a ValueError if the model has none."""
         if self.tokenizer is None:
             raise ValueError(
                 f"This {type(self).__name__} has no tokenizer; load it with "

@@ -142,20 +142,12 @@ class SentenceEncoder(Embedder):
 
     @property
     def rows(self) -> TemplateRows:
-        """Builds token rows with the model's tokenizer.
-
-        Raises:
-            ValueError: If the model has no tokenizer.
-        """
+        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
         return TemplateRows(self.loaded_tokenizer())
 
 
 def set_dropout(config: PreTrainedConfig, option: str, value: float) -> None:
-    """Set a dropout by BERT's name for it.
-
-    Raises:
-        ValueError: If the architecture has none.
-    """
+    """Set a dropout by BERT's name; raise a ValueError if the architecture has none."""
     name = next((name for name in DROPOUTS[option] if hasattr(config, name)), None)
     if name is None:
         raise ValueError(f"A {config.model_type!r} has no {option} of its own; leave it out.")

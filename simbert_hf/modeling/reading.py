@@ -47,11 +47,7 @@ def hub_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, Any]:
-    """Read a checkpoint's ``config.json``.
-
-    Raises:
-        OSError: If there is no such checkpoint.
-    """
+    """Read a checkpoint's ``config.json``; raise an OSError if there is no checkpoint."""
     why: OSError | None = None
     try:
         config, _ = BertConfig.get_config_dict(name_or_path, **hub)
@@ -167,11 +163,7 @@ def is_mean(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> bool |
 
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
-    """Read a JSON file of a checkpoint; None where there is none.
-
-    Raises:
-        OSError: If it is none.
-    """
+    """Read a JSON file of a checkpoint, None where there is none; raise an OSError if damaged."""
     try:
         path = Path(str(cached_file(name_or_path, file, **hub)))
     except OSError:

@@ -340,11 +340,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     @property
     def rows(self) -> RowBuilder:
-        """Builds token rows with the model's tokenizer.
-
-        Raises:
-            ValueError: If the model has no tokenizer.
-        """
+        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
         return RowBuilder(self.loaded_tokenizer())
 
     def gen_synonyms(

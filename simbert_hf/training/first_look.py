@@ -47,11 +47,7 @@ def some_sentences(data: Any) -> list[str]:
 def check_read(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], files: Sequence[str]
 ) -> None:
-    """Refuse sentences of which a model cannot read half.
-
-    Raises:
-        DataError: If half of them are unread.
-    """
+    """Raise a DataError if a model cannot read half or more of some sentences."""
     sample = [texts[row] for row in spread(len(texts))]
     unknown = unread(tokenizer, sample)
     if sample and 2 * len(unknown) >= len(sample):

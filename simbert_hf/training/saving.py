@@ -150,11 +150,7 @@ class SavingTrainer(Trainer):
         return [callback for callback in callbacks if isinstance(callback, CheckpointPart)]
 
     def _check_finite(self) -> None:
-        """Refuse to save, or go on with, weights of a run that diverged.
-
-        Raises:
-            ValueError: If one is infinite or NaN.
-        """
+        """Raise a ValueError if weights are infinite or NaN, as of a run that diverged."""
         weights = own_shards(self.accelerator.unwrap_model(self.model))
         finite = torch.stack([weight.isfinite().all() for weight in weights]).all()
         if self.accelerator.reduce((~finite).int()):  # each may hold a part

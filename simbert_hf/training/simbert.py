@@ -155,11 +155,7 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
 
 
 def check_partners(path: str) -> None:
-    """Refuse a blank line inside a pair of lines.
-
-    Raises:
-        DataError: If there is one.
-    """
+    """Raise a DataError if a blank line stands inside a pair of lines."""
     waits, blank = False, 0  # a sentence for its partner; since this line
     for line, text in enumerate(read_lines(path), start=1):
         if not text.strip():

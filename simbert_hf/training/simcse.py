@@ -174,11 +174,7 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
 
 @torch.no_grad()
 def check_dropout(model: Embedder) -> None:
-    """Refuse a model whose two views of a sentence are one; it is in training mode afterwards.
-
-    Raises:
-        ValueError: If no dropout changes its vectors.
-    """
+    """Raise a ValueError if two views of a sentence are one; leave it in training mode."""
     rows = model.rows.pad(model.rows.sources(["a", "a"], 8))
     with torch.random.fork_rng(devices=[]):
         one, other = model.train()(**rows).sentence_embedding

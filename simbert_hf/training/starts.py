@@ -95,11 +95,7 @@ def named_start(model_args: ModelArguments) -> str:
 def check_start(
     model: Embedder, model_args: ModelArguments, max_length: int, sentences: int
 ) -> None:
-    """Refuse a model that is whitened, or has too few positions for its rows.
-
-    Raises:
-        ValueError: In these cases.
-    """
+    """Raise a ValueError if a model is whitened, or has too few positions for its rows."""
     longest = model.positions // sentences
     if not 3 <= max_length <= longest:
         raise ValueError(

@@ -9,11 +9,7 @@ from typing import Any, TypeGuard
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Refuse what is not a whole number of at least 1.
-
-    Raises:
-        ValueError: If it is not.
-    """
+    """Raise a ValueError unless a value is a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise ValueError(
             f"{name}={value!r} is out of range: it must be a whole number of at least 1{otherwise}."

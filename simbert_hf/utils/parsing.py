@@ -144,11 +144,7 @@ def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
 
 
 def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
-    """Find the preset among flags.
-
-    Raises:
-        ValueError: If there is no such preset.
-    """
+    """Find the preset among flags; raise a ValueError if it is unknown."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", default="modern")
     preset: str = parser.parse_known_args(list(argv))[0].preset
@@ -173,11 +169,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file of argument values.
-
-    Raises:
-        DataError: If it cannot be read, or is no mapping.
-    """
+    """Read a YAML file of argument values; raise a DataError if it is no mapping of them."""
     if not path.exists():
         raise DataError(f"There is no file {path}.")
     try:

@@ -11,11 +11,7 @@ from simbert_hf.utils.extras import install
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Begin a matplotlib figure of so many inches.
-
-    Raises:
-        ImportError: If matplotlib is missing.
-    """
+    """Begin a figure of so many inches; raise an ImportError if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -314,11 +314,7 @@ def _array_fault(path: str | Path, number: int) -> DataError:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        DataError: If there is none.
-    """
+    """Read a JSON object; raise a DataError if there is none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
