@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from simbert_hf.data import load_groups, split_groups
-from simbert_hf.evaluation import CollapseMeter, load_retrieval_task, topk_accuracy
+from simbert_hf.evaluation.geometry import CollapseMeter
+from simbert_hf.evaluation.retrieval import load_retrieval_task, topk_accuracy
 from simbert_hf.utils.atomic import put_in_place
 
 Groups = list[list[str]]

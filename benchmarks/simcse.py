@@ -41,7 +41,7 @@ from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import FixedPairs, load_groups, load_scored_pairs, load_sentences
-from simbert_hf.evaluation import sts_spearman
+from simbert_hf.evaluation.evaluators import sts_spearman
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.trainer import SimilarityTrainer
 

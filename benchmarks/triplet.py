@@ -21,7 +21,7 @@ from benchmarks.group_data import by_class, write_groups
 from benchmarks.reports import DEVICE, environment, save_report, spread
 from scripts.train_triplet import main as train
 from simbert_hf.data import load_groups, split_groups
-from simbert_hf.evaluation import RetrievalEvaluator
+from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.evaluation.report import layout
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
 from simbert_hf.modeling.loading import quiet_transformers

@@ -15,7 +15,7 @@ from simbert_hf.arguments import (
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.evaluation import SimBertEvaluator
+from simbert_hf.evaluation.evaluators import SimBertEvaluator
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.run import begin, run
 from simbert_hf.training.simbert import (

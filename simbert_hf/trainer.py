@@ -21,8 +21,7 @@ from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data.batching import Collator, LengthGroupedBatchSampler, own_loader
 from simbert_hf.data.sampling import EpochDataset
 from simbert_hf.data.streams import PairStream, stream_loader
-from simbert_hf.evaluation import SimBertEvaluator
-from simbert_hf.evaluation.evaluators import Evaluator
+from simbert_hf.evaluation.evaluators import Evaluator, SimBertEvaluator
 from simbert_hf.objectives import contrasts
 from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.first_look import warn_of_few_negatives

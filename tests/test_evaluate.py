@@ -17,10 +17,11 @@ from scripts.evaluate import main
 from simbert_hf import CharGru
 from simbert_hf.cards import add_results
 from simbert_hf.data.scored import LabelledPair
-from simbert_hf.evaluation import Bootstrap, Figure, load_pair_task, load_retrieval_task
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.evaluators import sts_spearman
-from simbert_hf.evaluation.pairs import PairTask
+from simbert_hf.evaluation.pairs import PairTask, load_pair_task
 from simbert_hf.evaluation.results import Results, TaskResult
+from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import average, load_sts_tasks
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.modeling.bridge import EmbedderModule

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.evaluation import SimBertEvaluator, sts_spearman, topk_accuracy
+from simbert_hf.evaluation.evaluators import SimBertEvaluator, sts_spearman
+from simbert_hf.evaluation.retrieval import topk_accuracy
 from simbert_hf.objectives import SimBertObjective
 from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, tiny_simbert

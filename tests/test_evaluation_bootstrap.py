@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import pearsonr, rankdata, spearmanr
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 
-from simbert_hf.evaluation import Bootstrap, Figure, bootstrap, compare, correlations
-from simbert_hf.evaluation.bootstrap import Distinct, correlation, mean
+from simbert_hf.evaluation import bootstrap
+from simbert_hf.evaluation.bootstrap import Bootstrap, Distinct, Figure, compare, correlation, mean
 from simbert_hf.evaluation.pairs import pair_figures, resampled_auc
+from simbert_hf.evaluation.sts import correlations
 
 RNG = np.random.default_rng(5)
 SCORES = RNG.integers(0, 6, 60).astype(float)

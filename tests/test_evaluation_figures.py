@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from simbert_hf.evaluation import (
-    Bootstrap,
-    RetrievalTask,
+from simbert_hf.evaluation import geometry, retrieval
+from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.evaluation.geometry import (
     alignment,
-    best_thresholds,
     effective_rank,
-    geometry,
     mean_pairwise_cosine,
-    rank_group_mates,
-    retrieval,
     uniformity,
 )
+from simbert_hf.evaluation.pairs import best_thresholds
+from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
 from simbert_hf.evaluation.sts import score_curve
 from tests.naive import naive_retrieval
 

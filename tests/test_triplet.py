@@ -15,7 +15,8 @@ from sentence_transformers import SentenceTransformer
 from scripts.train_triplet import main
 from simbert_hf import SimBert
 from simbert_hf.data.triplets import Triplet
-from simbert_hf.evaluation import CollapseMeter, StsEvaluator
+from simbert_hf.evaluation.evaluators import StsEvaluator
+from simbert_hf.evaluation.geometry import CollapseMeter
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets
 from simbert_hf.trainer import SimilarityTrainer

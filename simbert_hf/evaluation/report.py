@@ -199,7 +199,7 @@ def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
     """Turn a model's results into a model card's; averages, single files and NaN stay out.
 
     Example:
-        >>> from simbert_hf.evaluation import Figure
+        >>> from simbert_hf.evaluation.bootstrap import Figure
         >>> task = TaskResult("sts", 1379, {"spearman": Figure(0.82031)})
         >>> found = card_results({"STS-B": task})[0]
         >>> found.dataset_name, found.metric_type, found.metric_value

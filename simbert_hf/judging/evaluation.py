@@ -361,8 +361,8 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
     """Share of the k best candidates that pass, with its 95 % interval over the sources.
 
     A missing candidate counts as one that does not pass, so nothing is won by giving few. The
-    interval is a :class:`simbert_hf.evaluation.Bootstrap`'s, on the same resamples for all rows; it
-    is exact where all pass or none, as all resamples are alike then.
+    interval is a ``Bootstrap``'s, on the same resamples for all rows; it is exact where all pass or
+    none, as all resamples are alike then.
 
     Example:
         >>> share([[True, False], [True]], k=2)["share"]

@@ -19,8 +19,7 @@ from simbert_hf.data import (
 )
 from simbert_hf.data.groups import is_local
 from simbert_hf.data.scored import ScoredPair, check_scores
-from simbert_hf.evaluation import RetrievalEvaluator, StsEvaluator
-from simbert_hf.evaluation.evaluators import Evaluator
+from simbert_hf.evaluation.evaluators import Evaluator, RetrievalEvaluator, StsEvaluator
 from simbert_hf.training.first_look import warn_of_labels
 from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import fault

@@ -15,8 +15,7 @@ from transformers import TrainerCallback
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs, load_triplets
-from simbert_hf.evaluation import StsEvaluator
-from simbert_hf.evaluation.evaluators import Evaluator
+from simbert_hf.evaluation.evaluators import Evaluator, StsEvaluator
 from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
 from simbert_hf.training.data import (
