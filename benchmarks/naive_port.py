@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -195,14 +196,6 @@ def train_step(
     return {name: loss.detach() for name, loss in losses.items()}
 
 
-def train(
-    model: NaiveSimBert, optimizer: torch.optim.Optimizer, batches: Iterable[Batch]
-) -> list[dict[str, Tensor]]:
-    """Run the plain loop over batches; return the losses of each step."""
-    model.train()
-    return [train_step(model, optimizer, batch) for batch in batches]
-
-
 # --- generation --------------------------------------------------------------------------------
 
 
@@ -291,7 +284,7 @@ def cut_at(tokens: list[int], sep_id: int) -> list[int]:
     return tokens[: tokens.index(sep_id) + 1] if sep_id in tokens else tokens
 
 
-def _generate_texts(
+def generate_texts(
     sampler: Callable[..., list[list[int]]],
     model: BertForMaskedLM,
     tokenizer: PreTrainedTokenizerBase,
@@ -305,19 +298,5 @@ def _generate_texts(
     return tokenizer.batch_decode(targets, skip_special_tokens=True)
 
 
-def generate_cacheless(
-    model: BertForMaskedLM, tokenizer: PreTrainedTokenizerBase, text: str, n: int, **options: int
-) -> list[str]:
-    """Return n paraphrases of `text`, sampled by `sample_cacheless` with its options."""
-    return _generate_texts(sample_cacheless, model, tokenizer, text, n, **options)
-
-
-def generate_cached(
-    model: NaiveGenerativeBert,
-    tokenizer: PreTrainedTokenizerBase,
-    text: str,
-    n: int,
-    **options: int,
-) -> list[str]:
-    """Return n paraphrases of `text`, sampled by `sample_with_generate` with its options."""
-    return _generate_texts(sample_with_generate, model, tokenizer, text, n, **options)
+generate_cacheless = partial(generate_texts, sample_cacheless)
+generate_cached = partial(generate_texts, sample_with_generate)

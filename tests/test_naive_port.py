@@ -19,7 +19,7 @@ from benchmarks.naive_port import (
     sample_cacheless,
     sample_with_generate,
     similarity_loss,
-    train,
+    train_step,
 )
 from tests.naive import (
     float64_weights,
@@ -126,8 +126,8 @@ def test_training_lowers_the_loss(tokenizer) -> None:
     assert model.config._attn_implementation == "sdpa"
     assert model.config.attention_probs_dropout_prob == 0.0
     assert not hasattr(model, "generate")
-    batches = [collate(tokenizer, PAIRS, max_length=16)] * 30
-    losses = train(model, build_optimizer(model, lr=1e-2), batches)
+    batch, optimizer = collate(tokenizer, PAIRS, max_length=16), build_optimizer(model, lr=1e-2)
+    losses = [train_step(model.train(), optimizer, batch) for _ in range(30)]
     assert losses[-1]["total"] < losses[0]["total"] - 1.0
     assert not losses[0]["total"].requires_grad
 
