@@ -11,7 +11,6 @@ and where they were measured.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import DEVICE, environment, markdown, report_file, save_report, seconds
+from benchmarks.reports import DEVICE, environment, markdown, report_parser, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write
@@ -112,9 +111,8 @@ def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str,
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "generate")
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/generate.json")
     parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="the slow combinations too")

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reports import load_report, report_file, save_report
+from benchmarks.reports import load_report, report_parser, save_report
 
 LIMIT = 540  # seconds a stage
 LEAST = 45  # seconds that a stage is begun with
@@ -142,7 +142,7 @@ def run(command: list[str], device: str, limit: float = LIMIT) -> dict[str, Any]
 
 def main() -> None:
     """Run the stages that are not done yet; exit with 1 if one fails."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "gpu")
     parser.add_argument("--model", required=True, help="an encoder with its tokenizer")
     parser.add_argument("--trained", help="a model that writes, for `generate`")
     parser.add_argument("--lengths", help="groups of Chinese sentences, for their lengths alone")
@@ -151,7 +151,6 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the program")
     parser.add_argument("--stages", nargs="+", help="these alone")
     parser.add_argument("--list", action="store_true", help="name the stages and stop")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/gpu.json")
     args = parser.parse_args()
     known_stages = headline_stages(args) | peer_stages(args)
     stages = {name: known_stages[name] for name in (*FIRST, *known_stages) if name in known_stages}

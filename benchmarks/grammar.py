@@ -14,7 +14,6 @@ with these, against the first (paired bootstrap over the sentences).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -26,7 +25,7 @@ from harper import Linter
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import SHIPPED
-from benchmarks.reports import report_file, save_report, tested
+from benchmarks.reports import report_parser, save_report, tested
 from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
@@ -105,14 +104,13 @@ def cell(name: str, figure: Figure, usual: Figure) -> str:
 
 def main() -> None:
     """Write with each option or model, measure, print a Markdown table, keep it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "grammar")
     parser.add_argument(
         "--models", nargs="+", default=[DEFAULT_MODEL], help="one with all options, or several"
     )
     parser.add_argument("--groups", default=QUESTIONS, help="groups that no model was trained on")
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--n", type=int, default=50)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/grammar.json")
     args = parser.parse_args()
     data, parses = load_held_out([args.groups], None, 0, args.limit), Parser()
     checks = (Slips(), lambda text: not parses(text))

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.naive_port import build_optimizer, build_port, compute_losses
-from benchmarks.reports import DEVICE, clock, environment, peak_memory, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, peak_memory, report_parser, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
@@ -259,7 +259,7 @@ def utilisation(speed: float, device: str) -> float | None:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = report_parser(__doc__, "headline")
     parser.add_argument("--lengths", help="Groups of Chinese sentences, for their lengths alone.")
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--steps", type=int, default=30)
@@ -274,7 +274,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="How long to measure.")
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default=DEVICE)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/headline.json")
     args = parser.parse_args()
     if args.port and (args.compile or args.packing or args.graph):
         parser.error("--port goes with --bf16 alone.")

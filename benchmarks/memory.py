@@ -10,7 +10,6 @@ at a time, not the holes in its heap; set MALLOC_MMAP_THRESHOLD_=262144 for the 
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -24,7 +23,7 @@ from benchmarks.reports import (
     markdown,
     measure_apart,
     peak_memory,
-    report_file,
+    report_parser,
     save_report,
 )
 from simbert_hf import SimBert
@@ -58,10 +57,9 @@ def measure(model_name: str, rows: int, micro: int, device: str) -> dict[str, fl
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = report_parser(__doc__, "memory")
     parser.add_argument("--model", required=True)
     parser.add_argument("--large", type=int, default=LARGE)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/memory.json")
     args = parser.parse_args()
     variants = [(SMALL, 0), (4 * SMALL, 0), (SMALL, MICRO), (args.large, MICRO)]
     found = [

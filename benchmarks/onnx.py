@@ -9,7 +9,6 @@ on the machine hits all alike. Prints a Markdown table; the JSON file holds the 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ import onnxruntime
 import torch
 from scipy.stats import spearmanr
 
-from benchmarks.reports import environment, markdown, report_file, save_report, seconds
+from benchmarks.reports import environment, markdown, report_parser, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
@@ -37,13 +36,12 @@ def spearman(encode: Encode, pairs: list[Any]) -> float:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "onnx")
     parser.add_argument("--model", type=Path, required=True, help="directory with ONNX graphs")
     parser.add_argument("--sts", required=True, help="scored pairs")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timed", type=int, default=512, help="sentences that are timed")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/onnx.json")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     encoders: dict[str, Encode] = {

@@ -10,7 +10,6 @@ AdamW) take turns; their time is divided by the real tokens in them. On a CPU it
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from transformers import AutoTokenizer
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import DEVICE, clock, environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, markdown, report_parser, save_report
 from benchmarks.train import ours
 from simbert_hf import SimBertConfig
 from simbert_hf.collators import PairCollator
@@ -47,12 +46,11 @@ def tokens(batches: Sequence[Sequence[Pair]], collator: PairCollator) -> dict[st
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = report_parser(__doc__, "padding")
     parser.add_argument("--model", required=True)
     parser.add_argument("--groups", type=Path, default=TATOEBA)
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/padding.json")
     args = parser.parse_args()
     collator = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model)))
     data = PairDataset(load_groups(args.groups)[0])

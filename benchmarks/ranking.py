@@ -9,7 +9,6 @@ python -m benchmarks.ranking [--model MODEL] [--ratings FILE] [--limit N]
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import report_parser, save_report
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
@@ -57,11 +56,10 @@ def agreement(scores: np.ndarray, ratings: Sequence[int]) -> tuple[float, float,
 
 def main() -> None:
     """Rank by each weight, print a Markdown table, keep it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "ranking")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--ratings", type=Path, default=RATINGS)
     parser.add_argument("--limit", type=int, help="read the first N sentences")
-    parser.add_argument("--output", type=report_file, default="outputs/ranking.json")
     args = parser.parse_args()
     rows: Rows = [row for _, row in read_objects(args.ratings)][: args.limit]
     read = features(SimBert.from_pretrained(args.model), rows)

@@ -149,11 +149,17 @@ def load_report(place: Path, otherwise: Any) -> Any:
     return json.loads(place.read_text(encoding="utf-8")) if place.exists() else otherwise
 
 
-def report_file(given: str) -> Path:
-    """Name the file that figures go to; a folder is refused before anything is measured."""
-    if Path(given).is_dir():
-        raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
-    return Path(given)
+def report_parser(doc: str, name: str) -> argparse.ArgumentParser:
+    """Make a parser with ``--output``; a folder is refused there before anything is measured."""
+
+    def file(given: str) -> Path:
+        if Path(given).is_dir():
+            raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
+        return Path(given)
+
+    parser = argparse.ArgumentParser(description=doc.partition("\n\n")[0])
+    parser.add_argument("--output", type=file, default=f"outputs/benchmarks/{name}.json")
+    return parser
 
 
 def save_report(place: Path, report: Any) -> None:

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.group_data import TATOEBA
 from benchmarks.headline import ORIGINAL_ROWS, TOY
-from benchmarks.reports import DEVICE, environment, peak_memory, report_file, save_report
+from benchmarks.reports import DEVICE, environment, peak_memory, report_parser, save_report
 from scripts import train_simbert
 from simbert_hf import SimBert, SimBertConfig
 
@@ -60,12 +60,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = report_parser(__doc__, "script")
     parser.add_argument("--model", required=True, help="Whose tokenizer it is.")
     parser.add_argument("--rows", type=int, default=128, help="A batch; a pair makes two.")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/script.json")
     parser.add_argument("--flags", type=shlex.split, default=[], help="More for the script.")
     args = parser.parse_args()
     asked = {name: getattr(args, name) for name in ("rows", "steps", "toy", "flags")}

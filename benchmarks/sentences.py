@@ -10,7 +10,6 @@ judge lets pass.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from statistics import fmean
 
@@ -18,7 +17,7 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import banking77
-from benchmarks.reports import report_file, save_report, tested
+from benchmarks.reports import report_parser, save_report, tested
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.report import layout
@@ -53,13 +52,12 @@ def cell(figure: Figure) -> str:
 
 def main() -> None:
     """Write, judge, print a Markdown table, keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "sentences")
     parser.add_argument("--judge", required=True, help="a folder of scripts/train_judge.py")
     parser.add_argument("--data", type=Path, required=True, help="holds Banking77")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--n", type=int, default=50)
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/sentences.json")
     args = parser.parse_args()
     judge = Judge.load(args.judge)
     questions = [text.strip() for text, _ in banking77(args.data)["test"]]

@@ -36,7 +36,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import TrainerCallback
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import DEVICE, clock, environment, markdown, report_file, save_report
+from benchmarks.reports import DEVICE, clock, environment, markdown, report_parser, save_report
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
@@ -183,7 +183,7 @@ def median_ratios(
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = report_parser(__doc__, "simcse")
     parser.add_argument("--model", required=True)
     parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
@@ -195,7 +195,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=3e-5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/simcse.json")
     return parser.parse_args()
 
 

@@ -10,7 +10,6 @@ middle of the first one's epoch, and must give the very same pairs.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import platform
 import tempfile
@@ -23,7 +22,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.reports import report_file, save_report
+from benchmarks.reports import report_parser, save_report
 from simbert_hf.data import PairStream, load_groups
 from simbert_hf.data.streams import stream_loader
 
@@ -108,11 +107,10 @@ def resume(stream: PairStream, compared: int, checkpoint: Path) -> dict[str, Any
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = report_parser(__doc__, "stream")
     parser.add_argument("--groups", type=int, default=5_000_000)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--processes", type=int, default=4, help="of which each takes its part")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/stream.json")
     args = parser.parse_args()
     datasets.disable_progress_bars()
     middle = args.groups // args.processes // BATCH // 2

@@ -34,7 +34,7 @@ from benchmarks.reports import (
     markdown,
     measure_apart,
     peak_memory,
-    report_file,
+    report_parser,
     save_report,
 )
 from simbert_hf import SimBert, SimBertConfig
@@ -210,14 +210,13 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON and a plot."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = report_parser(__doc__, "train")
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", type=int, default=64, help="Pairs a batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
-    parser.add_argument("--output", type=report_file, default="outputs/benchmarks/train.json")
     args = parser.parse_args()
     args.device = DEVICE
     rows = compare(args)
