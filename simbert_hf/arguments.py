@@ -216,11 +216,6 @@ class ObjectiveArguments(LossArguments):
 def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
     """Raise a ValueError where a flag is given that would change nothing.
 
-    Args:
-        arguments: A dataclass of flags.
-        names: Those that are not read.
-        why: What makes them idle.
-
     Example:
         >>> refuse_idle(ObjectiveArguments(denoising=True), ["denoising"], "nothing is masked")
         Traceback (most recent call last):

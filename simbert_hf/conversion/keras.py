@@ -51,9 +51,6 @@ class KerasWeights:
 
     Of a whole model nothing but the weights is read: its description may hold code.
 
-    Args:
-        path: The file.
-
     Attributes:
         shapes: Shapes of the variables, by the names of TensorFlow's checkpoints.
 

@@ -50,9 +50,6 @@ def simplify(tokens: Sequence[str]) -> list[str]:
     Longer tokens with Chinese characters or punctuation in them, which Chinese text never yields,
     are left out.
 
-    Args:
-        tokens: The whole vocabulary.
-
     Example:
         >>> simplify(["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "我", "##我", "go", "##go"])
         ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '我', 'go', '##go']

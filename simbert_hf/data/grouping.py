@@ -111,11 +111,6 @@ def group_records(
 ) -> tuple[datasets.Dataset, DataReport]:
     """Turn a cached data set of records into one of groups, kept in the same folder.
 
-    Args:
-        name: Name of the source, for messages.
-        records: A memory-mapped data set with :data:`RECORD_FEATURES`.
-        max_chars: The limit that over-long sentences were counted by.
-
     Raises:
         DataError: If no group remains.
     """

@@ -145,12 +145,6 @@ def describe_columns(
 ) -> str:
     """Say which columns are read, and which are not.
 
-    Args:
-        path: The file.
-        columns: Those of its rows.
-        options: How it is read.
-        line: Where the first row is.
-
     Example:
         >>> describe_columns("a.csv", ["id", "s1", "s2", "label"], ReadOptions())
         "pairs of 's1' and 's2', where 'label' is 1; not read: 'id'"

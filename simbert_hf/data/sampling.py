@@ -96,11 +96,7 @@ def make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hash
 
 
 class EpochDataset(Dataset[Example]):
-    """A data set whose examples are drawn anew each epoch.
-
-    Args:
-        seed: Of the draws.
-    """
+    """A data set whose examples are drawn anew each epoch."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed

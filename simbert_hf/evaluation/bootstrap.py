@@ -81,10 +81,6 @@ def compare(figure: Figure, other: Figure) -> Comparison:
     chapter 15; one-sided, it is the test of Koehn 2004), one added to both counts so that it is
     never 0. With R resamples it is at least 2 / (R + 1).
 
-    Args:
-        figure: Of the model.
-        other: Of the model that it is compared with, on the same resamples.
-
     Example:
         >>> a, b = np.linspace(0.6, 0.8, 999), np.linspace(0.5, 0.7, 999)
         >>> compare(Figure(0.7, a), Figure(0.6, b)).p_value

@@ -236,9 +236,6 @@ def score_curve(cosines: Floats, scores: Floats) -> dict[str, list[float]]:
 def average(tasks: Mapping[str, TaskResult]) -> TaskResult | None:
     """Average the correlations of those of the seven official tasks that were measured.
 
-    Args:
-        tasks: A model's results by test set.
-
     Returns:
         The average, and what it lacks of the seven; None for fewer than two of them.
     """

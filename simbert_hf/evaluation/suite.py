@@ -162,12 +162,7 @@ def evaluate(
     tasks: Sequence[Task],
     after_each: Callable[[Results], object] = lambda results: None,
 ) -> Results:
-    """Measure every model on every test set.
-
-    Args:
-        args: Names the models.
-        tasks: The test sets.
-        after_each: Called after each model with the results so far.
+    """Measure every model on every test set; ``after_each`` is called with the results so far.
 
     Raises:
         DataError: If a model gives a sentence no vector; names the sentence, file and line.
@@ -192,13 +187,7 @@ def evaluate(
 def embed_once(
     model: SentenceTransformer, tasks: Sequence[Task], prompt: str | None, batch_size: int
 ) -> Embed:
-    """Encode each distinct sentence of all test sets once.
-
-    Args:
-        model: A sentence-transformers model.
-        tasks: The test sets.
-        prompt: Put before each sentence; the model's own if None.
-        batch_size: Sentences a forward pass.
+    """Encode each distinct sentence of all test sets once, behind the prompt, or the model's own.
 
     Returns:
         Sentences ``-> `` unit vectors: (N, D).

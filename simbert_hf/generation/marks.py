@@ -140,10 +140,6 @@ def quotation_marks(text: str) -> tuple[str, str]:
 def marks_as_in(source: str, text: str) -> str:
     r"""Write those marks as a source does, if it writes each in one way.
 
-    Args:
-        source: The text that was made plain.
-        text: A plain one.
-
     Example:
         >>> marks_as_in("We’re “in”.", "I'm \"out\", isn't it?"), marks_as_in("we're, I’m", "I'm")
         ('I’m “out”, isn’t it?', "I'm")

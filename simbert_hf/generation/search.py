@@ -184,11 +184,6 @@ def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypothese
     A sequence that has not ended after ``max_new_tokens`` counts only where its source has none
     that has.
 
-    Args:
-        decoder: Gives the logits.
-        settings: How to search.
-        sep_id: The token that ends a sentence.
-
     Returns:
         The sentences; in sampling, ``score`` says how often each was drawn.
     """

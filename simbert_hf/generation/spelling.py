@@ -78,10 +78,6 @@ class Spelling:
     none. But for articles and endings all of it only where the tokenizer forgets it: what a cased
     model writes stays.
 
-    Args:
-        source: The text.
-        tokenizer: Of the model that writes.
-
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
         >>> tokenizer = SimBert.from_pretrained(DEFAULT_MODEL).tokenizer

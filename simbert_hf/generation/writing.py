@@ -75,11 +75,6 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
 
     Texts of like length share a batch; in float32 what is written does not depend on it.
 
-    Args:
-        model: A model with an LM head.
-        texts: What to paraphrase.
-        settings: How to search.
-
     Returns:
         At most n drafts for each text; none for one of which the model knows no token.
 

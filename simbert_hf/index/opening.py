@@ -18,13 +18,7 @@ TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and
 def open_index(
     place: Path, model: Any, mmap: bool, batch_size: int
 ) -> tuple[TextEncoder, FaqTable, VectorStore, dict[str, Any]]:
-    """Read a saved index, and check that the model makes its vectors.
-
-    Args:
-        place: Its directory.
-        model: The model that it was built by; the one of that name if None.
-        mmap: Leave vectors on disk until they are needed.
-        batch_size: Texts a forward pass.
+    """Read a saved index, and check that the model makes its vectors; see ``FaqIndex.load``.
 
     Returns:
         The encoder, the rows, the vectors, and what the manifest says.

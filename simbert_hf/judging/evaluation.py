@@ -172,16 +172,7 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Fig
 def write_paraphrases(
     name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int
 ) -> System:
-    """Let a SimBert paraphrase the held-out sentences.
-
-    Args:
-        name: Of its row.
-        name_or_path: The model.
-        data: The held-out sentences.
-        known: What :func:`check_writer` said of it.
-        n: Sentences written for each.
-        k: Paraphrases of each to keep.
-    """
+    """Let a SimBert write ``n`` sentences for each held-out one, and keep the best ``k``."""
     model = load(name_or_path)
     found = gen_synonyms(data.sources, n, k, model=model, return_scores=True)
     perplexity = reference_perplexity(model, data.sources, data.references)
@@ -230,12 +221,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
 
 
 def controls(data: HeldOut, seed: int) -> list[System]:
-    """Make the rows that the models' rows are read against.
-
-    Args:
-        data: The held-out sentences.
-        seed: Choice of the random other sentences.
-    """
+    """Make the rows that the models' rows are read against."""
     order = np.random.default_rng(seed).permutation(len(data.sources)).tolist()
     other = dict(zip(order, [*order[1:], *order[:1]], strict=True))
     sources = data.sources

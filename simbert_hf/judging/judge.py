@@ -265,13 +265,7 @@ def kinship(first: Embeddings, second: Embeddings) -> float:
 
 
 def check_independent(judge: Judge, model: Any, name: str, allow_kin: bool = False) -> float:
-    """Refuse to judge what has weights from where the judge has its own.
-
-    Args:
-        judge: The judge.
-        model: A model to judge, or a start or teacher of one: as for :func:`word_embeddings`.
-        name: How to name it.
-        allow_kin: Do not refuse.
+    """Refuse to judge what has, or whose start or teacher has, weights from the judge's start.
 
     Returns:
         Its :func:`kinship` with the judge.

@@ -83,14 +83,7 @@ def cell(value: Any, form: str) -> str:
 def caption(
     judge: Judge | None, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
 ) -> str:
-    """Say what was paraphrased, by what it was judged, and how far that can be trusted.
-
-    Args:
-        judge: The judge, if there was one.
-        rows: Figures of all systems.
-        data: The held-out sentences.
-        relatives: Kinship with the judge of starts and teachers of what is judged.
-    """
+    """Say what was paraphrased, by what it was judged, and how far that can be trusted."""
     lines = [f"Sources: {data.origin}.", ""]
     lines += judged_by(told(judge), rows, relatives)
     return "\n".join([*lines, "", legend(told(judge))])

@@ -25,11 +25,7 @@ def as_sentence_transformer(model: Embedder) -> SentenceTransformer:
 
 
 class EmbedderModule(InputModule):
-    """An encoder of this package as the first module of a SentenceTransformer.
-
-    Args:
-        model: The encoder.
-    """
+    """An encoder of this package as the first module of a SentenceTransformer."""
 
     def __init__(self, model: Embedder) -> None:
         super().__init__()

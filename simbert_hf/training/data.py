@@ -162,12 +162,6 @@ def load_unseen(
 ) -> list[Texts]:
     """Read rows of sentences, less those with held-out ones.
 
-    Args:
-        load: Reads a file's rows.
-        files: Their names.
-        held_out: Groups to be measured on, if there are any.
-        what: A row's name.
-
     Raises:
         DataError: If a file cannot be read, or nothing is left.
     """
@@ -192,13 +186,7 @@ def load_sts(data_args: DataArguments) -> list[ScoredPair]:
 def read_groups(
     data_args: DataArguments, args: SimilarityTrainingArguments, held_out: bool = False
 ) -> Any:
-    """Read groups as the arguments say, the main process first; report what was dropped.
-
-    Args:
-        data_args: Names the files.
-        args: Knows the process.
-        held_out: Read those to measure on, not those to train on.
-    """
+    """Read groups to train on, or ``held_out`` ones, in the main process first; log losses."""
     files = [str(data_args.validation_file)] if held_out else data_args.train_file
     check_files(files)
     hub_options: dict[str, Any] = {}

@@ -42,13 +42,7 @@ def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
-    """Train (or go on training), then save the model, the log, the last figures and a card.
-
-    Args:
-        trainer: Knows model, data and its own arguments.
-        *arguments: The run's other arguments, which the card tells.
-        presets: The script's.
-    """
+    """Train (or go on training), then save the model, the log, the last figures and a card."""
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
     model: Any = trainer.model

@@ -22,10 +22,6 @@ FLAGS = (
 def check_sharding(plugin: Any, model: Any) -> None:
     """Refuse settings with which a run would fail, or save no whole checkpoint.
 
-    Args:
-        plugin: Accelerate's FSDP plugin.
-        model: What is to be trained.
-
     Raises:
         ValueError: If it has other than the needed settings, or the model has weights that no
             forward pass gathers.

@@ -64,11 +64,7 @@ def reader_left() -> bool:
 
 
 def check_output(directory: str, inputs: Sequence[str]) -> None:
-    """Refuse a folder for a model before it is made.
-
-    Args:
-        directory: Where it is to be saved.
-        inputs: Folders or Hub ids of what it is made of.
+    """Refuse a folder for a model before it is made, and any of the ``inputs`` it is made of.
 
     Raises:
         OSError: If it is a file, or may not be written to.
