@@ -143,17 +143,13 @@ NUMBER = re.compile(
 )
 
 
-def figures_of(text: str) -> set[str]:
+def figures_of(text: str) -> list[str]:
     """Find numbers in English words, below a million, as figures.
 
     Example:
-        >>> sorted(figures_of("Twenty-five of a hundred and two; one on the third"))
-        ['102', '25', '3rd']
+        >>> figures_of("Twenty-five of a hundred and two; one on the third")
+        ['25', '102', '3rd']
     """
-    return {*_figures(text)}
-
-
-def _figures(text: str) -> list[str]:
     found = (_figure(found[0]) for found in NUMBER.finditer(text.lower()))
     return [figure for figure in found if figure]
 
@@ -332,7 +328,7 @@ def _denials(text: str) -> int:
 
 
 def _numbers(text: str) -> Counter[str]:
-    cardinals = (re.sub(r"\D+$", "", figure) for figure in _figures(text))
+    cardinals = (re.sub(r"\D+$", "", figure) for figure in figures_of(text))
     return Counter(FIGURES.findall(text.translate(PLAIN))) + Counter(cardinals)
 
 
@@ -373,6 +369,6 @@ def facts_of(text: str) -> frozenset[str]:
     text = HALF_DAY.sub("", text)
     words = [run.strip(AROUND) for run in RUN.findall(text)]
     found |= {word.lower() for word in words if INSIDE.search(word)} - ABBREVIATIONS
-    found |= figures_of(text) | {*FIXED_WORD.findall(text.lower())}
+    found |= {*figures_of(text), *FIXED_WORD.findall(text.lower())}
     found |= {"not"} if DENIAL.search(text) else set()
     return frozenset(found)
