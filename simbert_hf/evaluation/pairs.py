@@ -123,21 +123,6 @@ def _labels(pairs: Sequence[LabelledPair]) -> Labels:
     return np.array([pair.same for pair in pairs])
 
 
-def as_bools(labels: Labels | Sequence[int]) -> Labels:
-    """Turn labels of 0 and 1 into booleans.
-
-    Raises:
-        ValueError: If there are others.
-
-    Example:
-        >>> as_bools([0, 1])
-        array([False,  True])
-    """
-    if not np.isin(labels, (0, 1)).all():
-        raise ValueError(f"Labels {np.unique(labels)[:5]} are not all 0 (other) or 1 (the same).")
-    return np.asarray(labels).astype(bool)
-
-
 def best_thresholds(cosines: Floats, labels: Labels) -> dict[str, float]:
     """Find the cosines from which on "same" gives the best accuracy and the best F1.
 
@@ -156,7 +141,9 @@ def best_thresholds(cosines: Floats, labels: Labels) -> dict[str, float]:
         >>> best_thresholds([0.1, 0.3, 0.5, 0.9], [0, 1, 0, 1])
         {'accuracy': 0.7, 'f1': 0.2}
     """
-    cosines, labels = np.asarray(cosines), as_bools(labels)
+    if not np.isin(labels, (0, 1)).all():
+        raise ValueError(f"Labels {np.unique(labels)[:5]} are not all 0 (other) or 1 (the same).")
+    cosines, labels = np.asarray(cosines), np.asarray(labels).astype(bool)
     false_rate, true_rate, cuts = roc_curve(labels, cosines, drop_intermediate=False)
     cuts[0] = cosines.max() + 1e-6  # for infinity: no pair is the same
     positives, negatives = labels.sum(), (~labels).sum()
@@ -190,7 +177,6 @@ def pair_figures(
         >>> {name: figure.value for name, figure in found.items()}
         {'auc': 0.75, 'ap': 0.83..., 'accuracy': 0.75}
     """
-    cosines, labels = np.asarray(cosines), as_bools(labels)
     distinct = Distinct(cosines)
 
     def statistic(counts: Counts) -> dict[str, Floats]:
