@@ -46,7 +46,7 @@ def changes(text: str, other: str) -> bool:
     """
     return (
         denies(text) != denies(other)
-        or measures_of(text) != measures_of(other)
+        or {*MEASURE.findall(text)} != {*MEASURE.findall(other)}
         or any(exchanges(words, text, other) for words in LINES)
     )
 
@@ -54,11 +54,6 @@ def changes(text: str, other: str) -> bool:
 def denies(text: str) -> bool:
     """Whether a text has a denial."""
     return bool(DENIAL.search(NO_DENIAL.sub("", text)))
-
-
-def measures_of(text: str) -> set[tuple[str, str]]:
-    """Find numbers with the unit behind them."""
-    return {*MEASURE.findall(text)}
 
 
 def exchanges(words: Sequence[re.Pattern[str]], text: str, other: str) -> bool:

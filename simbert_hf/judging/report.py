@@ -152,23 +152,14 @@ def samples_page(
             for j, text in enumerate(system.candidates[i]):
                 marks = []
                 if judged is not None and threshold is not None:
-                    marks.append(verdict(judged[i][j], threshold))
+                    verdict = "accepted" if judged[i][j] >= threshold else "**refused**"
+                    marks.append(f"{verdict} {judged[i][j]:.2f}")
                 if system.similarities:
                     marks.append(f"cosine {system.similarities[i][j]:.2f}")
                 told_of = f" ({', '.join(marks)})" if marks else ""
                 lines.append(f"{j + 1}. {escape(text)}{told_of}")
         lines.append("")
     return "\n".join(lines)
-
-
-def verdict(score: float, threshold: float) -> str:
-    """Say whether a judge accepts.
-
-    Example:
-        >>> verdict(0.25, 0.5)
-        '**refused** 0.25'
-    """
-    return f"{'accepted' if score >= threshold else '**refused**'} {score:.2f}"
 
 
 def as_json(

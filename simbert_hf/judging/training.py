@@ -248,7 +248,9 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     pairs, mismatched = list(chain(*kept, *added)), sum(map(len, added))
     model = load_start(given, args.seed)
     check_read(model.tokenizer, [pair.first for pair in pairs], given.train_file)
-    start = {"name": name_of(given.start), "sha256": fingerprint(word_embeddings(model)[1])}
+    place = Path(given.start)
+    name = place.resolve().name if place.exists() else given.start
+    start = {"name": name, "sha256": fingerprint(word_embeddings(model)[1])}
     fit(model, pairs, args)
     threshold, figures = measure(model, files["dev"], files["test"])
     record = {
@@ -283,16 +285,6 @@ def load_start(given: JudgeArguments, seed: int) -> CrossEncoder:
     assert model.config is not None
     model.max_seq_length = min(given.max_length, model.config.max_position_embeddings)
     return model
-
-
-def name_of(name_or_path: str) -> str:
-    """Return a Hub id as it is, a directory's last part.
-
-    Example:
-        >>> name_of("org/model"), name_of(str(Path(__file__).parent))
-        ('org/model', 'judging')
-    """
-    return Path(name_or_path).resolve().name if Path(name_or_path).exists() else name_or_path
 
 
 def fit(

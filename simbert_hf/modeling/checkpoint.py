@@ -29,6 +29,7 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         path: Directory that holds its weights and config.
         weights: Its whole weights, by name.
     """
+    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     hints = {
         "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
         "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
@@ -36,19 +37,13 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         # WeightedLayerPooling reads all layers:
         "output_hidden_states": model.config.sentence_pooling == "first_last_mean",
     }
-    update_json(path / "config.json", hints)
+    write_json(path / "config.json", config | hints, sort_keys=True)
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(path)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
             write_modules(model, model.tokenizer, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
         shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
-
-
-def update_json(path: Path, values: dict[str, Any]) -> None:
-    """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
-    content = json.loads(path.read_text(encoding="utf-8")) | values
-    write_json(path, content, sort_keys=True)
 
 
 def write_modules(
