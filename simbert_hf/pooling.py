@@ -8,14 +8,15 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from simbert_hf.utils.checks import check_choice
+
 Pooling = Literal["mean", "cls", "linear_pooler", "tanh_pooler", "first_last_mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 def check_pooling(pooling: str) -> str:
     """Return ``pooling``; raise a ValueError if it is not one of ``POOLINGS``."""
-    if pooling not in POOLINGS:
-        raise ValueError(f"Unknown pooling {pooling!r}; choose one of {', '.join(POOLINGS)}.")
+    check_choice("pooling", pooling, POOLINGS)
     return pooling
 
 

@@ -429,7 +429,7 @@ def test_long_values_are_cut_in_messages(write):
 
 @pytest.mark.parametrize("options", [{"form": "triples"}, {"text_columns": ("a",)}])
 def test_options_are_checked(options):
-    with pytest.raises(ValueError, match=r"form is 'triples'; choose|name two columns"):
+    with pytest.raises(ValueError, match=r"form='triples': choose|name two columns"):
         ReadOptions(**options)
 
 

@@ -893,7 +893,7 @@ def test_bad_queries_and_changes(index, model):
     with pytest.raises(DataError, match="A row to update has no id"):
         index.update([Faq("a", "b")])
     assert len(index) == 5
-    with pytest.raises(ValueError, match="Unknown kind 'tree'"):
+    with pytest.raises(ValueError, match="kind='tree': choose one of auto"):
         FaqIndex.build(model, ROWS, store="tree")
     with pytest.raises(ValueError, match="at least 10,000 vectors, and there are 5: take flat"):
         FaqIndex.build("no-such/model", ROWS, store="ivf_pq")  # known before a model is loaded

@@ -236,7 +236,7 @@ def test_log1mexp_keeps_its_precision():
         ({"temperature": 0.0}, "temperature=0.0 is out of range.*top_k=1"),
         ({"temperature": float("nan")}, "temperature=nan is out of range"),
         ({"max_new_tokens": 0}, "max_new_tokens=0 is out of range"),
-        ({"strategy": "diverse"}, "Unknown strategy 'diverse'; choose one of sample, without_rep"),
+        ({"strategy": "diverse"}, "strategy='diverse': choose one of sample, without_rep"),
         ({"n": True}, "n=True is out of range.*whole number"),
         ({"temperature": INF}, "temperature=inf is out of range"),
         ({"copying": -0.1}, "copying=-0.1 is out of range"),

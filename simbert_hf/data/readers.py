@@ -26,6 +26,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Literal, get_args
 
+from simbert_hf.utils.checks import check_choice
 from simbert_hf.utils.textfiles import (
     OBJECTS,
     TABLES,
@@ -100,8 +101,7 @@ class ReadOptions:
     consecutive: bool = False
 
     def __post_init__(self) -> None:
-        if self.form not in get_args(Form):
-            raise ValueError(f"form is {self.form!r}; choose one of {', '.join(get_args(Form))}.")
+        check_choice("form", self.form, get_args(Form))
         if self.text_columns is not None and len(self.text_columns) != 2:
             raise ValueError(f"text_columns is {self.text_columns!r}; name two columns.")
 

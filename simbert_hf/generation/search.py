@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.generation import TemperatureLogitsWarper, TopPLogitsWarper
 
-from simbert_hf.utils.checks import check_count, is_number
+from simbert_hf.utils.checks import check_choice, check_count, is_number
 from simbert_hf.utils.devices import with_float64
 
 
@@ -54,10 +54,7 @@ class SearchSettings:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(
-                f"Unknown strategy {self.strategy!r}; choose one of {', '.join(STRATEGIES)}."
-            )
+        check_choice("strategy", self.strategy, STRATEGIES)
         check_count("n", self.n)
         check_count("max_new_tokens", self.max_new_tokens)
         if self.seed is not None and not is_seed(self.seed):

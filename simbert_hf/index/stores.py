@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from simbert_hf.utils.arrays import Ints, Vectors
+from simbert_hf.utils.checks import check_choice
 from simbert_hf.utils.extras import install
 from simbert_hf.utils.textfiles import fault, shorten
 
@@ -86,8 +87,7 @@ class FaissVectors:
     """
 
     def __init__(self, kind: str = "auto") -> None:
-        if kind not in (*KINDS, "auto"):
-            raise ValueError(f"Unknown kind {kind!r}; choose one of auto, {', '.join(KINDS)}.")
+        check_choice("kind", kind, ("auto", *KINDS))
         self.kind = kind
         self._index: Any = None
         self._mapped = False

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.simbert import CACHE, SimBert
+from simbert_hf.utils.checks import check_choice
 
 NAME = "simbert_packed"  # of our attention among transformers' ones
 
@@ -81,8 +82,7 @@ def use_packing(model: Any, attention: str) -> None:
 
 
 def _checked(model: Any, attention: str) -> type[Padded] | type[Flex]:
-    if attention not in ATTENTIONS:
-        raise ValueError(f"--packing {attention!r}: choose one of {', '.join(ATTENTIONS)}.")
+    check_choice("--packing", attention, ATTENTIONS)
     if not isinstance(model, SimBert) or not model._supports_sdpa:
         raise ValueError(
             "--packing is for BERT and ELECTRA checkpoints in SimBert; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from numbers import Integral, Real
 from typing import Any, TypeGuard
@@ -16,7 +16,7 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
         )
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise a ValueError unless a value is one of some."""
     if value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(choices)}.")
