@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simbert_hf.hub import check_repo_id, plan_upload, push
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+from simbert_hf.hub import plan_upload, push
 from simbert_hf.utils.script import run_script, script_parser
 
 
@@ -26,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--commit_message", default="Upload model")
     parser.add_argument("--dry_run", action="store_true", help="list the files and stop")
     args = parser.parse_args(argv)
-    check_repo_id(args.repo_id)
+    validate_repo_id(args.repo_id)
     plan = plan_upload(args.folder)
     print(plan)
     if args.dry_run:

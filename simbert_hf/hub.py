@@ -12,8 +12,6 @@ from itertools import chain
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
 from simbert_hf import __version__
 from simbert_hf.modeling.graphs import check_graphs
@@ -262,18 +260,6 @@ def push(
         return api.create_commit(
             repo_id, operations, commit_message=commit_message, revision=revision
         )
-
-
-def check_repo_id(repo_id: str) -> None:
-    """Refuse what is no name of a repository.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(f"{repo_id!r} is no name of a repository: {error}") from None
 
 
 def open_repository(

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from huggingface_hub import CommitInfo
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from torch import Tensor, nn
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -140,10 +141,10 @@ class Embedder(PreTrainedModel):
             The commit.
         """
         from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
-        from simbert_hf.hub import check_repo_id, plan_upload, push  # imports checkpoints
+        from simbert_hf.hub import plan_upload, push  # imports checkpoints
 
         self.loaded_tokenizer()
-        check_repo_id(repo_id)
+        validate_repo_id(repo_id)
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             if card is None:
