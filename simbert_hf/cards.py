@@ -86,9 +86,6 @@ HELP = {each.name: str(each.metadata["help"]).rstrip(".") for each in fields(Car
 def write_card(args: CardArguments) -> Path:
     """Write a card, unless somebody's own stands in its place.
 
-    Returns:
-        Its path.
-
     Raises:
         DataError: If a JSON file cannot be read, or knows no such model.
         ValueError: If the directory holds no model, or a card stands there that is not generated.
@@ -225,9 +222,6 @@ def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResul
         model_dir: Directory of the model; one of this package without a card gets one.
         model: Names it, in a card that does not.
         tasks: Its results by test set.
-
-    Returns:
-        Path of the card.
 
     Raises:
         DataError: If there is a card that cannot be read.

@@ -115,9 +115,6 @@ class SimBertObjective(LossArguments):
             model: A ``SimBert``, wrapped (DDP, ...) or not.
             batch: What ``PairCollator`` gives.
 
-        Returns:
-            The named parts.
-
         Raises:
             ValueError: If another collator made the batch.
         """
@@ -272,9 +269,6 @@ class SimCseObjective:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``SimCseCollator`` gives.
 
-        Returns:
-            The named parts.
-
         Raises:
             ValueError: If there are hard negatives and the loss is symmetric, or pairs are scored.
         """
@@ -379,9 +373,6 @@ class ScoredPairObjective:
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``SimCseCollator`` gives for scored pairs.
-
-        Returns:
-            The named parts.
         """
         vectors = model(**model_inputs(batch)).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity

@@ -118,9 +118,6 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
         folder: A directory that ``save_pretrained`` wrote, which holds config and tokenizer. Which
             weights lie there is noted beside the graphs.
 
-    Returns:
-        The files.
-
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
         ValueError: If the model is no ``SimBert`` of BERT's form.

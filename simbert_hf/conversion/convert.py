@@ -70,9 +70,6 @@ def convert(
         simplified: The model was trained with bert4keras' simplified form of this vocabulary.
         lower_case: Whether its tokenizer lower-cased text.
 
-    Returns:
-        The model, as it was saved.
-
     Raises:
         OSError: If a file is missing.
         ValueError: If the files do not fit each other or are damaged, or ``output_dir`` holds

@@ -73,9 +73,6 @@ class MarginObjective:
             model: An encoder, wrapped in DDP or not, with the parameters that
                 :func:`add_centres` gives unless they are sampled.
             batch: What ``ClassCollator`` gives.
-
-        Returns:
-            The named parts.
         """
         vectors, classes = model(**model_inputs(batch)).sentence_embedding, batch["classes"]
         if self.sampled is not None:

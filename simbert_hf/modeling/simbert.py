@@ -221,9 +221,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             logits_to_keep: Run the LM head on the last this many positions of each row.
             output_hidden_states: Return those of every layer too.
             **kwargs: Passed to ``BertModel``.
-
-        Returns:
-            A ``SimBertOutput``.
         """
         cache = kwargs.pop("past_key_values", cache)
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids

@@ -88,9 +88,6 @@ class TripletObjective:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``MemberCollator`` gives (two rows a group for ``sdml`` and ``softmax``), or
                 ``SimCseCollator`` for triplets.
-
-        Returns:
-            The named parts.
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")

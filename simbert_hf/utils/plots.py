@@ -43,9 +43,6 @@ def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Pa
         log_history: ``trainer.state.log_history``, or the same from ``trainer_state.json``.
         path: Where the picture goes (.png, .svg, ...).
 
-    Returns:
-        The path.
-
     Raises:
         ImportError: If matplotlib is missing.
     """
