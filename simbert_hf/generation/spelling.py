@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
 from itertools import accumulate, pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
@@ -16,7 +18,6 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
-from simbert_hf.generation.names import known_names
 from simbert_hf.utils.text import (
     CJK,
     CJK_CHAR,
@@ -65,6 +66,19 @@ COMMON = frozenset(
     "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
     "to up us we who why will you".split()
 )
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Return words that English writes with a capital wherever they stand, in small letters.
+
+    ``scripts/data/prepare_names.py`` counted them.
+
+    Example:
+        >>> sorted(known_names() & {"tom", "paris", "monday", "will", "table"})
+        ['monday', 'paris', 'tom']
+    """
+    return frozenset(files(__package__).joinpath("names.txt").read_text("utf-8").split())
 
 
 class Spelling:
