@@ -22,22 +22,11 @@ from simbert_hf.utils.devices import with_float64
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How to search.
+    """How to search: the arguments of :func:`simbert_hf.generation.synonyms.gen_synonyms`.
 
     Attributes:
-        n: Sentences to write for each source.
-        strategy: ``beam`` finds the n likeliest, ``sample`` draws n independent samples,
-            ``without_replacement`` n different ones (stochastic beam search).
-        top_k: Draw from this many likeliest tokens; None from all. Beam search, which draws
-            nothing, takes no notice of it and of the seed.
-        top_p: Draw from the likeliest tokens that together hold this probability; None from all.
-            Not for beam search.
-        temperature: Divides the logits; above 1 the draws vary more. Not for beam search.
         max_new_tokens: Longest sentence in tokens, with its [SEP].
-        copying: How much easier it is made to copy names, numbers and whatever else the model would
-            not write by itself; 0 leaves its logits as they are.
-        repeats: Let long words come more often than the source has them.
-        seed: Same seed, same sentences; None draws afresh.
+        copying: As there; 0 leaves the logits as they are.
 
     Raises:
         ValueError: If a value is out of range.
@@ -57,7 +46,8 @@ class SearchSettings:
         check_choice("strategy", self.strategy, STRATEGIES)
         check_count("n", self.n)
         check_count("max_new_tokens", self.max_new_tokens)
-        if self.seed is not None and not is_seed(self.seed):
+        is_seed = isinstance(self.seed, Integral) and -(2**63) <= self.seed < 2**64
+        if self.seed is not None and not is_seed:
             raise ValueError(
                 f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits or None."
             )
@@ -79,11 +69,6 @@ class SearchSettings:
                 "temperature and top_p shape what is drawn, and strategy='beam' draws nothing: "
                 "leave them out, or give strategy='sample'."
             )
-
-
-def is_seed(value: object) -> bool:
-    """Whether PyTorch's generators take a value."""
-    return isinstance(value, Integral) and -(2**63) <= int(value) < 2**64
 
 
 @dataclass(frozen=True)
