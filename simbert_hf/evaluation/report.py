@@ -110,7 +110,8 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
             for tasks in others:
                 other = tasks[name]
                 against = compare(other.figures[metric], figure)
-                row += [_cell(metric, other), _signed(metric, against.difference)]
+                scale, digits = (1, 3) if metric in UNSCALED else (100, 2)
+                row += [_cell(metric, other), f"{scale * against.difference:+.{digits}f}"]
                 row.append("" if against.p_value is None else f"{against.p_value:.3f}")
             yield row
 
@@ -172,10 +173,6 @@ def figure_cell(metric: str, value: float, interval: Sequence[float] | None) -> 
         return text
     low, high = interval
     return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def _signed(metric: str, difference: float) -> str:
-    return f"{difference:+.3f}" if metric in UNSCALED else f"{100 * difference:+.2f}"
 
 
 def _legend(results: Results) -> str:

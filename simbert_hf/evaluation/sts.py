@@ -126,11 +126,8 @@ def load_sts_tasks(
             problem = f"is a second file of {task}'s {subset}, beside {twin}"
             raise fault(path, None, problem, "Give one of them, or put another NAME= before it")
         files_of_task[path] = pairs
-    return [StsTask(name, by_file) for name, by_file in sorted(tasks.items(), key=_official_first)]
-
-
-def _official_first(item: tuple[str, object]) -> int:
-    return TASKS.index(item[0]) if item[0] in TASKS else len(TASKS)
+    official_first = sorted(tasks, key=lambda name: (*TASKS, name).index(name))
+    return [StsTask(name, tasks[name]) for name in official_first]
 
 
 def task_of(path: Path) -> str:
