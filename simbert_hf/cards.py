@@ -130,15 +130,14 @@ def make_card(args: CardArguments) -> ModelCard:
     results: list[EvalResult] = []
     samples: list[dict[str, Any]] = []
     content = describe_model(folder) | describe_run(folder)
-    if args.evaluation:
-        report = read_report("evaluation", args.evaluation)
+    reports = {flag: read_report(flag, path) for flag in REPORTS if (path := getattr(args, flag))}
+    if report := reports.get("evaluation"):
         results = card_results(read_tasks(find(report["models"], row, args.evaluation)))
         content["evaluation"] = evaluation_table(report, row)
-    if args.paraphrases:
-        report = read_report("paraphrases", args.paraphrases)
+    if report := reports.get("paraphrases"):
         content["samples"] = judged_samples(report, row)
         samples = report["samples"]
-    content |= paraphrase_tables(args)
+    content |= paraphrase_tables(reports)
     page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
     data = ModelCardData(
         language=args.language or None,
@@ -168,15 +167,13 @@ def make_card(args: CardArguments) -> ModelCard:
     return card
 
 
-def paraphrase_tables(args: CardArguments) -> dict[str, Any]:
+def paraphrase_tables(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Lay out what a judge said of the model's paraphrases, and of its peers'."""
     content: dict[str, Any] = {}
     judge = None
-    if args.paraphrases:
-        report = read_report("paraphrases", args.paraphrases)
+    if report := reports.get("paraphrases"):
         content["paraphrases"], judge = paraphrase_table(report), report["judge"]
-    if args.peers:
-        report = read_report("peers", args.peers)
+    if report := reports.get("peers"):
         content["peers"] = paraphrase_table(report, judge)
         content["peer_steps"] = report["settings"]["steps"]
         judge = judge or report["judge"]
