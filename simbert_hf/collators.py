@@ -86,9 +86,7 @@ class PairCollator(TextCollator):
     """Pairs -> SimBERT's rows: (A, B) and (B, A) in adjacent rows.
 
     Attributes:
-        rows: Builds token rows.
         max_length: Longest source and longest target, in tokens with their special ones.
-        max_chars: Cut sentences at punctuation to this many characters first; None does not.
         mlm: Mask words of every source; the LM head restores them (an MLM loss on the source
             beside the seq2seq loss on the target).
         texts: Put every row's sentence into the batch, for a teacher to compare.
@@ -237,9 +235,7 @@ class SimCseCollator(TextCollator):
     copy of every source: the contrastive loss sees clean sentences, in one forward pass with both.
 
     Attributes:
-        rows: Builds token rows; a ``RowBuilder`` for ``mlm``.
-        max_length: Longest sentence, in tokens with the special ones.
-        max_chars: Cut sentences at punctuation to this many characters first; None does not.
+        rows: A ``RowBuilder`` for ``mlm``.
         views: Make these rows; without them the masked copies stand alone.
         mlm: Add the masked copies.
         augmentation: Changes every target; None leaves it to dropout.
