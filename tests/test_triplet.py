@@ -254,6 +254,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         ),
         (["--examples=triplets", "--validation_groups=2"], "give --validation_file"),
         (["--examples=triplets"], "hold no triplets"),
+        (["--examples=triplets", "--validation_file=DIR/one.tsv"], "one.tsv: has all sentences in"),
         (["--streaming=true"], "--streaming True would change nothing"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "are of one group"),
         (["--validation_groups=6"], "choose a number from 2 to 5"),

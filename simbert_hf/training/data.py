@@ -92,9 +92,6 @@ def hold_out(
     """Part the groups into those to train and those to measure on, no sentence on both sides."""
     if data_args.validation_file:
         held_out = read_groups(data_args, args, held_out=True)
-        if len(set(held_out["group"])) < 2:
-            remedy = "Give it groups that share no sentence"
-            raise fault(data_args.validation_file, None, "has all sentences in one group", remedy)
         return without_sentences_of(held_out, groups), held_out
     if data_args.streaming:
         return groups, None
@@ -206,6 +203,9 @@ def read_groups(
             **hub_options,
         )
     logger.info("%s: %s", ", ".join(files), report)
+    if held_out and len(set(groups["group"])) < 2:
+        remedy = "Give it groups that share no sentence"
+        raise fault(files[0], None, "has all sentences in one group", remedy)
     pairs = data_args.form in ("auto", "pairs") and isinstance(groups, Dataset)
     if columns and pairs and args.should_log and not held_out:
         warn_of_labels(groups, columns, files)
