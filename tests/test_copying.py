@@ -13,6 +13,7 @@ from simbert_hf.generation.copying import (
     CopyingDecoder,
     foreignness,
     inside_words,
+    padded,
 )
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of, names_of
@@ -52,7 +53,7 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
     settings = SearchSettings(n=3, strategy=strategy, seed=0, max_new_tokens=6, top_k=None)
     with torch.inference_mode():
         decoder = BertDecoder(model, sources, 16, banned_tokens(model))
-        copying = CopyingDecoder(decoder, known, inside, weight=2.0)
+        copying = CopyingDecoder(decoder, padded(known), padded(inside), weight=2.0)
         found = search(copying, settings, model.rows.sep_id)
     copied = 0
     for at, row, log_prob in zip(
@@ -78,7 +79,7 @@ class Known:
 
 
 def test_what_a_model_would_write_by_itself_is_not_raised():
-    copying = CopyingDecoder(Known(), [[1, 2, 1]], [[False] * 3], weight=1.0)
+    copying = CopyingDecoder(Known(), torch.tensor([[1, 2, 1]]), torch.zeros(1, 3), weight=1.0)
     lacking = -float(Known().start().log_softmax(1)[0, 2])
     assert lacking > KNOWN
     rises = (copying.start() - Known().start())[0, 1:]

@@ -49,31 +49,23 @@ class CopyingDecoder:
 
     Args:
         decoder: It has not started.
-        sources: Token ids without special ones, as many of each as can be fed: S rows.
-        inside: For these and later ones, whether they go on with the word before.
+        sources: Token ids without special ones, as many of each as can be fed, padded with -1.
+            Shape: (S, L).
+        inside: For these and later ones, whether they go on with the word before. Shape: (S, L) or
+            wider.
         weight: Of what they are raised by.
     """
 
-    def __init__(
-        self,
-        decoder: Reader,
-        sources: Sequence[list[int]],
-        inside: Sequence[list[bool]],
-        weight: float,
-    ) -> None:
+    def __init__(self, decoder: Reader, sources: Tensor, inside: Tensor, weight: float) -> None:
         self.decoder, self.sources = decoder, decoder.sources
-        self.ids = padded(sources)  # (S, L), as all of these
-        self.before = self.ids.roll(1, dims=1)
+        self.ids, self.weight = sources, weight
+        self.before = sources.roll(1, dims=1)  # (S, L), as the next
         self.before[:, 0] = -1
-        goes_on = padded(inside)[:, : self.ids.shape[1]]
-        self.elsewhere = torch.where(goes_on == 0, ELSEWHERE, 0.0)
-        self.weight = weight
+        self.elsewhere = torch.where(inside[:, : sources.shape[1]] == 0, ELSEWHERE, 0.0)
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token, raised: (S, V)."""
         logits = self.decoder.start()
-        for name in ("ids", "before", "elsewhere"):
-            setattr(self, name, getattr(self, name).to(logits.device))
         lacking = torch.threshold(foreignness(self.decoder, logits, self.ids), KNOWN, 0)
         nothing = torch.full_like(self.ids[:, 0], -1)
         sources = torch.arange(len(logits), device=logits.device)

@@ -172,11 +172,11 @@ def restrained(
     """Let a decoder of texts copy, leave out and repeat words as the settings say."""
     tokenizer, device = model.rows.tokenizer, model.device
     decoder: Decoder = reader
-    known = [row[1:-1] for row in rows]
-    ids = padded(known).to(device)
+    ids = padded([row[1:-1] for row in rows]).to(device)
     if settings.copying:
-        fed = [row[: settings.max_new_tokens] for row in known]  # as many as can be
-        decoder = CopyingDecoder(reader, fed, inside_words(tokenizer, texts), settings.copying)
+        fed = ids[:, : settings.max_new_tokens]  # as many as can be
+        inside = padded(inside_words(tokenizer, texts)).to(device)
+        decoder = CopyingDecoder(reader, fed, inside, settings.copying)
         decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows).to(device))
         if is_wordpiece(tokenizer):
             pieces, loss = pieces_of_words(tokenizer).to(device), COINED * settings.copying
