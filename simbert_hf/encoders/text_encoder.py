@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.modeling.embedding import Embedder, evaluating
+from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.textfiles import DataError, shorten
@@ -45,10 +46,12 @@ class TextEncoder:
     """
 
     def __init__(self, model: Any, *, batch_size: int = 64, prompt: str | None = None) -> None:
+        given = ""
         if isinstance(model, str | os.PathLike):
             from simbert_hf.encoders.loader import load_sentence_transformer  # slow to import
 
-            model = load_sentence_transformer(os.fspath(model))
+            given = resolve_name(model)
+            model = load_sentence_transformer(given)
         if not isinstance(model, nn.Module) or not hasattr(model, "encode"):
             raise TypeError(
                 f"The model is {shorten(model)}; give a SimBert, a SentenceTransformer or a path."
@@ -59,7 +62,8 @@ class TextEncoder:
         found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut
         self._tokenizer = deepcopy(found) if isinstance(found, PreTrainedTokenizerBase) else None
         body = body_of(model)
-        self.name = saved_name(getattr(getattr(body, "config", None), "_name_or_path", ""))
+        known = getattr(getattr(body, "config", None), "_name_or_path", "")  # an adapter's base's
+        self.name = saved_name(given or known)
         self.fingerprint = fingerprint(body)
         self.dtype = dtype_of(body)
 
@@ -155,8 +159,12 @@ def fingerprint(body: nn.Module) -> str:
     for name, weight in sorted(body.state_dict().items()):
         if name.startswith("pooler.") or name.endswith("position_ids"):
             continue  # not in every checkpoint; what a pooler changes shows in the vectors
-        digest.update(f"{name} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().to("cpu", torch.float32).contiguous().numpy().data)
+        for part in weight if isinstance(weight, tuple) else (weight,):  # torch's quantized layers
+            if not isinstance(part, Tensor):
+                continue
+            digest.update(f"{name} {tuple(part.shape)}".encode())
+            plain = part.detach().dequantize().to("cpu", torch.float32)
+            digest.update(plain.contiguous().numpy().data)
     return digest.hexdigest()
 
 
@@ -167,5 +175,6 @@ def dtype_of(body: nn.Module) -> str:
         >>> dtype_of(nn.Linear(2, 2).bfloat16())
         'bfloat16'
     """
-    found = (weight.dtype for weight in body.state_dict().values() if weight.is_floating_point())
+    weights = (weight for weight in body.state_dict().values() if isinstance(weight, Tensor))
+    found = (weight.dtype for weight in weights if weight.is_floating_point())
     return str(next(found, torch.float32)).removeprefix("torch.")

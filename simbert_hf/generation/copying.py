@@ -61,7 +61,7 @@ class CopyingDecoder:
         self.ids, self.weight = sources, weight
         self.before = sources.roll(1, dims=1)  # (S, L), as the next
         self.before[:, 0] = -1
-        self.elsewhere = torch.where(inside[:, : sources.shape[1]] == 0, ELSEWHERE, 0.0)
+        self.elsewhere = torch.where(inside[:, : sources.shape[1]] == 0, ELSEWHERE, 0.0).float()
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token, raised: (S, V)."""

@@ -70,7 +70,7 @@ def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
     whole = model.rows.sources(sources, model.max_length)
     read = [cut(row, room) for row, room in zip(whole, rooms, strict=True)]
     tokens = torch.tensor([len(row) for row in written])
-    vectors = torch.zeros(len(read), model.dimension)
+    vectors = torch.zeros(len(read), model.dimension, dtype=torch.float32)
     log_probs = torch.zeros(len(read), dtype=torch.float64)
     order = sorted(range(len(read)), key=lambda i: len(read[i]) + len(written[i]))
     with evaluating(model):

@@ -50,10 +50,11 @@ def open_index(
         raise OSError(f"{place}: its model cannot be loaded: {error} {remedy}.") from error
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"
-        problem = f"was built by another model ({name or 'unnamed'}) than {ours}: {why}"
-        raise fault(
-            place, None, problem, "Pass the model it was built by (--model), or build it anew"
+        others = (
+            f"another state of {name}" if name == ours else f"{name or 'another model'}, not {ours}"
         )
+        remedy = "Pass the model that built it, once it is saved (--model), or build it anew"
+        raise fault(place, None, f"was built by {others}: {why}", remedy)
     return encoder, table, store, facts
 
 
