@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from sentence_transformers import SentenceTransformer
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
-from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBertOutput
@@ -195,7 +193,3 @@ class CharGru(Embedder):
         ends = attention_mask.sum(dim=1) - 1  # a state knows nothing of the padding behind it
         vectors = states[torch.arange(len(states), device=states.device), ends]
         return SimBertOutput(self.finish_vectors(vectors), last_hidden_state=states)
-
-    def sentence_transformer(self) -> SentenceTransformer:
-        """Return a SentenceTransformer around this model, which other tools take."""
-        return as_sentence_transformer(self)

@@ -12,6 +12,7 @@ from simbert_hf.utils.checks import check_choice
 
 Pooling = Literal["mean", "cls", "linear_pooler", "tanh_pooler", "first_last_mean"]
 POOLINGS: tuple[str, ...] = get_args(Pooling)
+POOLER_POOLINGS = ("linear_pooler", "tanh_pooler")  # of [CLS], by the pooler's Dense layer
 
 
 def check_pooling(pooling: str) -> str:

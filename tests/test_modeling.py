@@ -295,7 +295,7 @@ def test_cut_weights_are_named(tmp_path: Path, share: float) -> None:
             from_pretrained(str(tmp_path))
 
 
-@pytest.mark.parametrize("found", [{"pooling_mode": "cls"}, {"pooling_mode_mean_tokens": False}])
+@pytest.mark.parametrize("found", [{"pooling_mode": "cls"}, {"pooling_mode_cls_token": True}])
 def test_another_pooling_of_sentence_transformers_is_said_so(
     tmp_path: Path, found: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,7 +327,28 @@ def test_modules_that_are_not_read_are_named(
     body = Transformer(str(tmp_path / "start"))
     SentenceTransformer(modules=[body, Pooling(32, "mean"), Dense(32, 16)]).save(str(tmp_path))
     SimBert.from_pretrained(tmp_path)
-    assert "sentence-transformers' vectors pass Dense too" in caplog.text
+    assert "they pass Dense too, which is not read here" in caplog.text
+
+
+def test_adapters_are_to_be_merged(tmp_path: Path) -> None:
+    model = tiny_simbert()
+    model._hf_peft_config_loaded = True  # as add_adapter leaves it
+    with pytest.raises(ValueError, match=r"has an adapter .* merge_and_unload"):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(OSError, match="holds an adapter alone: merge it"):
+        SimBert.from_pretrained(tmp_path)
+
+
+def test_the_default_type_of_torch_changes_no_writing() -> None:
+    model = tiny_simbert()
+    expected = model.gen_synonyms(TEXTS, 5, copying=1.0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert model.gen_synonyms(TEXTS, 5, copying=1.0) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_missing_checkpoint_is_named(tmp_path: Path) -> None:

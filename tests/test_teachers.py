@@ -10,7 +10,6 @@ from benchmarks.teachers import together
 from simbert_hf.collators import PairCollator
 from simbert_hf.data.sampling import PairDataset
 from simbert_hf.losses import distillation_loss
-from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.pooling import normalize
 from simbert_hf.training.simbert import TrainingData, load_teacher
@@ -86,7 +85,7 @@ def test_several_teachers_need_strangers() -> None:
 
 
 def test_a_teacher_in_16_bits_gives_vectors_of_32() -> None:
-    model = as_sentence_transformer(tiny_simbert())
+    model = tiny_simbert().sentence_transformer()
     plain, half = (encoder(model, bf16)(["a cat"]) for bf16 in (False, True))
     assert plain.dtype == half.dtype == torch.float32
     assert 1e-4 < (plain - half).abs().max() / plain.abs().max() < 0.1

@@ -11,17 +11,53 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.reading import read_config
 from simbert_hf.objectives import model_inputs
 from simbert_hf.rows import check_texts
 
 
-def as_sentence_transformer(model: Embedder) -> SentenceTransformer:
-    """Build a SentenceTransformer around a model (the same weights, not a copy).
+class EmbedderTransformer(SentenceTransformer):
+    """A SentenceTransformer around a model: the same weights, saved and loaded as the model is.
 
-    It cannot be saved and loaded as such: sentence-transformers refuses foreign modules.
+    Args:
+        model: The encoder; or its directory, from which SentenceTransformerTrainer loads the best.
+        **_: More of what SentenceTransformer takes.
     """
-    modules: list[nn.Module] = [EmbedderModule(model), Normalize()]
-    return SentenceTransformer(modules=modules, device=str(model.device))
+
+    def __init__(self, model: Embedder | str, **_: Any) -> None:
+        if isinstance(model, str):
+            model = load_embedder(model)
+        modules: list[nn.Module] = [EmbedderModule(model), Normalize()]
+        super().__init__(modules=modules, device=str(model.device))
+
+    def save(
+        self,
+        path: str,
+        model_name: str | None = None,
+        create_model_card: bool = True,
+        train_datasets: list[str] | None = None,
+        safe_serialization: bool = True,
+    ) -> None:
+        """Write the model's own directory, and sentence-transformers' card.
+
+        Raises:
+            ValueError: If pickles are asked for.
+        """
+        if not safe_serialization:
+            raise ValueError("Weights are written as safetensors alone.")
+        first: Any = self[0]
+        first.model.save_pretrained(path)
+        if create_model_card:
+            self._create_model_card(path, model_name, train_datasets)
+
+
+def load_embedder(path: str) -> Embedder:
+    """Load any encoder of this package."""
+    from simbert_hf.gru import CharGru, CharGruConfig
+    from simbert_hf.training.starts import load_encoder
+
+    is_gru = read_config(path, {}).get("model_type") == CharGruConfig.model_type
+    return CharGru.from_pretrained(path) if is_gru else load_encoder(path)
 
 
 class EmbedderModule(InputModule):
@@ -30,6 +66,7 @@ class EmbedderModule(InputModule):
     def __init__(self, model: Embedder) -> None:
         super().__init__()
         self.model = model
+        self.tokenizer: Any = model.tokenizer
         self.max_seq_length = model.max_length
 
     def preprocess(

@@ -8,13 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.loading import quiet_transformers
+from simbert_hf.modeling.modules import layer_shares
 from simbert_hf.utils.atomic import write_json
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         "output_hidden_states": model.config.sentence_pooling == "first_last_mean",
     }
     write_json(path / "config.json", config | hints, sort_keys=True)
-    if model.tokenizer is not None:
-        model.tokenizer.save_pretrained(path)
+    if (tokenizer := model.tokenizer_to_save()) is not None:
+        tokenizer.save_pretrained(path)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
-            write_modules(model, model.tokenizer, path, weights)
+            write_modules(model, tokenizer, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
         shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
 
@@ -79,37 +80,19 @@ def write_modules(
 
 def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:
     """Return the modules that pool as ``model.config.sentence_pooling`` says, and then whiten."""
+    from sentence_transformers.base.modules import Dense
     from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
     size, pooling = model.config.hidden_size, model.config.sentence_pooling
     modules: list[nn.Module] = [Pooling(size, model.pooling_mode)]
     if pooling == "first_last_mean":
         layers = model.config.num_hidden_layers
-        shares = torch.zeros(layers)  # layers 1 .. last; the embedding layer is left out
-        shares[0] += 1
-        shares[-1] += 1
-        modules.insert(0, WeightedLayerPooling(size, layers, 1, nn.Parameter(shares)))
-    elif pooling in ("linear_pooler", "tanh_pooler"):
-        activation = nn.Tanh() if pooling == "tanh_pooler" else nn.Identity()
-        pooler: Any = model.pooler  # a SimBert's
-        modules.append(dense_of(model, pooler, weights, activation))
-    if model.whitening is not None:
-        modules.append(dense_of(model, model.whitening, weights, nn.Identity()))
+        shares = nn.Parameter(layer_shares(layers))  # the embedding layer is left out
+        modules.insert(0, WeightedLayerPooling(size, layers, 1, shares))
+    for name, linear in model.vector_layers.items():
+        weight, bias = (weights[f"{name}.{part}"].float().clone() for part in ("weight", "bias"))
+        tanh = pooling == "tanh_pooler" and linear is not model.whitening
+        activation = nn.Tanh() if tanh else nn.Identity()
+        sizes = linear.in_features, linear.out_features
+        modules.append(Dense(*sizes, True, activation, init_weight=weight, init_bias=bias))
     return modules
-
-
-def dense_of(
-    model: nn.Module, linear: nn.Linear, weights: Mapping[str, Tensor], activation: nn.Module
-) -> nn.Module:
-    """Copy a linear layer to a sentence-transformers module, by its name among whole weights."""
-    from sentence_transformers.base.modules import Dense
-
-    name = next(name for name, module in model.named_modules() if module is linear)
-    weight, bias = (weights[f"{name}.{part}"].float().clone() for part in ("weight", "bias"))
-    return Dense(
-        linear.in_features,
-        linear.out_features,
-        activation_function=activation,
-        init_weight=weight,
-        init_bias=bias,
-    )

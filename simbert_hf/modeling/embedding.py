@@ -24,12 +24,15 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint
 from simbert_hf.modeling.loading import loading, quiet_transformers
-from simbert_hf.modeling.reading import check_tokenizer, sentence_limit
+from simbert_hf.modeling.modules import take_vector_layers
+from simbert_hf.modeling.reading import HUB_ARGUMENTS, check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.checks import check_count
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from simbert_hf.hub import Plan
 
 logger = logging.getLogger(__name__)
@@ -56,7 +59,7 @@ class Embedder(PreTrainedModel):
     def load_weights(
         cls, name_or_path: str | os.PathLike[str], dispensable: tuple[str, ...], **kwargs: Any
     ) -> tuple[Self, set[str]]:
-        """Load the weights as transformers does.
+        """Load the weights as transformers does, what follows the pooling from its modules.
 
         Args:
             name_or_path: Directory or ``org/name``.
@@ -71,14 +74,16 @@ class Embedder(PreTrainedModel):
         """
         with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
-        missing, misshapen = set(loaded[1]["missing_keys"]), loaded[1]["mismatched_keys"]
+        model: Self = loaded[0]
+        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+        taken = take_vector_layers(model, name_or_path, hub)
+        missing, misshapen = set(loaded[1]["missing_keys"]) - taken, loaded[1]["mismatched_keys"]
         broken = sorted(key for key in missing if not any(part in key for part in dispensable))
         if broken or misshapen:
             raise ValueError(
                 f"{name_or_path} does not hold the weights its config.json describes; missing or "
                 f"misshapen: {', '.join(broken or map(str, misshapen))[:200]}."
             )
-        model: Self = loaded[0]
         if model.whitening is not None:
             model.whitening.requires_grad_(False)  # loading makes every weight trainable
         return model, missing
@@ -93,10 +98,16 @@ class Embedder(PreTrainedModel):
         an LM head in ``AutoModelForMaskedLM``. Arguments as in transformers.
 
         Raises:
-            ValueError: If asked to ``push_to_hub`` too: that would upload a part of the files.
+            ValueError: If asked to ``push_to_hub`` too, which would upload a part of the files; or
+                if the model has an adapter, of which transformers would save nothing else.
         """
         if kwargs.pop("push_to_hub", False):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
+        if getattr(self, "_hf_peft_config_loaded", False):
+            raise ValueError(
+                "The model has an adapter (add_adapter), and transformers would save that alone. "
+                "Use peft.get_peft_model, and save its merge_and_unload()."
+            )
         given = kwargs.pop("state_dict", None)
         weights = self.weights_to_save(self.state_dict() if given is None else given)
         with quiet_transformers():  # which empties the dictionary that it is given
@@ -107,6 +118,10 @@ class Embedder(PreTrainedModel):
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Choose among the model's weights."""
         return weights
+
+    def tokenizer_to_save(self) -> PreTrainedTokenizerBase | None:
+        """Return the tokenizer as other loaders are to use it."""
+        return self.tokenizer
 
     def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
         """Add to a saved directory what plain transformers does not write."""
@@ -193,6 +208,20 @@ class Embedder(PreTrainedModel):
         if self.training and self.training_head is not None:
             vectors = self.training_head(vectors)
         return vectors
+
+    def sentence_transformer(self) -> SentenceTransformer:
+        """Return a SentenceTransformer around this model (the same weights), to use and to train.
+
+        It is saved as this model is, LM head included.
+        """
+        from simbert_hf.modeling.bridge import EmbedderTransformer  # slow to import
+
+        return EmbedderTransformer(self)
+
+    @property
+    def vector_layers(self) -> dict[str, nn.Linear]:
+        """The linear layers that pooled vectors pass, by name, in order."""
+        return {} if self.whitening is None else {"whitening": self.whitening}
 
     @property
     def dimension(self) -> int:

@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
+from simbert_hf.modeling.modules import check_wanted_pooling, warn_of_other_vectors
+from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
@@ -106,6 +107,8 @@ class SentenceEncoder(Embedder):
         if tokenizer("a")["input_ids"][-1] == tokenizer.cls_token_id:
             model.cls_mode = "lasttoken"
         model.pooling = Pooling(config.hidden_size, model.pooling_mode)
+        if pooling is None:
+            warn_of_other_vectors(model, name_or_path, hub)
         return model
 
     def freeze_idle(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from pathlib import Path
@@ -12,10 +11,6 @@ from typing import Any
 import torch
 from transformers import BertConfig, PreTrainedTokenizerBase
 from transformers.utils import cached_file
-
-from simbert_hf.pooling import check_pooling
-
-logger = logging.getLogger(__name__)
 
 HUB_ARGUMENTS = (
     "revision",
@@ -55,6 +50,11 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
         if Path(name_or_path, "config.json").exists():
             raise
         config, why = {}, error
+    if not config and Path(name_or_path, "adapter_config.json").exists():
+        raise OSError(
+            f"{name_or_path} holds an adapter alone: merge it into its model with peft "
+            "(merge_and_unload), save that, and load the result."
+        )
     if not config:  # of a folder without one, transformers says nothing
         raise OSError(
             f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
@@ -87,38 +87,6 @@ def check_tokenizer(
     )
 
 
-def check_wanted_pooling(
-    name_or_path: str | os.PathLike[str],
-    config: dict[str, Any],
-    pooling: str | None,
-    hub: dict[str, Any],
-) -> None:
-    """Check a pooling, where one is wanted, against a checkpoint's; warn where neither names one.
-
-    The log tells where one takes the place of that which the checkpoint's vectors were trained for.
-
-    Raises:
-        ValueError: If there is no such pooling, or the checkpoint is whitened for another one.
-    """
-    own = config.get("sentence_pooling", "mean")
-    if pooling is None:
-        if "sentence_pooling" not in config:
-            warn_of_other_pooling(name_or_path, hub)
-    elif check_pooling(pooling) == own:
-        return
-    elif config.get("whitening_dim") is not None:
-        raise ValueError(
-            f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
-            "whiten the model it was made from anew."
-        )
-    elif "sentence_pooling" in config or is_mean(name_or_path, hub):
-        logger.info(
-            "%s: its vectors were trained with the pooling %s; this takes %s (--pooling, yours or "
-            "a preset's).",
-            *(name_or_path, own, pooling),
-        )
-
-
 def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
     """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
 
@@ -133,33 +101,6 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
             limit = found.get("max_seq_length")
             return {} if limit is None else {"model_max_length": limit}
     return {}
-
-
-def warn_of_other_pooling(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> None:
-    """Log a warning if sentence-transformers does more than take the mean of the last states."""
-    modules = optional_json(name_or_path, "modules.json", hub) or []
-    kinds = {module["type"].rsplit(".", 1)[-1] for module in modules}
-    if others := sorted(kinds - {"Transformer", "Pooling", "Normalize"}):
-        logger.warning(
-            "%s: sentence-transformers' vectors pass %s too, which is not read here; they differ.",
-            name_or_path,
-            ", ".join(others),
-        )
-    if is_mean(name_or_path, hub) is False:
-        logger.warning(
-            "%s: the vectors are means here and made otherwise by sentence-transformers (see "
-            "1_Pooling/config.json); where that names cls, pass pooling='cls' (--pooling cls).",
-            name_or_path,
-        )
-
-
-def is_mean(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> bool | None:
-    """Tell whether sentence-transformers' vectors are means; None where it has no say."""
-    found = optional_json(name_or_path, "1_Pooling/config.json", hub)
-    if found is None:
-        return None
-    mode = found.get("pooling_mode", "mean")
-    return bool(found.get("pooling_mode_mean_tokens", mode == "mean"))  # the older form
 
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
-from transformers import BertConfig, BertPreTrainedModel
+from transformers import (
+    BertConfig,
+    BertPreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
@@ -20,8 +26,9 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.loading import resolve_name
-from simbert_hf.modeling.reading import check_wanted_pooling, hub_options, read_config
-from simbert_hf.pooling import check_pooling, pool
+from simbert_hf.modeling.modules import check_wanted_pooling, warn_of_other_vectors
+from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.pooling import POOLER_POOLINGS, check_pooling, pool
 from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
 
@@ -145,8 +152,16 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         if not model.has_lm_head:
             start_at_identity(model.lm_transform.dense)
         if any("pooler." in name for name in missing):
+            if found.get("sentence_pooling") == model.config.sentence_pooling in POOLER_POOLINGS:
+                raise ValueError(
+                    f"{name_or_path} has lost the pooler that its vectors pass (its config.json "
+                    f"says {model.config.sentence_pooling!r}): copy modules.json and its folders "
+                    "from the model it was made from, or choose another pooling."
+                )
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
+        if pooling is None:
+            warn_of_other_vectors(model, name_or_path, hub)
         model.load_tokenizer(name_or_path, hub)
         model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
         return model  # type: ignore[no-any-return]
@@ -156,9 +171,19 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         left_out = () if self.has_lm_head else (self.head_prefix,)
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
 
+    def tokenizer_to_save(self) -> PreTrainedTokenizerBase | None:
+        """Let other loaders pad and cut on the right, too, as ``RowBuilder`` does."""
+        tokenizer = deepcopy(self.tokenizer)
+        if tokenizer is not None:
+            tokenizer.padding_side = tokenizer.truncation_side = "right"
+        if isinstance(tokenizer, PreTrainedTokenizerFast):
+            tokenizer.backend_tokenizer.no_padding()  # the last call's, which loading would take up
+            tokenizer.backend_tokenizer.no_truncation()
+        return tokenizer
+
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""
-        self.pooler.requires_grad_(self.config.sentence_pooling in ("linear_pooler", "tanh_pooler"))
+        self.pooler.requires_grad_(self.config.sentence_pooling in POOLER_POOLINGS)
 
     def freeze_idle(self) -> None:
         """Leave the LM head as it is; its decoder is the word embeddings, which go on training."""
@@ -171,6 +196,14 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """The pooler's Dense layer."""
         assert self.bert.pooler is not None
         return self.bert.pooler.dense
+
+    @property
+    def vector_layers(self) -> dict[str, torch.nn.Linear]:
+        """The linear layers that pooled vectors pass, by name, in order."""
+        if self.config.sentence_pooling not in POOLER_POOLINGS:
+            return super().vector_layers
+        name = next(name for name, module in self.named_modules() if module is self.pooler)
+        return {name: self.pooler} | super().vector_layers
 
     @property
     def lm_transform(self) -> torch.nn.Module:
@@ -299,6 +332,17 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self.has_lm_head = True
 
     # ------------------------------------------------------------------ transformers' generate()
+
+    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Write behind each row as transformers does; padding on the right goes to the left."""
+        mask = kwargs.get("attention_mask")
+        if mask is not None and mask.dim() == 2 and not mask[:, -1].all():
+            padding_first = mask.argsort(dim=1, stable=True)
+            kwargs.setdefault("input_ids", inputs)
+            inputs = None
+            for name in kwargs.keys() & {"input_ids", "attention_mask", "token_type_ids"}:
+                kwargs[name] = kwargs[name].gather(1, padding_first)
+        return super().generate(inputs, *args, **kwargs)
 
     def prepare_inputs_for_generation(
         self,

@@ -198,6 +198,8 @@ def prepare_simbert(
     """
     fresh = objective_args.writes and not model.has_lm_head
     model.has_lm_head |= objective_args.writes
+    if fresh:
+        logger.info("The start has no LM head: a fresh one learns to write.")
     if not objective_args.writes:
         model.freeze_idle()
     if data_args.sample_sentences and not model.has_lm_head:

@@ -16,7 +16,6 @@ from simbert_hf.data import FixedPairs, load_triplets
 from simbert_hf.data.sampling import EpochDataset, Pair
 from simbert_hf.data.triplets import Triplet
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.modeling.bridge import as_sentence_transformer
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.training.saving import CheckpointPart
 
@@ -95,7 +94,7 @@ class Renewal(CheckpointPart):
     def _mine(self, model: Any) -> list[Triplet]:
         seed = self.triplets.seed + self.triplets.epoch
         with evaluating(model):
-            encoder = as_sentence_transformer(model)
+            encoder = model.sentence_transformer()
             mined = mine_triplets(self.triplets.groups, encoder, self.settings, seed=seed)
         logger.info("mined %s triplets", f"{len(mined):,}")
         return mined
