@@ -81,7 +81,7 @@ def cuts_known() -> Iterator[None]:
 
 
 def warn_of_cuts(
-    max_length: int, remedy: str = "raise max_length, if the model allows more"
+    max_length: int, remedy: str = "split them, or raise max_length where you give one"
 ) -> None:
     """Say once that texts are longer than a model reads."""
     if _CUTS_KNOWN.get():

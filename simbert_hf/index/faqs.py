@@ -191,7 +191,10 @@ def why_no_question(text: str) -> str:
 def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tuple[int, Row]]]:
     """Return the source's name and its filled rows by number, under our names of the columns."""
     if isinstance(source, Mapping | Faq | Query):
-        raise TypeError(f"The rows are {shorten(source)}, one alone: pass a list of rows, [row].")
+        raise TypeError(
+            f"The rows are {shorten(source)}, one row, or columns or splits: pass a list of rows, "
+            "[row], or one split."
+        )
     if not isinstance(source, Iterable | Path):
         raise TypeError(f"The rows are {shorten(source)}: pass a list of rows, or a file.")
     if isinstance(source, str | Path):
