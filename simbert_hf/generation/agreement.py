@@ -21,6 +21,10 @@ COMPARED = (
     "short|tall|cheap|old|young|fast|slow|health?i|larg|small|happi|easi|nic|hard|long|high|low|"
     "strong|weak|warm|cold|rich|poor|bigg|hott|wid|clos|near|lat|earli|great|few"
 )
+COMPARING = (
+    r"\b(?:more|less|fewer|better|worse|rather|other|else|further|farther|different\w*|sooner"
+    r"|elder|prefer\w*|hardly|\w{2,}er)\b.*\bthan"
+)
 SLIPS = {
     kind: re.compile(pattern, re.IGNORECASE)
     for kind, pattern in {
@@ -31,7 +35,8 @@ SLIPS = {
         "has they": r"\b(?:does|doesn['’]t|has|hasn['’]t) (?:i|you|we|they)\b",
         "did he has": r"\b(?:do|does|did|can|could|will|would|should|must)(?:n['’]t)? "
         r"(?:i|you|he|she|we|they) (?:was|were|has|had|is|are|am)\b",
-        "an another": r"\b(?:an?|the) (?:an|the|another)\b",
+        "an another": r"\b(?:an?|the) (?:an|the|another)\b|\ban other\b|\ba one\b(?!-)"
+        r"|^how an? ",
         "how is it like": r"\bhow(?:['’]s| is| are| was| were) (?:\w+ ){1,4}like\b" + END,
         "how does it be": rf"\bhow (?:do|does|did) (?:\w+ ){{1,2}}(?:be|like in|{SENSE} like)\b",
         "don't he": r"(?:^|[.,?!] |\b(?:how|what|when|where|why) )(?:do|have)(?:n['’]t)? (?:s?he)\b"
@@ -49,11 +54,32 @@ SLIPS = {
         "was you": r"(?:^|[.,?!] |\b(?:how|what|when|where|why|who|which) )"
         r"(?:(?:was|is|am)(?:n['’]t)? (?:you|they|we)\b(?!['’\w-])|(?:are|were) (?:he|she|it)\b)",
         "instead than": r"\binstead than\b|\brather of\b",
-        "more shorter": rf"\b(?:more|less) (?:{COMPARED})er\b",
+        "more shorter": rf"\b(?:more|less) (?:{COMPARED})er\b|\bmore better\b",
+        "as big than": rf"^(?!.*{COMPARING}).*\bthan\b",
+        "between X to Y": r"\bbetween (?:the )?\w+(?: \d+)? to \w+",
+        "please not": r"^please not\b",
+        "'d had": r"['’]d had (?:\w+ed|been|done|gone|known|seen|left)\b",
+        "ought be": r"\bought (?!to\b|not\b|never\b|(?:i|we|you|s?he|it|they) to\b)\w+",
+        "do you supposed": r"\b(?:do|does|did) (?:i|you|we|they|s?he|it) "
+        r"(?:supposed|able|going|sure|allowed)\b",
+        "because of he was": r"\bbecause of (?:(?:the|an?|my|your|our|his|her|their) )?(?:\w+ )?"
+        r"\w+ (?:was|were|is|are|has|had)\b",
+        "in within": r"\b(?:in within|(?:on|by) online|in inside|at at|in near|of off)\b",
+        "cat's works": r"\b(?!let|that|what|there|here|who|it|s?he)[a-z]{3,}['’]s "
+        r"(?:listens|gives|makes|takes|goes|is|was|can|gets|did|does)\b",
+        "does it be": r"\b(?:does|do|did)(?:n['’]t)? (?:it|this|that|s?he) be\b",
+        "it don't being": r"\b(?:does|do|did)(?:n['’]t| not) (?!bring|sing|ring|sting|swing|spring"
+        r"|cling|nothing|anything|something|everything)[a-z]{2,}ing\b",
+        "is been": r"\b(?:is|are|was|were)(?: (?:that|it|this|s?he|they|you|i|we|the \w+))? been\b",
+        "we re": r"(?<!['’\w-])(?-i:ve|ll|re|un|dis)(?=[ ,.])",
+        "would'd": r"\b(?:would|could|should|will|had|have|has|might|must|can|did|do)"
+        r"['’](?:d|ll|s|re)\b",
         "do't": r"\b(?:do|does|did|is|are|was|were|have|has|had|could|would|should)['’]t\b",
         "her has": r"^(?-i:Her) (?:is|has|was|lives|does|will|can|had|would|went|lost|got|says)\b",
         ",,": r",\s*[,.;:!?]",
         "吗吗": r"([吗呢么嘛])\1|(?<!目)的的(?!确|士)|(?<!不)了了(?!解)",
+        "如何怎么": "(?:怎么|如何|怎样|为什么|什么|多少|哪里|多久)是?"
+        "(?:怎么(?!样)|如何|怎样|为什么|什么|多少|哪里|多久)",
         "怎么吗": "^(?!.*(?:知道|告诉|想|听|教|帮|说|查|明白|了解|懂|清楚|记得|都|也)).*"
         r"(?:怎么|怎样|如何|为什么|是什么|多少|(.)[不没]\1)[^，。？！,?!]*吗[？?]?$",
         "to to": r"\b(?!(?:had|that|so|very|bye|nous|vous) )([a-z]+(?:['’]t)?) \1\b"

@@ -53,7 +53,21 @@ NEGATIVE = re.compile(
     r"|except|few|little|den(?:y|ie)|different|too\b|forgot)"
 )
 _BOUNDS = "above|over|under|below|beyond|at least|at most|more than|less than|fewer than"
-BOUND = re.compile(rf"\b(?:{_BOUNDS}) [$£€]?\d", re.IGNORECASE)
+BOUND = re.compile(rf"\b(?:{_BOUNDS}|up to) [$£€]?\d", re.IGNORECASE)
+_AMOUNT = (
+    r" (?:the )?(?:age of )?(?:[$£€]?\d|(?:half|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|twenty|thirty|an? (?:hundred|hour|day|week|month|year))\b)"
+)
+LEAST, MOST = (
+    re.compile(rf"\b(?:{words}){_AMOUNT}")
+    for words in (
+        "over|above|beyond|at least|(?:more|older|longer|greater|larger|bigger|higher) than",
+        "under|below|beneath|up to|at most|within|nearly|almost|only|just"
+        "|(?:less|fewer|younger|shorter|smaller|lower) than",
+    )
+)
+NO_MORE = re.compile(r"\bn(?:o|ot) (?:more|longer|older|larger|bigger|higher) than\b")
+NO_LESS = re.compile(r"\bn(?:o|ot) (?:less|fewer|younger|shorter|smaller|lower) than\b")
 BOUNDING = re.compile(
     rf"\b(?:{_BOUNDS}|more|less|fewer|exceed\w*|min|minimum|max|maximum|older|younger|longer|past"
     r"|beneath|up to|within|limit\w*)\b|[+<>≤≥]",
@@ -68,7 +82,7 @@ man|men|boy|boys woman|women|girl|girls
 father|dad mother|mom|mum son daughter brother sister husband wife uncle aunt
 seconds minute|minutes hour|hours day|days week|weeks month|months year|years
 yesterday today|tonight tomorrow
-morning afternoon evening|night|tonight
+morning|mornings afternoon|afternoons evening|evenings|night|nights|tonight
 breakfast lunch dinner|supper
 always often|frequently sometimes|occasionally seldom|rarely
 right|correct wrong|incorrect
@@ -311,16 +325,24 @@ def loses_denials(text: str, other: str) -> bool:
 
 
 def loses_bounds(text: str, other: str) -> bool:
-    """Whether a text says that a number is a bound, as in "below 5", and another does nowhere.
+    """Whether an English text says that a number is a bound, and another not, or the other way.
 
     Example:
-        >>> (
-        ...     loses_bounds("It fell below 10 %", "It fell 10 %"),
-        ...     loses_bounds("over 5", "more than 5"),
-        ... )
-        (True, False)
+        >>> loses_bounds("It fell below 10 %", "It fell 10 %"), loses_bounds("up to 5", "over 5")
+        (True, True)
+        >>> loses_bounds("over 5", "more than 5"), loses_bounds("up to 5", "no more than 5")
+        (False, False)
     """
-    return bool(BOUND.search(text) and not BOUNDING.search(other))
+    if BOUND.search(text) and not BOUNDING.search(other):
+        return True
+    ours, theirs = bounds_of(text), bounds_of(other)
+    return bool(ours and theirs - ours)
+
+
+def bounds_of(text: str) -> set[str]:
+    """Tell whether numbers of an English text are lower bounds, upper ones, or both."""
+    text = NO_LESS.sub("at least", NO_MORE.sub("at most", text.lower()))
+    return {bound.pattern for bound in (LEAST, MOST) if bound.search(text)}
 
 
 def _denials(text: str) -> int:

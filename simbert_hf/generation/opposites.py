@@ -7,6 +7,8 @@ one in place of a word of the text, and 2 % of these are good; of the 8,436 in t
 
 from __future__ import annotations
 
+import re
+
 from simbert_hf.generation.facts import words_of
 
 # In each line two sides; a bar stands between words of one side.
@@ -20,6 +22,13 @@ before after
 above|over below|under
 inside outside
 first last
+last next
+left right
+ago later
+since until|till
+almost|nearly hardly|barely
+against for|with|support|supports|supporting
+stop|stops|stopped|stopping keep|keeps|kept|keeping|continue|continues|continued
 more less|fewer
 most least
 best worst
@@ -41,6 +50,7 @@ open|opens|opened close|closes|closed
 start|starts|started|begin|begins|began stop|stops|stopped|end|ends|ended
 increase|increases|increased|increasing decrease|decreases|decreased
 rise|rises|rose|risen|rising fall|falls|fell|fallen|falling|drop|drops|dropped
+raise|raises|raised|raising lower|lowered|cut|cuts|reduce|reduces|reduced|drop|drops|dropped
 win|wins|won|winning lose|loses|lost|losing
 buy|buys|bought|buying sell|sells|sold|selling
 send|sends|sent receive|receives|received
@@ -52,10 +62,9 @@ accept|accepts|accepted refuse|refuses|refused|reject|rejects|rejected
 remember forget|forgot
 love|loves hate|hates
 same different
-legal illegal
+legal|lawful|allowed|permitted illegal|unlawful|forbidden|prohibited|banned
 able unable
 yes no
-allowed forbidden|prohibited|banned
 including|include|includes|included excluding|exclude|excludes|excluded
 wide|wider narrow|narrower
 thick|thicker thin|thinner
@@ -71,6 +80,12 @@ SIDES = [
     tuple(frozenset(side.split("|")) for side in line.split(" ")) for line in PAIRS.splitlines()
 ]
 
+DENYING = ("un", "in", "im", "il", "ir", "dis", "non", "mis")  # before a word
+TIMES = re.compile(
+    r"\b(last|next|this|every|each|all) "
+    r"(time|morning|day|night|week(?:end)?|month|season|year|spring|summer|autumn|fall|winter)\b"
+)
+
 
 def opposes(text: str, other: str) -> bool:
     """Whether another English text has the opposite of a word that it has not.
@@ -82,8 +97,33 @@ def opposes(text: str, other: str) -> bool:
         (False, True)
     """
     ours, theirs = words_of(text), words_of(other)
-    return any(
-        ours & one and theirs & opposite and not (ours & opposite or theirs & one)
-        for sides in SIDES
-        for one, opposite in (sides, sides[::-1])
+    gone, come = ours - theirs, theirs - ours
+    return (
+        any(
+            ours & one and theirs & opposite and not (ours & opposite or theirs & one)
+            for sides in SIDES
+            for one, opposite in (sides, sides[::-1])
+        )
+        or any(
+            {prefix + word for word in some if len(word) > 3} & others
+            for some, others in ((gone, come), (come, gone))
+            for prefix in DENYING
+        )
+        or exchanges_times(text, other)
     )
+
+
+def exchanges_times(text: str, other: str) -> bool:
+    """Whether another English text has, say, "every week" where a text has "last week".
+
+    Example:
+        >>> exchanges_times("I was ill last week", "I was ill every week")
+        True
+        >>> exchanges_times("each day", "every day"), exchanges_times("last year", "this week")
+        (False, False)
+    """
+    ours, theirs = (
+        {(unit, which.replace("each", "every")) for which, unit in TIMES.findall(some.lower())}
+        for some in (text, other)
+    )
+    return bool({unit for unit, _ in theirs - ours} & {unit for unit, _ in ours - theirs})

@@ -51,6 +51,11 @@ APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
 STOPPED = re.compile(r"(\b\w\.\w\.)\.(?!\.)")  # "a.m.", and a full stop
+ASKING = re.compile(  # what begins a question
+    r"(?:(?:so|and|but) )?(?:what|why|how|who|whose|which|when|where|is|are|am|do|does|did|can"
+    r"|could|will|would|should|may|has|have|was|were)(?:n't|'s|'re)? ",
+    re.IGNORECASE,
+)
 UNSTOPPED = re.compile(r"\b([ap])\.m\b(?!\.)")
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
 # A vowel as it sounds (before u, who knows), and no word behind a name, as in "plan a is"
@@ -85,12 +90,12 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are, but for English endings, and "a" or "an" stands before a word as there,
-    in English "an" before other vowels. Sentences begin with a capital if the source does, marks
-    beside Chinese are wide unless the source's are not, blanks set off its other words, and dashes
-    that are no hyphens, if they do there, and Chinese has no blanks beside it where the source has
-    none. But for articles and endings all of it only where the tokenizer forgets it: what a cased
-    model writes stays.
+    are left as they are, but for English endings, and "a" or "an" stands before a word as there, in
+    English "an" before other vowels; a question keeps its mark. Sentences begin with a capital if
+    the source does, marks beside Chinese are wide unless the source's are not, blanks set off its
+    other words, and dashes that are no hyphens, if they do there, and Chinese has no blanks beside
+    it where the source has none. But for articles and endings all of it only where the tokenizer
+    forgets it: what a cased model writes stays.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -136,6 +141,7 @@ class Spelling:
         self.apart, self.close = apart and not close, close and not apart
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
         self.articles, self.english = articles_of(source), is_english(source)
+        self.asks = source.rstrip().endswith("?")
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
@@ -173,6 +179,8 @@ class Spelling:
         text = self.pattern.sub(lambda found: self.words[found[0]], text)
         text = "".join(self.forms.get(char, char) for char in text)
         text = UNSTOPPED.sub(r"\1.m.", STOPPED.sub(r"\1", text))
+        if self.asks and "?" not in text and ASKING.match(text):
+            text = f"{text if text.endswith('.m.') else text.rstrip('.')}?"
         text = ARTICLE.sub(self._article, text)
         text = HYPHENED.sub(self._dash, text) if self.dashed else text
         if self.all_capitals:

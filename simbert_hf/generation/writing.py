@@ -34,6 +34,7 @@ from simbert_hf.generation.facts import (
     words_of,
 )
 from simbert_hf.generation.few_rows import few_rows
+from simbert_hf.generation.near_words import coins_word, says_twice, swaps_word
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
@@ -139,6 +140,7 @@ def write_held(
     warn_of_length(rows, settings.max_new_tokens)
     warn_of_unknown(tokenizer, texts, rows)
     banned = banned_tokens(model)
+    tokenize = tokenizer.tokenize if is_wordpiece(tokenizer) else str.split
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     size = max(1, MAX_ROWS // settings.n)
     drafts: list[list[Draft]] = [[] for _ in rows]
@@ -154,7 +156,9 @@ def write_held(
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
-                drafts[i] = keep_facts(restored(drafts[i], held[i]), held[i].restore(texts[i]))
+                whole = restored(drafts[i], held[i])
+                source = held[i].restore(texts[i])
+                drafts[i] = keep_facts(whole, source, tokenize, repeats=settings.repeats)
     is_read = [{*row[1:-1]} - {tokenizer.unk_token_id} for row in rows]
     return [
         row if known and one.says_something() else []
@@ -252,14 +256,26 @@ def restored(drafts: Sequence[Draft], held: Held) -> list[Draft]:
     return [draft._replace(text=held.restore(draft.text)) for draft in whole]
 
 
-def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
+def keep_facts(
+    drafts: Sequence[Draft],
+    text: str,
+    tokenize: Callable[[str], Sequence[str]] = str.split,
+    *,
+    repeats: bool = True,
+) -> list[Draft]:
     """Drop drafts with other facts, numbers repeated or words exchanged.
 
     Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
     left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
-    or other quotations, or that leave out a variable, what may be a name, one of several denials or
-    that a number is a bound, name somebody else, add a sentence, alter a word or put its opposite,
-    misplace "be", or leave out or add much.
+    or other quotations, or that leave out a variable, what may be a name or one of several denials,
+    have another bound, name somebody else, add a sentence, coin, swap, repeat or alter a word or
+    put its opposite, misplace "be", or leave out or add much.
+
+    Args:
+        drafts: Sentences.
+        text: What they paraphrase.
+        tokenize: Cuts words that are none of a WordPiece vocabulary; by default, it has all.
+        repeats: Words may come more often than in the text.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -293,6 +309,9 @@ def keep_facts(drafts: Sequence[Draft], text: str) -> list[Draft]:
         lambda other: not loses_denials(text, other),
         lambda other: not loses_bounds(text, other),
         lambda other: not adds_sentence(text, other),
+        lambda other: not coins_word(text, other, tokenize),
+        lambda other: not swaps_word(text, other),
+        lambda other: repeats or not says_twice(text, other),
         lambda other: not alters(text, other),
         lambda other: not misplaces_be(text, other),
         lambda other: not opposes(text, other),
@@ -340,10 +359,11 @@ def warn_of_unknown(
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
     """Tell of sentences too long to be paraphrased, as the shorter ones they get leave much out."""
-    if max(map(len, rows), default=0) > 2 * max_new_tokens:
+    longest = max(map(len, rows), default=2) - 2  # without [CLS] and [SEP]
+    if 2 * longest > 3 * max_new_tokens:
         warnings.warn(
             f"Paraphrases of at most max_new_tokens={max_new_tokens} tokens leave much out of a "
-            "sentence more than twice as long. Cut it into shorter ones; or raise max_new_tokens, "
-            "if the model was trained on such long ones.",
+            f"sentence of {longest}. Cut it into shorter ones; or raise max_new_tokens, if the "
+            "model was trained on such long ones.",
             stacklevel=2,
         )

@@ -1,0 +1,111 @@
+"""Words coined, exchanged, put in or said twice, and paraphrases that are dropped for them."""
+
+import pytest
+
+from simbert_hf import SimBert
+from simbert_hf.generation.agreement import slips_of
+from simbert_hf.generation.facts import loses_bounds
+from simbert_hf.generation.near_words import coins_word, says_twice, swaps_word
+from simbert_hf.generation.opposites import opposes
+from simbert_hf.generation.writing import Draft, keep_facts
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "coined"),
+    [
+        ("My dermatologist is ill.", "My dermatlogist is ill.", True),
+        ("The router is too slow.", "The routers are too slow.", False),
+        ("They digitised it.", "They digitized it.", False),
+        ("It is Leila's cryptocurrency.", "It is Leila cryptocurrency.", False),
+        ("Pay in cryptocurrency.", "Pay in crypturrency.", True),
+    ],
+)
+def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> None:
+    tokenize = english.rows.tokenizer.tokenize
+    assert coins_word(text, other, tokenize) is coined
+    drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
+    assert not coined or keep_facts(drafts, text, tokenize) == drafts[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "swapped"),
+    [
+        ("Is the plan slow?", "Does the plan slow?", True),
+        ("It did not work.", "It was not work.", True),
+        ("What is it like?", "How is it like?", True),
+        ("How about you?", "What do you think?", False),
+        ("all night long", "every night long", True),
+        ("the key does not exist", "the key which does not exist", True),
+        ("The key doesn't exist any more.", "That key isn't exist.", True),
+        ("It doesn't work.", "It isn't good.", False),
+    ],
+)
+def test_swapped_words(text: str, other: str, swapped: bool) -> None:
+    assert swaps_word(text, other) is swapped
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "twice"),
+    [
+        ("It costs 5 now.", "Now it costs 5 now.", True),
+        ("She didn't call. She didn't write.", "She did not call. She did not write.", False),
+        ("the kids' meal", "the kids' meal for children", True),
+        ("a meal for my kids and other children", "a meal for kids and children", False),
+        ("Which of your friends is it?", "Which friend of yours is it?", False),
+    ],
+)
+def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
+    assert says_twice(text, other) is twice
+    drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
+    assert (drafts[0] in keep_facts(drafts, text, repeats=False)) is not twice
+    assert drafts[0] in keep_facts(drafts, text, repeats=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "lost"),
+    [
+        ("withdraw up to $500", "withdraw more than $500", True),
+        ("people under 26", "people older than 26", True),
+        ("at least half an hour", "less than half an hour", True),
+        ("not older than 26", "at most 26", False),
+        ("no fewer than 5", "at least 5", False),
+        ("almost 5 of over 9", "over 9, of these nearly 5", False),
+    ],
+)
+def test_bounds(text: str, other: str, lost: bool) -> None:
+    assert loses_bounds(text, other) is lost
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Turn left.", "Turn right."),
+        ("It is unfair.", "It is fair."),
+        ("They raised it.", "They dropped it."),
+        ("all night", "every night"),
+        ("Stop the timer.", "Keep the timer."),
+    ],
+)
+def test_more_opposites(text: str, other: str) -> None:
+    assert opposes(text, other)
+    assert opposes(other, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Buy a one for me.",
+        "It is big than that.",
+        "between 5 to 6",
+        "Please not call.",
+        "You ought be here.",
+        "What do you supposed to do?",
+        "It failed because of the provider was down.",
+        "They don't going.",
+        "We re late.",
+        "It can's be.",
+        "\u5982\u4f55\u600e\u4e48\u9000\u6b3e",
+    ],
+)
+def test_more_slips(text: str) -> None:
+    assert slips_of(text)
