@@ -150,7 +150,7 @@ class CharGru(Embedder):
         kind = read_config(name_or_path, hub).get("model_type")
         if kind != CharGruConfig.model_type:
             raise ValueError(f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, no char_gru.")
-        model, _ = cls.load_weights(name_or_path, (), **kwargs)
+        model, *_ = cls.load_weights(name_or_path, (), **kwargs)
         model.tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
         return model
 

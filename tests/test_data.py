@@ -250,7 +250,7 @@ def test_no_source_and_a_folder_are_faults(load, tmp_path):
     assert "Pass a file or a Hub id" in message(load, [])
     assert message(load, tmp_path).startswith(f"{tmp_path}: is a folder. Pass the files")
     datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path)
-    assert "saved by save_to_disk. Write it as a table" in message(load, tmp_path)
+    assert "saved by save_to_disk. Write a table" in message(load, tmp_path)
 
 
 # The Hub -----------------------------------------------------------------------------------------

@@ -70,8 +70,11 @@ def test_a_pooler_that_transformers_dropped_is_taken_from_the_modules(tmp_path: 
 @pytest.mark.parametrize(
     ("pooling", "change", "said"),
     [
-        ("mean", lambda model: model.append(Dense(32, 16)), "they pass Dense too"),
-        ("linear_pooler", lambda model: model.pop(2), "they do not pass Dense"),
+        ("mean", lambda model: model.append(Dense(32, 16)), "made by Pooling (mean), Dense"),
+        ("linear_pooler", lambda model: model.pop(2), "pass pooling='cls'"),
+        ("cls", lambda model: model.append(Dense(32, 32)), "pass pooling='tanh_pooler'"),
+        ("linear_pooler", lambda model: model.append(Dense(32, 32)), "made by Pooling (cls)"),
+        ("mean", lambda model: setattr(model.tokenizer, "padding_side", "left"), "on the left"),
         ("mean", lambda model: setattr(model[1], "pooling_mode", "cls"), "--pooling cls"),
         ("mean", lambda model: setattr(model, "truncate_dim", 8), "cuts them to 8 dimensions"),
         ("first_last_mean", lambda model: disturb(model[1]), "weigh the layers otherwise"),
@@ -92,9 +95,45 @@ def test_other_vectors_of_sentence_transformers_are_told_of(
     change(model)
     if model.prompts.get("query"):
         model.default_prompt_name = "query"
+    model.tokenizer(["a"], padding=True)  # by which its file learns of the side
     model.save(str(tmp_path / "after"))
     SimBert.from_pretrained(tmp_path / "after")
     assert said in caplog.text
+
+
+def test_a_dense_of_another_pooling_is_no_pooler(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "before")
+    mean = SentenceTransformer(str(tmp_path / "before"), device="cpu")
+    mean.append(Dense(32, 32))
+    mean.save(str(tmp_path / "after"))
+    own, found = (
+        SimBert.from_pretrained(tmp_path / name, pooling="tanh_pooler").encode(SENTENCES)
+        for name in ("before", "after")
+    )
+    assert abs(own - found).max() < 1e-6
+
+
+def test_a_cut_dense_is_named(tmp_path: Path) -> None:
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+    file = tmp_path / "2_Dense" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(OSError, match=r"2_Dense.model\.safetensors is cut or damaged"):
+        SimBert.from_pretrained(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Texts of more than 4 tokens were cut")
+def test_a_bridge_saves_its_settings_and_no_other_modules(tmp_path: Path) -> None:
+    bridge = tiny_simbert().sentence_transformer()
+    bridge.prompts["query"], bridge.default_prompt_name = "how ", "query"
+    bridge.max_seq_length = 4
+    bridge.save(str(tmp_path))
+    again = SentenceTransformer(str(tmp_path), device="cpu")
+    assert again.max_seq_length == bridge.max_seq_length == 4
+    assert abs(unit_vectors(again) - unit_vectors(bridge)).max() < 1e-5
+    assert again.default_prompt_name == "query"
+    bridge.append(Dense(32, 16))
+    with pytest.raises(ValueError, match="not modules that were added"):
+        bridge.save(str(tmp_path))
 
 
 def test_a_whitening_that_sentence_transformers_saved_is_taken(tmp_path: Path) -> None:
@@ -127,7 +166,9 @@ def test_rows_padded_on_the_right_are_written_behind_their_tokens() -> None:
     written = together[:, batch["input_ids"].shape[1] :]
     for one, other in zip(alone, written, strict=True):
         assert one.tolist() == other[: len(one)].tolist()
-    assert torch.equal(model.generate(batch.pop("input_ids"), **batch, **options), together)
+    ids = batch.pop("input_ids")
+    assert torch.equal(model.generate(ids, **batch, **options), together)
+    assert torch.equal(model.generate(ids, **options), together)
 
 
 def trainer(model: SentenceTransformer, folder: Path) -> SentenceTransformerTrainer:

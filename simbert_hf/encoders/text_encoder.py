@@ -163,7 +163,7 @@ def fingerprint(body: nn.Module) -> str:
             if not isinstance(part, Tensor):
                 continue
             digest.update(f"{name} {tuple(part.shape)}".encode())
-            plain = part.detach().dequantize().to("cpu", torch.float32)
+            plain = part.detach().cpu().dequantize().to(torch.float32)
             digest.update(plain.contiguous().numpy().data)
     return digest.hexdigest()
 

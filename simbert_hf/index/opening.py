@@ -53,7 +53,7 @@ def open_index(
         others = (
             f"another state of {name}" if name == ours else f"{name or 'another model'}, not {ours}"
         )
-        remedy = "Pass the model that built it, once it is saved (--model), or build it anew"
+        remedy = "Pass the model that built it (--model), or build it anew"
         raise fault(place, None, f"was built by {others}: {why}", remedy)
     return encoder, table, store, facts
 

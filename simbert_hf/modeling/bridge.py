@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -11,9 +14,11 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.modules import CONFIG
 from simbert_hf.modeling.reading import read_config
 from simbert_hf.objectives import model_inputs
 from simbert_hf.rows import check_texts
+from simbert_hf.utils.atomic import write_json
 
 
 class EmbedderTransformer(SentenceTransformer):
@@ -21,18 +26,19 @@ class EmbedderTransformer(SentenceTransformer):
 
     Args:
         model: The encoder; or its directory, from which SentenceTransformerTrainer loads the best.
+            What it is given besides, prompts for example, is saved with it.
         **_: More of what SentenceTransformer takes.
     """
 
-    def __init__(self, model: Embedder | str, **_: Any) -> None:
-        if isinstance(model, str):
+    def __init__(self, model: Embedder | str | os.PathLike[str], **_: Any) -> None:
+        if isinstance(model, str | os.PathLike):
             model = load_embedder(model)
         modules: list[nn.Module] = [EmbedderModule(model), Normalize()]
         super().__init__(modules=modules, device=str(model.device))
 
     def save(
         self,
-        path: str,
+        path: str | None,
         model_name: str | None = None,
         create_model_card: bool = True,
         train_datasets: list[str] | None = None,
@@ -41,23 +47,34 @@ class EmbedderTransformer(SentenceTransformer):
         """Write the model's own directory, and sentence-transformers' card.
 
         Raises:
-            ValueError: If pickles are asked for.
+            ValueError: If pickles are asked for, or modules were added, which it does not save.
         """
+        if path is None:
+            return
         if not safe_serialization:
             raise ValueError("Weights are written as safetensors alone.")
+        if [type(module) for module in self] != [EmbedderModule, Normalize]:
+            raise ValueError(
+                "Only the model itself is saved, not modules that were added to it: train them "
+                "with SentenceTransformer(folder) of a model that is saved already."
+            )
         first: Any = self[0]
         first.model.save_pretrained(path)
+        settings = Path(path, CONFIG)
+        if settings.exists():
+            written = json.loads(settings.read_text(encoding="utf-8"))
+            write_json(settings, written | self._get_model_config())
         if create_model_card:
             self._create_model_card(path, model_name, train_datasets)
 
 
-def load_embedder(path: str) -> Embedder:
+def load_embedder(path: str | os.PathLike[str]) -> Embedder:
     """Load any encoder of this package."""
     from simbert_hf.gru import CharGru, CharGruConfig
     from simbert_hf.training.starts import load_encoder
 
     is_gru = read_config(path, {}).get("model_type") == CharGruConfig.model_type
-    return CharGru.from_pretrained(path) if is_gru else load_encoder(path)
+    return CharGru.from_pretrained(path) if is_gru else load_encoder(os.fspath(path))
 
 
 class EmbedderModule(InputModule):
@@ -67,7 +84,6 @@ class EmbedderModule(InputModule):
         super().__init__()
         self.model = model
         self.tokenizer: Any = model.tokenizer
-        self.max_seq_length = model.max_length
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
@@ -87,6 +103,15 @@ class EmbedderModule(InputModule):
         """Add the sentence vectors."""
         vectors = self.model(**model_inputs(features)).sentence_embedding
         return features | {"sentence_embedding": vectors}
+
+    @property
+    def max_seq_length(self) -> int:
+        """Longest row in tokens; it is set in the tokenizer, and saved with it."""
+        return self.model.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self.model.loaded_tokenizer().model_max_length = value
 
     def get_embedding_dimension(self) -> int:
         """Dimension of a sentence vector."""

@@ -39,12 +39,25 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         "output_hidden_states": model.config.sentence_pooling == "first_last_mean",
     }
     write_json(path / "config.json", config | hints, sort_keys=True)
-    if (tokenizer := model.tokenizer_to_save()) is not None:
-        tokenizer.save_pretrained(path)
+    if model.tokenizer is not None:
+        model.tokenizer.save_pretrained(path)
+        if model.pads_right:
+            pad_on_the_right(path)
         with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
-            write_modules(model, tokenizer, path, weights)
+            write_modules(model, model.tokenizer, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
         shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
+
+
+def pad_on_the_right(path: Path) -> None:
+    """Let other loaders pad and cut a text as ``RowBuilder`` does, not as the last call did."""
+    config, state = path / "tokenizer_config.json", path / "tokenizer.json"
+    sides = {"padding_side": "right", "truncation_side": "right"}
+    for file, values in ((config, sides), (state, {"padding": None, "truncation": None})):
+        content = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        other = {name: v for name, v in values.items() if content.get(name, v) != v}
+        if other:
+            write_json(file, content | other)
 
 
 def write_modules(

@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint
 from simbert_hf.modeling.loading import loading, quiet_transformers
-from simbert_hf.modeling.modules import take_vector_layers
+from simbert_hf.modeling.modules import Module, take_vector_layers
 from simbert_hf.modeling.reading import HUB_ARGUMENTS, check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
@@ -53,30 +53,37 @@ class Embedder(PreTrainedModel):
     tokenizer: PreTrainedTokenizerBase | None
     whitening: nn.Linear | None
     training_head: nn.Module | None
+    pads_right = False  # whatever the tokenizer's own side is
     cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
 
     @classmethod
     def load_weights(
-        cls, name_or_path: str | os.PathLike[str], dispensable: tuple[str, ...], **kwargs: Any
-    ) -> tuple[Self, set[str]]:
+        cls,
+        name_or_path: str | os.PathLike[str],
+        dispensable: tuple[str, ...],
+        modules: Sequence[Module] = (),
+        **kwargs: Any,
+    ) -> tuple[Self, set[str], bool]:
         """Load the weights as transformers does, what follows the pooling from its modules.
 
         Args:
             name_or_path: Directory or ``org/name``.
             dispensable: Parts of the names of weights that may be missing.
+            modules: The checkpoint's for sentence-transformers.
             **kwargs: As in transformers.
 
         Returns:
-            The model, and the names of the weights that were missing.
+            The model, the names of the weights that were missing, and whether what follows the
+            pooling was taken from the modules.
 
         Raises:
             ValueError: If others are missing or misshapen.
         """
         with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
-        model: Self = loaded[0]
-        hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
-        taken = take_vector_layers(model, name_or_path, hub)
+            model: Self = loaded[0]
+            hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+            taken = take_vector_layers(model, modules, name_or_path, hub)
         missing, misshapen = set(loaded[1]["missing_keys"]) - taken, loaded[1]["mismatched_keys"]
         broken = sorted(key for key in missing if not any(part in key for part in dispensable))
         if broken or misshapen:
@@ -86,7 +93,7 @@ class Embedder(PreTrainedModel):
             )
         if model.whitening is not None:
             model.whitening.requires_grad_(False)  # loading makes every weight trainable
-        return model, missing
+        return model, missing, bool(taken)
 
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **kwargs: Any
@@ -118,10 +125,6 @@ class Embedder(PreTrainedModel):
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Choose among the model's weights."""
         return weights
-
-    def tokenizer_to_save(self) -> PreTrainedTokenizerBase | None:
-        """Return the tokenizer as other loaders are to use it."""
-        return self.tokenizer
 
     def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
         """Add to a saved directory what plain transformers does not write."""

@@ -11,7 +11,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.modules import check_wanted_pooling, warn_of_other_vectors
+from simbert_hf.modeling.modules import (
+    check_wanted_pooling,
+    read_modules,
+    warn_of_other_vectors,
+)
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.pooling import check_pooling
@@ -95,20 +99,20 @@ class SentenceEncoder(Embedder):
             name_or_path, return_unused_kwargs=True, **kwargs
         )
         own: str = getattr(config, "sentence_pooling", "mean")
-        check_wanted_pooling(name_or_path, found, pooling, hub)
+        modules = read_modules(name_or_path, hub)
+        check_wanted_pooling(name_or_path, found, pooling, modules)
         config.sentence_pooling = check_pooling(pooling or own)
         for option, value in dropouts.items():
             set_dropout(config, option, value)
         kwargs |= hub | {"config": config, "dtype": dtype}
-        model, _ = cls.load_weights(name_or_path, (".pooler.",), **kwargs)
+        model, _, taken = cls.load_weights(name_or_path, (".pooler.",), modules, **kwargs)
         model.load_tokenizer(name_or_path, hub)
         tokenizer = model.loaded_tokenizer()
         tokenizer.model_max_length = min(tokenizer.model_max_length, model.positions)
         if tokenizer("a")["input_ids"][-1] == tokenizer.cls_token_id:
             model.cls_mode = "lasttoken"
         model.pooling = Pooling(config.hidden_size, model.pooling_mode)
-        if pooling is None:
-            warn_of_other_vectors(model, name_or_path, hub)
+        warn_of_other_vectors(model, modules, name_or_path, hub, taken=taken, wanted=pooling)
         return model
 
     def freeze_idle(self) -> None:

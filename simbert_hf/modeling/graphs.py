@@ -26,7 +26,8 @@ def check_graphs(folder: Path) -> None:
     """
     record = folder / GRAPHS_OF
     found = hashes_of(folder) if record.exists() else {}
-    if found and found != json.loads(record.read_text(encoding="utf-8")):
+    recorded = json.loads(record.read_text(encoding="utf-8")) if found else {}
+    if any(found.get(name) != digest for name, digest in recorded.items()):
         raise ValueError(
             f"The graphs in {record.parent} were made from other weights than those in {folder}: "
             "export again with scripts/export_onnx.py, or delete them."
@@ -34,9 +35,10 @@ def check_graphs(folder: Path) -> None:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of weights."""
+    """SHA-256 of each file of weights, those of sentence-transformers' modules among them."""
     found = {}
-    for path in sorted(folder.glob("model*.safetensors")):
+    for path in sorted([*folder.glob("model*.safetensors"), *folder.glob("*/model.safetensors")]):
         with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            name = path.relative_to(folder).as_posix()
+            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers.utils import cached_file
 
 from simbert_hf.modeling.reading import optional_json
-from simbert_hf.pooling import POOLINGS, check_pooling
+from simbert_hf.pooling import check_pooling
 
 if TYPE_CHECKING:
     from simbert_hf.modeling.embedding import Embedder
@@ -25,13 +25,99 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONFIG = "config_sentence_transformers.json"
+NEUTRAL = ("Transformer", "Normalize", "Dropout")  # change no cosine
+
+
+class Module(NamedTuple):
+    """A module as it lies in a checkpoint.
+
+    Attributes:
+        kind: Its class: Pooling, Dense, ...
+        config: Its settings.
+        path: Its folder.
+    """
+
+    kind: str
+    config: dict[str, Any]
+    path: str
+
+
+def read_modules(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> list[Module]:
+    """Read the modules of a checkpoint that change vectors, in order; none if none are listed."""
+    found = []
+    for module in optional_json(name_or_path, "modules.json", hub) or []:
+        kind, path = module["type"].rsplit(".", 1)[-1], module["path"]
+        if kind not in NEUTRAL:
+            config = optional_json(name_or_path, f"{path}/config.json", hub)
+            found.append(Module(kind, config or {}, path))
+    return found
+
+
+def module_weights(
+    name_or_path: str | os.PathLike[str], module: Module, hub: dict[str, Any]
+) -> dict[str, Tensor]:
+    """Read a module's weights; none where it has no safetensors."""
+    try:
+        return load_file(str(cached_file(name_or_path, f"{module.path}/model.safetensors", **hub)))
+    except OSError:
+        return {}
+
+
+def usual_pooling(
+    modules: Sequence[Module], *, whitened: bool = False, cls_mode: str = "cls"
+) -> str | None:
+    """Name the pooling that does as some modules do; None for none.
+
+    Args:
+        modules: A checkpoint's.
+        whitened: The last one, a Dense, is no part of it.
+        cls_mode: sentence-transformers' name for the pooling that takes [CLS].
+
+    Example:
+        >>> usual_pooling([Module("Pooling", {"pooling_mode_cls_token": True}, "1_Pooling")])
+        'cls'
+    """
+    kinds = [module.kind for module in modules]
+    if whitened and kinds[-1:] == ["Dense"]:
+        kinds.pop()
+    modes = [pooling_mode(module.config) for module in modules if module.kind == "Pooling"]
+    known = {"mean": "mean", "mean_sqrt_len": "mean", cls_mode: "cls"}
+    mode = known.get(modes[0]) if modes else None
+    if kinds == ["Pooling"]:
+        return mode
+    if kinds == ["WeightedLayerPooling", "Pooling"] and mode == "mean":
+        return "first_last_mean"
+    if kinds == ["Pooling", "Dense"] and mode == "cls":
+        config = modules[1].config
+        square = config.get("in_features") == config.get("out_features")
+        if square and config.get("bias") and not config.get("use_residual"):
+            activation = config.get("activation_function", "Tanh").rsplit(".", 1)[-1]
+            return {"Tanh": "tanh_pooler", "Identity": "linear_pooler"}.get(activation)
+    return None
+
+
+def pooling_mode(config: dict[str, Any]) -> str:
+    """Name the mode of a Pooling module, or several: ``mean``, ``cls``, ``max+mean``, ...
+
+    Example:
+        >>> pooling_mode({"pooling_mode": "cls"})
+        'cls'
+        >>> pooling_mode({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False})
+        'mean'
+    """
+    modes = config.get("pooling_mode")
+    if modes is None:  # the older form
+        flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
+        modes = [re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags] or ["mean"]
+    found = modes if isinstance(modes, str) else "+".join(sorted(modes))
+    return found.removesuffix("_tokens")
 
 
 def check_wanted_pooling(
     name_or_path: str | os.PathLike[str],
     config: dict[str, Any],
     pooling: str | None,
-    hub: dict[str, Any],
+    modules: Sequence[Module],
 ) -> None:
     """Check a pooling, where one is wanted, against a checkpoint's.
 
@@ -48,7 +134,7 @@ def check_wanted_pooling(
             f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
             "whiten the model it was made from anew."
         )
-    if "sentence_pooling" in config or "mean" in pooling_modes(name_or_path, hub):
+    if "sentence_pooling" in config or usual_pooling(modules) == "mean":
         logger.info(
             "%s: its vectors were trained with the pooling %s; this takes %s (--pooling, yours or "
             "a preset's).",
@@ -56,40 +142,27 @@ def check_wanted_pooling(
         )
 
 
-def read_modules(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> list[dict[str, str]]:
-    """Read the ``kind`` and the ``path`` of each module, in order; none where there are none."""
-    modules = optional_json(name_or_path, "modules.json", hub) or []
-    return [{"kind": each["type"].rsplit(".", 1)[-1], "path": each["path"]} for each in modules]
-
-
-def module_weights(
-    name_or_path: str | os.PathLike[str], path: str, hub: dict[str, Any]
-) -> dict[str, Tensor]:
-    """Read a module's weights; none where it has no safetensors."""
-    try:
-        return load_file(str(cached_file(name_or_path, f"{path}/model.safetensors", **hub)))
-    except OSError:
-        return {}
-
-
 @torch.no_grad()
 def take_vector_layers(
-    model: Embedder, name_or_path: str | os.PathLike[str], hub: dict[str, Any]
+    model: Embedder,
+    modules: Sequence[Module],
+    name_or_path: str | os.PathLike[str],
+    hub: dict[str, Any],
 ) -> set[str]:
     """Give a model's layers behind the pooling the weights of their Dense modules.
 
     Returns:
-        The names of the weights that were given; none where there are other modules.
+        The names of the weights that were given; none where the modules are others.
     """
-    if not model.vector_layers:
-        return set()
-    found = read_modules(name_or_path, hub)
-    dense = [module["path"] for module in found if module["kind"] == "Dense"]
-    weights = [module_weights(name_or_path, path, hub) for path in dense]
-    shapes = [{name: tensor.shape for name, tensor in each.items()} for each in weights]
     layers = model.vector_layers
-    if shapes != [
-        {f"linear.{name}": tensor.shape for name, tensor in layer.named_parameters()}
+    dense = [module for module in modules if module.kind == "Dense"]
+    whitened = model.whitening is not None
+    pooling = usual_pooling(modules, whitened=whitened, cls_mode=model.cls_mode)
+    if not layers or len(dense) != len(layers) or pooling != model.config.sentence_pooling:
+        return set()
+    weights = [module_weights(name_or_path, module, hub) for module in dense]
+    if [{name: tensor.shape for name, tensor in each.items()} for each in weights] != [
+        {f"linear.{name}": parameter.shape for name, parameter in layer.named_parameters()}
         for layer in layers.values()
     ]:
         return set()
@@ -100,39 +173,29 @@ def take_vector_layers(
 
 
 def warn_of_other_vectors(
-    model: Embedder, name_or_path: str | os.PathLike[str], hub: dict[str, Any]
+    model: Embedder,
+    modules: Sequence[Module],
+    name_or_path: str | os.PathLike[str],
+    hub: dict[str, Any],
+    *,
+    taken: bool,
+    wanted: str | None,
 ) -> None:
-    """Log a warning if sentence-transformers makes other vectors of a checkpoint than a model."""
-    if reasons := "; ".join(differences(model, name_or_path, hub)):
-        logger.warning(
-            "%s: sentence-transformers makes other vectors than this package: %s.",
-            name_or_path,
-            reasons,
-        )
+    """Log a warning if sentence-transformers makes other vectors of a checkpoint than a model.
 
-
-def differences(
-    model: Embedder, name_or_path: str | os.PathLike[str], hub: dict[str, Any]
-) -> list[str]:
-    """Say why sentence-transformers' vectors of a checkpoint are others than a model's."""
-    modules = read_modules(name_or_path, hub)
-    if not modules:
-        return []
-    layers = model.config.sentence_pooling == "first_last_mean"
-    expected = Counter(WeightedLayerPooling=int(layers), Dense=len(model.vector_layers))
-    found = Counter(module["kind"] for module in modules)
-    found -= Counter(dict.fromkeys(("Transformer", "Pooling", "Normalize"), len(modules)))
-    reasons = []
-    if more := sorted(found - expected):
-        reasons.append(f"they pass {', '.join(more)} too, which is not read here")
-    if fewer := sorted(expected - found):
-        reasons.append(f"they do not pass {', '.join(fewer)}")
-    modes = [mode for mode in pooling_modes(name_or_path, hub) if mode != model.pooling_mode]
-    for mode in modes:
-        remedy = f" (pass pooling={mode!r}, --pooling {mode})" if mode in POOLINGS else ""
-        reasons.append(f"their pooling is {mode}, here {model.pooling_mode}{remedy}")
-    for module in modules if layers else ():
-        shares = module_weights(name_or_path, module["path"], hub).get("layer_weights")
+    Args:
+        model: Was loaded.
+        modules: The checkpoint's.
+        name_or_path: Names it.
+        hub: Says where it lies.
+        taken: The layers behind the pooling are those of the modules.
+        wanted: The pooling that was asked for, if one was.
+    """
+    reasons = other_pooling(model, modules, taken=taken, wanted=wanted)
+    if not modules or reasons is None:
+        return
+    if usual_pooling(modules) == "first_last_mean":
+        shares = module_weights(name_or_path, modules[0], hub).get("layer_weights")
         if shares is not None and shares.ne(layer_shares(len(shares))).any():
             reasons.append("they weigh the layers otherwise")
     settings = optional_json(name_or_path, CONFIG, hub) or {}
@@ -141,7 +204,35 @@ def differences(
         reasons.append(f"it puts {prompt!r} before each text, which is yours to do here")
     if settings.get("truncate_dim"):
         reasons.append(f"it cuts them to {settings['truncate_dim']} dimensions")
-    return reasons
+    if model.pads_right and model.loaded_tokenizer().padding_side == "left":
+        reasons.append("its tokenizer pads on the left, until this model is saved again")
+    if reasons:
+        logger.warning(
+            "%s: sentence-transformers makes other vectors than this package: %s.",
+            name_or_path,
+            "; ".join(reasons),
+        )
+
+
+def other_pooling(
+    model: Embedder, modules: Sequence[Module], *, taken: bool, wanted: str | None
+) -> list[str] | None:
+    """Say how modules pool otherwise than a model; None where another pooling was wanted."""
+    whitened = model.whitening is not None
+    usual = usual_pooling(modules, whitened=whitened, cls_mode=model.cls_mode)
+    if wanted is not None and usual not in (None, wanted):
+        return None
+    if usual is None:
+        kinds = ", ".join(
+            f"Pooling ({pooling_mode(module.config)})" if module.kind == "Pooling" else module.kind
+            for module in modules
+        )
+        return [f"they are made by {kinds}, which is not read here"]
+    if usual != model.config.sentence_pooling:
+        return [f"their pooling is {usual}; pass pooling={usual!r} (--pooling {usual})"]
+    if model.vector_layers and not taken:
+        return ["they pass a Dense whose weights are not read here"]
+    return []
 
 
 def layer_shares(layers: int) -> Tensor:
@@ -150,27 +241,3 @@ def layer_shares(layers: int) -> Tensor:
     shares[0] += 1
     shares[-1] += 1
     return shares
-
-
-def pooling_modes(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> list[str]:
-    """Name the mode of each Pooling module: ``mean``, ``cls``, ``max+mean``, ..."""
-    modules = read_modules(name_or_path, hub)
-    paths = [module["path"] for module in modules if module["kind"] == "Pooling"]
-    configs = [optional_json(name_or_path, f"{path}/config.json", hub) for path in paths]
-    return [pooling_mode(config) for config in configs if config is not None]
-
-
-def pooling_mode(config: dict[str, Any]) -> str:
-    """Name the mode of a Pooling module, or several.
-
-    Example:
-        >>> pooling_mode({"pooling_mode": "cls"})
-        'cls'
-        >>> pooling_mode({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False})
-        'mean'
-    """
-    modes = config.get("pooling_mode")
-    if modes is None:  # the older form
-        flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
-        modes = [re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags] or ["mean"]
-    return modes if isinstance(modes, str) else "+".join(sorted(modes))

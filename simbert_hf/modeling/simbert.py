@@ -5,18 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 from torch import Tensor
-from transformers import (
-    BertConfig,
-    BertPreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
+from transformers import BertConfig, BertPreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
@@ -26,7 +20,11 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.loading import resolve_name
-from simbert_hf.modeling.modules import check_wanted_pooling, warn_of_other_vectors
+from simbert_hf.modeling.modules import (
+    check_wanted_pooling,
+    read_modules,
+    warn_of_other_vectors,
+)
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.pooling import POOLER_POOLINGS, check_pooling, pool
 from simbert_hf.rows import RowBuilder
@@ -83,6 +81,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     config: SimBertConfig
     config_class = SimBertConfig
+    pads_right = True
     head_prefix = "cls."  # of the names of the LM head's weights
     _supports_flash_attn = False  # neither takes the additive (B, 1, L, L) prefix mask
     _supports_flex_attn = False
@@ -140,29 +139,31 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 f"{name_or_path} is a {model_type!r} checkpoint; SimBert needs the BERT "
                 'architecture ("model_type": "bert" in its config.json), ELECTRA or RoFormer.'
             )
-        check_wanted_pooling(name_or_path, found, pooling, hub)
+        modules = read_modules(name_or_path, hub)
+        check_wanted_pooling(name_or_path, found, pooling, modules)
         if pooling is not None:
             kwargs["sentence_pooling"] = pooling
         own: bool = model_type == cls.config_class.model_type
         kind: Any = cls if own else ARCHITECTURES[model_type]
-        model, missing = kind.load_weights(name_or_path, (kind.head_prefix, "pooler."), **kwargs)
+        model, missing, taken = kind.load_weights(
+            name_or_path, (kind.head_prefix, "pooler."), modules, **kwargs
+        )
         model.has_lm_head = not any(
             name.startswith(kind.head_prefix) and name.endswith("dense.weight") for name in missing
         )
         if not model.has_lm_head:
             start_at_identity(model.lm_transform.dense)
         if any("pooler." in name for name in missing):
-            if found.get("sentence_pooling") == model.config.sentence_pooling in POOLER_POOLINGS:
+            if pooling is None and model.config.sentence_pooling in POOLER_POOLINGS:
                 raise ValueError(
                     f"{name_or_path} has lost the pooler that its vectors pass (its config.json "
                     f"says {model.config.sentence_pooling!r}): copy modules.json and its folders "
-                    "from the model it was made from, or choose another pooling."
+                    "from the model it was made from, or choose a pooling."
                 )
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
-        if pooling is None:
-            warn_of_other_vectors(model, name_or_path, hub)
         model.load_tokenizer(name_or_path, hub)
+        warn_of_other_vectors(model, modules, name_or_path, hub, taken=taken, wanted=pooling)
         model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
         return model  # type: ignore[no-any-return]
 
@@ -170,16 +171,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Leave an untrained LM head out."""
         left_out = () if self.has_lm_head else (self.head_prefix,)
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
-
-    def tokenizer_to_save(self) -> PreTrainedTokenizerBase | None:
-        """Let other loaders pad and cut on the right, too, as ``RowBuilder`` does."""
-        tokenizer = deepcopy(self.tokenizer)
-        if tokenizer is not None:
-            tokenizer.padding_side = tokenizer.truncation_side = "right"
-        if isinstance(tokenizer, PreTrainedTokenizerFast):
-            tokenizer.backend_tokenizer.no_padding()  # the last call's, which loading would take up
-            tokenizer.backend_tokenizer.no_truncation()
-        return tokenizer
 
     def _freeze_unused_pooler(self) -> None:
         """Train the pooler only where it makes the vector: DDP refuses idle weights."""
@@ -335,11 +326,12 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
         """Write behind each row as transformers does; padding on the right goes to the left."""
-        mask = kwargs.get("attention_mask")
-        if mask is not None and mask.dim() == 2 and not mask[:, -1].all():
+        ids, mask = kwargs.get("input_ids", inputs), kwargs.get("attention_mask")
+        if ids is not None and mask is None and self.config.pad_token_id is not None:
+            mask = ids.ne(self.config.pad_token_id).long()
+        if ids is not None and mask is not None and mask.shape == ids.shape:
             padding_first = mask.argsort(dim=1, stable=True)
-            kwargs.setdefault("input_ids", inputs)
-            inputs = None
+            inputs, kwargs = None, kwargs | {"input_ids": ids, "attention_mask": mask}
             for name in kwargs.keys() & {"input_ids", "attention_mask", "token_type_ids"}:
                 kwargs[name] = kwargs[name].gather(1, padding_first)
         return super().generate(inputs, *args, **kwargs)

@@ -212,9 +212,12 @@ def check_exists(path: str | Path) -> None:
     """
     if not isinstance(path, str | PathLike):
         raise TypeError(f"Give the path of a file, not a {type(path).__name__}; rows need none.")
-    if Path(path, "state.json").exists() or Path(path, "dataset_dict.json").exists():
-        remedy = "Write it as a table: datasets.load_from_disk(...).to_parquet('rows.parquet')"
-        raise fault(path, None, "is a data set saved by save_to_disk", remedy)
+    for file, split in (("dataset_info.json", ""), ("dataset_dict.json", "['train']")):
+        if Path(path, file).exists():
+            remedy = (
+                f"Write a table: datasets.load_from_disk(...){split}.to_parquet('rows.parquet')"
+            )
+            raise fault(path, None, "is a data set saved by save_to_disk", remedy)
     if Path(path).is_dir():
         raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
     if not Path(path).is_file():
