@@ -235,7 +235,7 @@ class OnnxSimBert:
     ) -> None:
         self.folder = Path(folder)
         check_graphs(self.folder)
-        self.threads = threads
+        self.encoder, self.threads = encoder, threads
         self.config = SimBertConfig.from_dict(read_config(folder, {}))
         tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))
         self.rows = RowBuilder(tokenizer)
@@ -243,6 +243,9 @@ class OnnxSimBert:
         self.device = torch.device("cpu")
         self.session = self.open(encoder)
         self.dimension: int = self.session.get_outputs()[1].shape[-1]
+
+    def __reduce__(self) -> tuple[Any, ...]:  # sessions cannot be pickled
+        return type(self), (self.folder.resolve(), self.encoder, self.threads)
 
     @cached_property
     def decoder(self) -> Any:
