@@ -194,7 +194,7 @@ def warn_of_other_vectors(
     reasons = other_pooling(model, modules, taken=taken, wanted=wanted)
     if not modules or reasons is None:
         return
-    if usual_pooling(modules) == "first_last_mean":
+    if modules[0].kind == "WeightedLayerPooling" and not reasons:
         shares = module_weights(name_or_path, modules[0], hub).get("layer_weights")
         if shares is not None and shares.ne(layer_shares(len(shares))).any():
             reasons.append("they weigh the layers otherwise")
