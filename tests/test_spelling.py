@@ -76,6 +76,7 @@ def respelled(source, written, tokenizer):
         ("WHO HAS AN ATM?", "is this a atm?", "IS THIS AN ATM?"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),
+        ("It is what the mba costs.", "an mba has an deadline.", "An mba has a deadline."),
         (
             "is it the end?",
             "a end of a era, a one; a is a us",

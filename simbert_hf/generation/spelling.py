@@ -63,6 +63,8 @@ VOWEL = re.compile(
     r"(?!eu|ew|one|once|oui|(?:a[mst]|after|also|and|are|i[fns]|into|o[fnr]|only|over|isn|aren)\b)"
     "[aeio][a-z]"
 )
+# A long word, as letters are said one by one ("an mba"), that does not begin with h ("an hour")
+CONSONANT = re.compile(r"[bcdfgjklmnpqrstvwyz][a-z]{4,}")
 HYPHENED = re.compile(r"(?<!\w)(\w+)([-\u2013])(?=(\w+))")
 DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
@@ -155,8 +157,9 @@ class Spelling:
         self.forms = dict(zip(self.standins.values(), self.parted.values(), strict=True))
 
     def _article(self, found: re.Match[str]) -> str:
-        vowel = self.english and found[1] == "a" and VOWEL.match(found[2])
-        usual = "an" if vowel else found[1]
+        usual = found[1].lower()
+        if self.english and (VOWEL if usual == "a" else CONSONANT).match(found[2]):
+            usual = "an" if usual == "a" else "a"
         article = self.articles.get(found[2].lower(), usual)
         return f"{found[1][0]}{article[1:]} {found[2]}"
 
