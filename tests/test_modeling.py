@@ -330,6 +330,11 @@ def test_modules_that_are_not_read_are_named(
     assert "made by Pooling (mean), Dense, which is not read here" in caplog.text
 
 
+def test_a_head_untied_from_its_decoder_cannot_write(tmp_path: Path) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    assert not SimBert.from_pretrained(tmp_path, tie_word_embeddings=False).has_lm_head
+
+
 def test_adapters_are_to_be_merged(tmp_path: Path) -> None:
     model = tiny_simbert()
     model._hf_peft_config_loaded = True  # as add_adapter leaves it

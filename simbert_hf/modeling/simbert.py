@@ -149,7 +149,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             name_or_path, (kind.head_prefix, "pooler."), modules, **kwargs
         )
         model.has_lm_head = not any(
-            name.startswith(kind.head_prefix) and name.endswith("dense.weight") for name in missing
+            name.startswith(kind.head_prefix) and name.endswith(("dense.weight", "decoder.weight"))
+            for name in missing
         )
         if not model.has_lm_head:
             start_at_identity(model.lm_transform.dense)
