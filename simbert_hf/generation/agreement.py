@@ -1,8 +1,8 @@
 """Slips: words that do not fit those beside them, as "they was", "an another" or "怎么走吗".
 
-Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia) 164 have what is taken for
-one, as in "a day without you is", and 2,700 a word twice ("had had"), two marks in a row or a name
-such as "Uranus's"; of 51,236 Chinese questions (LCQMC's and AFQMC's) 47.
+Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia) 406 have what is taken for
+one, as in "a day without you is", and 2,400 a word twice ("had had"), two marks in a row or a name
+such as "Uranus's"; of some 48,000 Chinese questions (LCQMC's and AFQMC's) 63.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ SLIPS = {
         "her has": r"^(?-i:Her) (?:is|has|was|lives|does|will|can|had|would|went|lost|got|says)\b",
         ",,": r",\s*[,.;:!?]",
         "吗吗": r"([吗呢么嘛])\1|(?<!目)的的(?!确|士)|(?<!不)了了(?!解)",
-        "如何怎么": "(?:怎么|如何|怎样|为什么|什么|多少|哪里|多久)是?"
-        "(?:怎么(?!样)|如何|怎样|为什么|什么|多少|哪里|多久)",
+        "如何怎么": "(?:怎么|如何|怎样|为什么|什么|多少|哪里|多久)"
+        "(?:怎么(?!样)|如何|怎样|为什么|多少|哪里|多久)",
         "怎么吗": "^(?!.*(?:知道|告诉|想|听|教|帮|说|查|明白|了解|懂|清楚|记得|都|也)).*"
         r"(?:怎么|怎样|如何|为什么|是什么|多少|(.)[不没]\1)[^，。？！,?!]*吗[？?]?$",
         "to to": r"\b(?!(?:had|that|so|very|bye|nous|vous) )([a-z]+(?:['’]t)?) \1\b"

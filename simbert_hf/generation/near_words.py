@@ -77,7 +77,7 @@ def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) 
         >>> coins_word("fix the heater", "fix the heating", tokenize)
         False
     """
-    ours, theirs = ({*TOKEN.findall(some.lower())} for some in (text, other))
+    ours, theirs = ({*tokens_of(some)} for some in (text, other))
     lost = [word for word in ours - theirs if len(word) >= LONG and "'" not in word]
     return any(
         SequenceMatcher(None, one, new).ratio() > LIKE
