@@ -16,6 +16,11 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("I BOUGHT a car.", "I sold a car."),
         ("All (excluding chairs)", "All (including chairs)"),
         ("I forgot to lock it.", "I forgot to unlock it."),
+        ("Turn left.", "Turn right."),
+        ("It is unfair.", "It is fair."),
+        ("They raised it.", "They dropped it."),
+        ("all night", "every night"),
+        ("Stop the timer.", "Keep the timer."),
     ],
 )
 def test_opposites_are_found(text: str, other: str) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 
+from simbert_hf.generation.completeness import WORD
 from simbert_hf.generation.inflection import stems
 
-TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
 SHORT = re.compile("n['’]t\\b")
 LONG = 5  # letters of a word that is seldom said twice, or coined
 LIKE = 0.75  # difflib's ratio of a word to one that it was made from
@@ -138,4 +138,4 @@ def says_twice(text: str, other: str) -> bool:
 
 def tokens_of(text: str) -> list[str]:
     """Find words and figures."""
-    return TOKEN.findall(text.lower().replace("’", "'"))
+    return WORD.findall(text.lower().replace("’", "'"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +12,12 @@ from sentence_transformers.base.modules import InputModule
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
+from simbert_hf.modeling.checkpoint import update_json
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.modules import CONFIG
 from simbert_hf.modeling.reading import read_config
 from simbert_hf.objectives import model_inputs
 from simbert_hf.rows import check_texts
-from simbert_hf.utils.atomic import write_json
 
 
 class EmbedderTransformer(SentenceTransformer):
@@ -61,9 +60,8 @@ class EmbedderTransformer(SentenceTransformer):
         first: Any = self[0]
         first.model.save_pretrained(path)
         settings = Path(path, CONFIG)
-        if settings.exists():
-            written = json.loads(settings.read_text(encoding="utf-8"))
-            write_json(settings, written | self._get_model_config())
+        if settings.exists():  # a GRU has none
+            update_json(settings, self._get_model_config())
         if create_model_card:
             self._create_model_card(path, model_name, train_datasets)
 

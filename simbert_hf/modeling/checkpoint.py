@@ -8,14 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.loading import quiet_transformers
-from simbert_hf.modeling.modules import layer_shares
+from simbert_hf.modeling.modules import CONFIG, layer_shares
 from simbert_hf.utils.atomic import write_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         path: Directory that holds its weights and config.
         weights: Its whole weights, by name.
     """
-    config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     hints = {
         "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
         "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
@@ -38,7 +37,7 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         # WeightedLayerPooling reads all layers:
         "output_hidden_states": model.config.sentence_pooling == "first_last_mean",
     }
-    write_json(path / "config.json", config | hints, sort_keys=True)
+    update_json(path / "config.json", hints, sort_keys=True)
     if model.tokenizer is not None:
         model.tokenizer.save_pretrained(path)
         if model.pads_right:
@@ -47,6 +46,12 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
             write_modules(model, model.tokenizer, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
         shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
+
+
+def update_json(path: Path, values: Mapping[str, Any], **options: Any) -> None:
+    """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    write_json(path, {**content, **values}, **options)
 
 
 def pad_on_the_right(path: Path) -> None:
@@ -84,7 +89,7 @@ def write_modules(
             os.fspath(out), create_model_card=False
         )
         written = json.loads((out / "modules.json").read_text(encoding="utf-8"))
-        keep = ["modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"]
+        keep = ["modules.json", CONFIG, "sentence_bert_config.json"]
         for name in keep + [module["path"] for module in written if module["path"]]:
             if (out / name).is_dir():
                 shutil.rmtree(directory / name, ignore_errors=True)

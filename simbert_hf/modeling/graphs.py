@@ -38,7 +38,9 @@ def check_graphs(folder: Path) -> None:
 def hashes_of(folder: Path) -> dict[str, str]:
     """SHA-256 of each file of weights, those of sentence-transformers' modules among them."""
     found = {}
-    for path in sorted([*folder.glob("model*.safetensors"), *folder.glob("*/model.safetensors")]):
+    for path in sorted(
+        [*folder.glob("model*.safetensors"), *folder.glob("[0-9]*_*/model.safetensors")]
+    ):
         with path.open("rb") as file:
             name = path.relative_to(folder).as_posix()
             found[name] = hashlib.file_digest(file, "sha256").hexdigest()
