@@ -49,7 +49,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read and check the command line."""
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add("--judge", help="directory that scripts/train_judge.py wrote; without it none is accepted")
+    add(
+        "--judge",
+        help="directory that scripts/train_judge.py wrote; without it, acceptance is not measured",
+    )
     add("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids of SimBert models")
     add("--outputs", nargs="*", default=[], help='[NAME=]JSON lines {"text", "paraphrases"}')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")

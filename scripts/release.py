@@ -4,8 +4,9 @@ python scripts/release.py english --data DIR --starts all-MiniLM-L6-v2=DIR_OR_ID
     paraphrase-MiniLM-L3-v2=DIR_OR_ID me5-small-zh-en-30k=DIR_OR_ID [--judge outputs/judge] \
     [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
 
-The sentences, pairs and test sets that the table below names lie anywhere below DIR. Flags behind
--- go to every training stage. Checkpoints are resumed from, and what was measured is kept.
+The sentences, pairs and test sets that ``RELEASES`` in this file names lie anywhere below DIR.
+Flags behind -- go to every training stage. Checkpoints are resumed from, and what was measured is
+kept.
 """
 
 from __future__ import annotations

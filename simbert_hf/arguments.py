@@ -235,7 +235,7 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     per_device_train_batch_size: int = flag(64, "Pairs, sentences or triplets a device and step.")
     learning_rate: float = flag(1e-4, "Peak learning rate.")
-    head_learning_rate: float = flag(1e-3, "The same for an untrained LM head or class centres.")
+    head_learning_rate: float = flag(1e-3, "Peak rate of an untrained LM head or class centres.")
     warmup_steps: float = flag(0.06, "Steps of warm-up, or a share of all steps below 1.")
     lr_scheduler_type: str = flag("cosine", "Learning-rate schedule.")
     weight_decay: float = flag(0.01, "AdamW's weight decay.")

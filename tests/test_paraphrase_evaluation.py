@@ -297,7 +297,7 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
     again = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     names = [row["name"] for row in again["rows"]]
     assert names == [
-        "mine", "theirs", "human reference", "copy of the source", "one word exchanged",
+        "mine", "theirs", "reference", "copy of the source", "one word exchanged",
         "nearest other sentence", "random other sentence",
     ]  # fmt: skip
     mine, theirs = again["rows"][:2]

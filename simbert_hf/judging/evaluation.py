@@ -229,7 +229,7 @@ def controls(data: HeldOut, seed: int) -> list[System]:
     return [
         System(name, candidates, figures=figures, control=True)
         for name, candidates, figures in (
-            ("human reference", [row[:1] for row in data.references], NO_REFERENCE),
+            ("reference", [row[:1] for row in data.references], NO_REFERENCE),
             ("copy of the source", [[source] for source in data.sources], None),
             (EXCHANGED, [[text] for text in exchanged], None),
             ("nearest other sentence", [[text] for text in nearest_others(data)], None),

@@ -60,7 +60,8 @@ def parse_arguments(
     rest = list(sys.argv[1:] if argv is None else argv)
     parser = make_parser(types)
     if presets:
-        parser.add_argument("--preset", choices=sorted(presets), default="modern")
+        about = "A set of defaults; flags and the YAML file win over it."
+        parser.add_argument("--preset", choices=sorted(presets), default="modern", help=about)
     nothing: list[str] = []
     if rest and rest[0].endswith((".yaml", ".yml")):
         known = {action.dest for action in parser._actions}
