@@ -73,7 +73,9 @@ class SimilarityTrainer(SavingTrainer):
     args: SimilarityTrainingArguments
     train_dataset: EpochDataset[Any] | PairStream
     data_collator: Collator
-    objective: Callable[[nn.Module, dict[str, Tensor]], Any]
+    loss_parts: Callable[
+        [nn.Module, dict[str, Tensor]], Any
+    ]  # its "objective" is a search's figure
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class SimilarityTrainer(SavingTrainer):
         fresh_head: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_given(kwargs)
+        check_given(kwargs, evaluator)
         if evaluator is None and kwargs["args"].eval_strategy != "no":
             raise ValueError(
                 "Nothing is to be evaluated: give an evaluator, or eval_strategy='no'."
@@ -97,7 +99,7 @@ class SimilarityTrainer(SavingTrainer):
             )
         refuse_idle(self.args, IDLE, "this training has its own way")
         self.model_accepts_loss_kwargs = False  # so that Trainer divides by accumulation
-        self.objective = objective
+        self.loss_parts = objective
         self.evaluator = evaluator
         self.fresh_head = fresh_head
         self._check_best_metric()
@@ -203,6 +205,8 @@ class SimilarityTrainer(SavingTrainer):
         if self.state.global_step >= max_steps:
             done = f"{self.state.global_step} of {max_steps}"
             logger.info("The run had ended at step %s: nothing is trained.", done)
+        if self.model_init is not None:  # each training begins with another model
+            self._change_model()
         if not self.is_fsdp_enabled:
             return super()._prepare_for_training(max_steps, *args)
         with layers_as_units(self.accelerator.state.fsdp_plugin, self.model):
@@ -248,7 +252,12 @@ class SimilarityTrainer(SavingTrainer):
         self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
     ) -> Any:
         """Run the objective and keep its parts for the log."""
-        parts = self.objective(model, inputs)
+        parts = self.loss_parts(model, inputs)
+        if not hasattr(parts, "total"):
+            raise TypeError(
+                f"The objective returns a {type(parts).__name__}: give one that returns a "
+                "dataclass of scalars with a `total`, such as SimCseObjective."
+            )
         self.meter.add(parts, inputs)
         return (parts.total, parts) if return_outputs else parts.total
 
@@ -297,6 +306,10 @@ class SimilarityTrainer(SavingTrainer):
         )
         return metrics
 
+    def predict(self, *_: Any, **__: Any) -> Any:
+        """Raise a ValueError: the model itself embeds and writes."""
+        raise ValueError("Nothing is predicted: see the model's `encode` and `gen_synonyms`.")
+
     def _check_best_metric(self) -> None:
         """Refuse a metric that Trainer would miss at the first evaluation, best model or not."""
         name = (self.args.metric_for_best_model or "").removeprefix("eval_")
@@ -317,10 +330,10 @@ class SimilarityTrainer(SavingTrainer):
         """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
         collator = self.data_collator
         unpaired = getattr(collator, "twice", False) and len(getattr(collator, "sentences", ()))
-        if not (contrasts(self.objective) or unpaired):
+        if not (contrasts(self.loss_parts) or unpaired):
             return
         has_negatives = "negative" in getattr(self.train_dataset, "columns", ())
-        processes = self.args.world_size if getattr(self.objective, "gather", True) else 1
+        processes = self.args.world_size if getattr(self.loss_parts, "gather", True) else 1
         size = self.args.per_device_train_batch_size * processes
         if size == 1 and not has_negatives:
             raise ValueError(
@@ -380,8 +393,13 @@ class SimilarityTrainer(SavingTrainer):
         self.meter.started += time.perf_counter() - start
 
 
-def check_given(given: dict[str, Any]) -> None:
+def check_given(given: dict[str, Any], evaluator: Evaluator | None) -> None:
     """Raise a TypeError or ValueError for what transformers' Trainer takes and ours does not."""
+    if not (evaluator is None or hasattr(evaluator, "names")):
+        raise TypeError(
+            f"evaluator is a {type(evaluator).__name__}: give a StsEvaluator, RetrievalEvaluator "
+            "or another that tells the `names` of its figures."
+        )
     args, dataset, collator = (given.get(n) for n in ("args", "train_dataset", "data_collator"))
     if not isinstance(args, SimilarityTrainingArguments):
         raise TypeError(f"args={type(args).__name__}: give SimilarityTrainingArguments.")

@@ -301,6 +301,8 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
 def test_fixed_pairs_have_two_sides():
     with pytest.raises(ValueError, match=r"source and a target; these columns are \['source'\]"):
         FixedPairs({"source": ["a"]})
+    columns = {"source": ["a", "b"], "target": ["c", "d"]}
+    assert FixedPairs(datasets.Dataset.from_dict(columns))[1] == FixedPairs(columns)[1]
 
 
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():

@@ -254,6 +254,7 @@ def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
         "data_collator": (None, TypeError, "data_collator is a NoneType: give a PairCollator"),
         "eval_dataset": ([], ValueError, "eval_dataset is not read"),
         "compute_loss_func": (print, ValueError, "compute_loss_func is not read"),
+        "evaluator": (print, TypeError, "evaluator is a builtin_function_or_method: give a StsEv"),
     }
     for name, (value, kind, message) in refused.items():
         with pytest.raises(kind, match=message):

@@ -50,7 +50,9 @@ class Recorder:
         return {"seen": float(self.trainer.optimizer.optimizer.asked)}
 
 
-def trainer(out: Path, evaluator: Any = None, **given: Any) -> SimilarityTrainer:
+def trainer(
+    out: Path, evaluator: Any = None, gradcache_batch_size: int = 0, **given: Any
+) -> SimilarityTrainer:
     model = tiny_simbert()
     model.add_training_head()
     texts = [[f"{word} cat", f"the {word} dog"] for word in WORDS[:8]]
@@ -59,10 +61,12 @@ def trainer(out: Path, evaluator: Any = None, **given: Any) -> SimilarityTrainer
         str(out), use_cpu=True, max_steps=2, report_to="none", per_device_train_batch_size=4,
         eval_strategy="no" if evaluator is None else "steps", eval_steps=1, save_strategy="no",
         disable_tqdm=True, load_best_model_at_end=False, metric_for_best_model="seen",
+        gradcache_batch_size=gradcache_batch_size,
     )  # fmt: skip
     return SimilarityTrainer(
-        model=model, args=args, objective=SimCseObjective(), evaluator=evaluator,
-        data_collator=SimCseCollator(model.rows), train_dataset=PairDataset(groups), **given,
+        args=args, objective=SimCseObjective(), evaluator=evaluator,
+        data_collator=SimCseCollator(model.rows), train_dataset=PairDataset(groups),
+        **{"model": model} | given,
     )  # fmt: skip
 
 
@@ -71,6 +75,34 @@ def test_a_given_optimizer_is_the_one_that_trains(tmp_path: Path) -> None:
     optimizer = found.create_optimizer()
     assert isinstance(optimizer, torch.optim.SGD)
     assert {group["lr"] for group in optimizer.param_groups} == {7.0}
+
+
+def test_a_model_made_for_each_training_computes_as_the_arguments_say(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    def make() -> Any:
+        model = tiny_simbert()
+        model.bert.embeddings.register_forward_pre_hook(
+            lambda _, __, given: sizes.append(len(given["input_ids"])), with_kwargs=True
+        )
+        return model
+
+    found = trainer(tmp_path, model=None, model_init=make, gradcache_batch_size=2)
+    found.objective = None  # as a search for hyperparameters sets it
+    found.train()
+    assert set(sizes) == {2}
+
+
+def test_an_objective_without_a_total_is_named(tmp_path: Path) -> None:
+    found = trainer(tmp_path)
+    found.loss_parts = lambda model, batch: torch.zeros(())
+    with pytest.raises(TypeError, match="objective returns a Tensor: give one that returns a"):
+        found.train()
+
+
+def test_nothing_is_predicted(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="see the model's `encode`"):
+        trainer(tmp_path).predict([])
 
 
 def test_an_optimizer_made_again_has_the_same_groups(tmp_path: Path) -> None:

@@ -446,6 +446,19 @@ def test_the_best_of_losses_that_are_not_measured(
     assert not any("eval_loss" in line for line in trainer.state.log_history)
 
 
+def test_a_best_figure_reached_again_is_told_and_its_epoch_is_the_models(
+    start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    more = ("--metric_for_best_model=eval_top10", "--greater_is_better=true", "--eval_steps=2",
+            "--save_steps=2", "--learning_rate=1e-9")  # fmt: skip
+    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    assert "at steps 2, 4, 6: the model is the first of these" in caplog.text
+    lines = [line for line in trainer.state.log_history if "eval_top10" in line]
+    told = json.loads((tmp_path / "out" / "eval_results.json").read_text())
+    assert told["epoch"] == lines[0]["epoch"] < lines[1]["epoch"]
+
+
 def test_each_process_drops_units_of_its_own(
     start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,7 +326,7 @@ def test_the_meter_warns_once_of_like_vectors(caplog: pytest.LogCaptureFixture) 
     assert found["mean_cosine"] > 0.9
     meter(like)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "mine hard negatives" in caplog.text
+    assert "mine hard ones" in caplog.text
     assert f"mean cosine of {found['mean_cosine']:.2f}" in caplog.text
 
 

@@ -170,7 +170,8 @@ class FixedPairs(EpochDataset[Pair]):
     Args:
         columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
             long. Rows with the same source, but for case and white space, are of one group; of
-            triplets, targets and negatives are told apart so, too.
+            triplets, targets and negatives are told apart so, too. Or a ``datasets.Dataset`` of
+            such columns, which is read into memory.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Raises:
@@ -182,8 +183,11 @@ class FixedPairs(EpochDataset[Pair]):
         ('Bye', 'Bye', 1)
     """
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]], seed: int = 0) -> None:
+    def __init__(
+        self, columns: Mapping[str, Sequence[Any]] | datasets.Dataset, seed: int = 0
+    ) -> None:
         super().__init__(seed)
+        columns = columns.to_dict() if isinstance(columns, datasets.Dataset) else columns
         if not {"source", "target"} <= {*columns}:
             raise ValueError(f"Pairs have a source and a target; these columns are {[*columns]}.")
         self.columns = dict(columns)

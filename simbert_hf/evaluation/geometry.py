@@ -137,11 +137,11 @@ class CollapseMeter:
         if not self.warned and (cosine > COLLAPSED_COSINE or flat):
             self.warned = True
             logger.warning(
-                "The encoder collapses: held-out vectors have a mean cosine of %.2f and an "
-                "effective rank of %.1f (at most %d). Lower --learning_rate. Where negatives are "
-                "random, they are too easy: mine hard negatives (train_triplet.py --mining, "
-                "mine_negatives.py); where they are the hardest, take semi-hard ones or skip the "
-                "nearest (mine_negatives.py --range_min).",
+                "Held-out vectors are nearly all alike: a mean cosine of %.2f and an effective "
+                "rank of %.1f (at most %d). Unless the start's are (--eval_on_start true), the "
+                "encoder collapses: lower --learning_rate. Where negatives are random, mine hard "
+                "ones (train_triplet.py --mining, mine_negatives.py); where they are the hardest, "
+                "take semi-hard ones or skip the nearest (mine_negatives.py --range_min).",
                 cosine,
                 rank,
                 min(vectors.shape),

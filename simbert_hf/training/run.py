@@ -116,6 +116,7 @@ def train(trainer: SimilarityTrainer) -> None:
 
 def save(trainer: SimilarityTrainer) -> None:
     """Save the model, its last figures and the log."""
+    tell_of_ties(trainer)
     trainer.save_model()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
@@ -129,4 +130,23 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
     known = measured and measured[-1]["step"] == trainer.state.global_step
     if known and not trainer.args.load_best_model_at_end:
         return measured[-1]
-    return trainer.evaluate()
+    figures = trainer.evaluate()
+    for line in measured:
+        if line["step"] == trainer.state.best_global_step:
+            figures["epoch"] = line["epoch"]  # Trainer's is that of the last step
+    return figures
+
+
+def tell_of_ties(trainer: SimilarityTrainer) -> None:
+    """Warn if the best figure, by which a checkpoint was chosen, was reached again later."""
+    state, name = trainer.state, trainer.args.metric_for_best_model or ""
+    name = name if name.startswith("eval_") else f"eval_{name}"
+    steps = [line["step"] for line in state.log_history if line.get(name) == state.best_metric]
+    if trainer.args.load_best_model_at_end and len(set(steps)) > 1:
+        logger.warning(
+            "%s was the best, %g, at steps %s: the model is the first of these. Hold out more "
+            "(--validation_groups), or choose another --metric_for_best_model.",
+            name,
+            state.best_metric,
+            ", ".join(f"{step:,}" for step in dict.fromkeys(steps)),
+        )
