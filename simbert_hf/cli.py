@@ -91,6 +91,11 @@ def show(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
+def hanging(line: str) -> str:
+    """Indent the lines of a text, but the first, as far as that is by its score."""
+    return line.replace("\n", "\n" + 9 * " ")
+
+
 def as_json(value: Any) -> str:
     """Return one line of JSON, null for NaN."""
     plain = json.loads(json.dumps(value), parse_constant=lambda _: None)
@@ -174,7 +179,7 @@ def synonyms(args: argparse.Namespace) -> None:
                 show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])
             else:
                 lines = [f"  {one.score:.3f}  {one.text}" for one in found] or [NONE]
-                show([text, *(line.replace("\n", "\n" + 9 * " ") for line in lines)])
+                show([text, *map(hanging, lines)])
 
 
 def _add_encode(commands: Any) -> None:
@@ -271,7 +276,12 @@ def build(args: argparse.Namespace) -> None:
 
 
 def _remove_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", nargs="+", metavar="ID", help="As search --json shows them.")
+    parser.add_argument(
+        "ids",
+        nargs="+",
+        metavar="ID",
+        help="As search --json shows them; before one like -x put --.",
+    )
 
 
 @contextmanager
@@ -330,7 +340,7 @@ def search(args: argparse.Namespace) -> None:
             else:
                 near = (f"  {hit.score:.3f}  {hit.answer}  ({hit.question})" for hit in reply.hits)
                 shown = CONTROL.sub("", text)
-                show([shown, *([reply.reason] if told else []), *near])
+                show([shown, *([reply.reason] if told else []), *map(hanging, near)])
 
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:

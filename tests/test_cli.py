@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from simbert_hf import SimBert, __version__
-from simbert_hf.cli import NONE, main, read_arguments
+from simbert_hf.cli import NONE, hanging, main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
 from simbert_hf.utils.atomic import put_in_place
@@ -92,6 +92,9 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     code, text, _ = run("index", "search", index, "learn english fast", "--threshold", -1)
     assert code == 0
     assert "reaches the threshold -1" in text
+    assert (
+        hanging("  0.500  One,\nMain St  (where?)") == "  0.500  One,\n         Main St  (where?)"
+    )
 
 
 def test_rows_of_an_index_come_and_go(run, model, tmp_path):

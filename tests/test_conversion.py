@@ -322,6 +322,7 @@ def keras_folder(tmp_path: Path) -> Path:
     return folder
 
 
+KERNEL = "bert/encoder/layer_1/output/dense/kernel"
 ARCHITECTURES = {
     "bert": (CONFIG, False, "BertModel"),
     "factorised": (FACTORISED, False, "ElectraModel"),
@@ -414,6 +415,14 @@ def test_weights_without_a_head_embed(
                 {n: v for n, v in random_weights(CONFIG).items() if "self/key/bias" not in n},
             ),
             "SelfAttention has 7 weights; in SimBERT it has 8",
+        ),
+        (
+            lambda d: write_keras(
+                d / "latest_model.weights",
+                random_weights(CONFIG)
+                | {KERNEL: np.full_like(random_weights(CONFIG)[KERNEL], np.nan)},
+            ),
+            f"{KERNEL} holds NaN or infinity",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import warnings
 
 import faiss
 import numpy as np
@@ -78,6 +79,17 @@ def test_what_cannot_be_read_gets_no_answer(model):
         None, "The model cannot read half or more of the query."
     )  # fmt: skip
     assert unread.hits
+
+
+def test_an_index_tells_of_questions_that_cannot_be_read_when_they_come(model, tmp_path, caplog):
+    foreign = {"question": "如何重置密码", "answer": "Call us."}
+    with pytest.warns(UserWarning, match="trained on their language"):
+        index = FaqIndex.build(model, [foreign, *ROWS])
+    assert "in 1 of 6 questions, such as '如何重置密码': no query finds them" in caplog.text
+    index.save(tmp_path / "index")
+    with warnings.catch_warnings(action="error"):
+        again = FaqIndex.load(tmp_path / "index", model)
+        assert again.answer("what time is it", threshold=0.5).answer == "Late."
 
 
 READ = (

@@ -227,7 +227,7 @@ def fill(model: SimBert, weights: Weights) -> None:
 
 
 def fitting(weights: Weights, variable: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read a variable, kernels turned; raise a ValueError unless it has our weight's shape."""
+    """Read a variable, kernels turned; raise a ValueError if it is not finite or of our shape."""
     is_kernel = variable.endswith("/kernel")
     wanted = shape[::-1] if is_kernel else shape
     found = weights.shapes.get(variable)
@@ -238,6 +238,8 @@ def fitting(weights: Weights, variable: str, shape: tuple[int, ...]) -> np.ndarr
             f"{variable} has the shape {found}, but bert_config.json calls for {wanted}."
         )
     value = weights.read(variable)
+    if not np.isfinite(value).all():
+        raise ValueError(f"{variable} holds NaN or infinity: convert weights that are whole.")
     return value.T.copy() if is_kernel else value
 
 

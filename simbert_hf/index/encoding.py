@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,18 +13,29 @@ from simbert_hf.index.faqs import Faq
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.textfiles import DataError, shorten
 
+logger = logging.getLogger(__name__)
+
 BLOCK = 1024  # texts encoded between two moves of the progress bar
 
 
 def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
-    """Raise a DataError if the model cannot read most questions: all would score 1."""
+    """Raise a DataError if the model cannot read most questions: all would score 1.
+
+    Tell of fewer ones, which no query finds.
+    """
     foreign = encoder.unread([faq.question for faq in faqs])
+    if not foreign:
+        return
+    told = (
+        f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
+        f"{len(faqs):,} questions, such as {shorten(foreign[0])}"
+    )
     if 2 * len(foreign) > len(faqs):
         raise DataError(
-            f"Half or more of the tokens are unknown to the model in {len(foreign):,} of "
-            f"{len(faqs):,} questions, such as {shorten(foreign[0])}. Build the index by a "
-            "model that was trained on their language (simbert index build --model)."
+            f"{told}. Build the index by a model that was trained on their language (simbert index "
+            "build --model)."
         )
+    logger.warning("%s: no query finds them", told)
 
 
 def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: bool) -> Vectors:

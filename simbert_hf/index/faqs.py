@@ -278,12 +278,18 @@ def _plain(name: str, line: int, column: str, value: object) -> Any:
     if is_missing(value):
         return None
     try:
-        text = json.dumps(value, default=_as_json, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(value, default=_as_json, ensure_ascii=False)
         text.encode()  # half a character cannot be
-        return json.loads(text)
+        return json.loads(text, parse_constant=_constant)
     except (TypeError, ValueError, RecursionError):
         problem = f"the column {shorten(column)} holds {shorten(value, 40)}, which is not JSON"
         raise fault(name, line, problem, "Make it text, or leave the column out") from None
+
+
+def _constant(name: str) -> None:
+    """Take NaN for what is missing; raise a ValueError of infinity."""
+    if name != "NaN":
+        raise ValueError(name)
 
 
 def _as_json(value: Any) -> Any:

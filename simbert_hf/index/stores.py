@@ -129,7 +129,8 @@ class FaissVectors:
         try:
             faiss.write_index(self._index, str(folder / FILE))
         except RuntimeError as error:
-            raise OSError(f"{folder / FILE} cannot be written: {error}") from error
+            reason = str(error).rstrip(") \n").replace("(", ": ").rpartition(": ")[2]
+            raise OSError(f"{folder / FILE} cannot be written: {reason}.") from error
         return {"type": "faiss", "kind": self.kind}
 
     @property
