@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
+from safetensors.torch import load_file
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -38,6 +39,10 @@ def disturb(module: torch.nn.Module) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
+
+
+def put_dense(**options: bool) -> Callable[[Any], object]:
+    return lambda model: model.insert(2, Dense(32, 32, **options)) and model.pop(3)
 
 
 @pytest.mark.parametrize("pooling", ["linear_pooler", "tanh_pooler"])
@@ -74,6 +79,8 @@ def test_a_pooler_that_transformers_dropped_is_taken_from_the_modules(tmp_path: 
         ("linear_pooler", lambda model: model.pop(2), "pass pooling='cls'"),
         ("cls", lambda model: model.append(Dense(32, 32)), "pass pooling='tanh_pooler'"),
         ("linear_pooler", lambda model: model.append(Dense(32, 32)), "made by Pooling (cls)"),
+        ("tanh_pooler", put_dense(bias=False), "made by Pooling (cls), Dense, which"),
+        ("tanh_pooler", put_dense(use_residual=True), "made by Pooling (cls), Dense, which"),
         ("mean", lambda model: setattr(model.tokenizer, "padding_side", "left"), "on the left"),
         ("mean", lambda model: setattr(model[1], "pooling_mode", "cls"), "--pooling cls"),
         ("mean", lambda model: setattr(model, "truncate_dim", 8), "cuts them to 8 dimensions"),
@@ -113,6 +120,29 @@ def test_a_dense_of_another_pooling_is_no_pooler(tmp_path: Path) -> None:
     assert abs(own - found).max() < 1e-6
 
 
+def test_a_dense_without_weights_that_are_read_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+    file = tmp_path / "2_Dense" / "model.safetensors"
+    torch.save(load_file(file), file.with_name("pytorch_model.bin"))
+    file.unlink()
+    SimBert.from_pretrained(tmp_path)
+    assert "they pass a Dense whose weights are not read here" in caplog.text
+
+
+def test_a_mean_of_another_length_is_a_mean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path / "before")
+    model = SentenceTransformer(str(tmp_path / "before"), device="cpu")
+    model[1].pooling_mode = "mean_sqrt_len_tokens"
+    model.save(str(tmp_path / "after"))
+    found = SimBert.from_pretrained(tmp_path / "after")
+    assert abs(found.encode(SENTENCES) - unit_vectors(model)).max() < 1e-5
+    assert "other vectors" not in caplog.text
+
+
 def test_a_cut_dense_is_named(tmp_path: Path) -> None:
     tiny_simbert("linear_pooler").save_pretrained(tmp_path)
     file = tmp_path / "2_Dense" / "model.safetensors"
@@ -134,6 +164,8 @@ def test_a_bridge_saves_its_settings_and_no_other_modules(tmp_path: Path) -> Non
     bridge.append(Dense(32, 16))
     with pytest.raises(ValueError, match="not modules that were added"):
         bridge.save(str(tmp_path))
+    with pytest.raises(ValueError, match="written as safetensors alone"):
+        tiny_simbert().sentence_transformer().save(str(tmp_path), safe_serialization=False)
 
 
 def test_a_whitening_that_sentence_transformers_saved_is_taken(tmp_path: Path) -> None:
