@@ -2,10 +2,12 @@
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
+from transformers.utils import logging as hf_logging
 
 from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -98,3 +100,16 @@ def test_errors_that_no_file_is_to_blame_for_are_told_as_they_are(tmp_path: Path
     for error in (torch.OutOfMemoryError("full"), MemoryError("full")):
         with pytest.raises(type(error), match="full"), loading.loading(tmp_path):
             raise error
+
+
+@pytest.mark.parametrize("bars", [True, False])
+def test_loading_leaves_transformers_as_loud_as_it_was(
+    bars: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hf_logging, "_tqdm_active", bars)
+    level = hf_logging.get_verbosity()
+    with suppress(KeyError), loading.quiet_transformers():
+        assert hf_logging.get_verbosity() == hf_logging.ERROR != level
+        assert not hf_logging.is_progress_bar_enabled()
+        raise KeyError
+    assert (hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()) == (level, bars)
