@@ -192,6 +192,11 @@ def test_a_deeper_search_looks_at_more_of_a_graph(monkeypatch):
     assert asked == [128, 200, 128]
 
 
+def test_vectors_that_cannot_be_parted_into_codes_are_refused():
+    with pytest.raises(ValueError, match=r"of 12 numbers cannot be: that must divide by 8\. Take"):
+        FaissVectors("ivf_pq").add(np.eye(10_000, 12, dtype=np.float32))
+
+
 def test_equally_near_answers_keep_the_order_of_their_rows(model):
     rows = [{"question": "a cat", "answer": answer} for answer in "xyz"]
     assert [hit.answer for hit in FaqIndex.build(model, rows).search("a cat", 3)] == list("xyz")
