@@ -1,11 +1,13 @@
 """Geometry, thresholds and retrieval against loops written from their definitions."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from simbert_hf.data.scored import LabelledPair
 from simbert_hf.evaluation import geometry, retrieval
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.geometry import (
@@ -14,7 +16,7 @@ from simbert_hf.evaluation.geometry import (
     mean_pairwise_cosine,
     uniformity,
 )
-from simbert_hf.evaluation.pairs import best_thresholds
+from simbert_hf.evaluation.pairs import PairTask, best_thresholds
 from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
 from simbert_hf.evaluation.sts import score_curve
 from tests.naive import naive_retrieval
@@ -126,6 +128,19 @@ def test_where_no_threshold_helps_none_is_the_same() -> None:
     found = best_thresholds(np.array([0.1, 0.5, 0.6, 0.7]), labels)
     assert 0.7 < found["accuracy"] < 0.701
     assert found["f1"] == 0.1  # all are the same
+
+
+def test_labelled_pairs_bring_the_curve_and_the_parts_of_their_cosines() -> None:
+    vectors = {"a": (1.0, 0.0), "b": (0.5, 0.75**0.5), "c": (0.0, 1.0)}
+    pairs = [LabelledPair("a", "b", True), LabelledPair("a", "c", False)]
+    found = PairTask("set", Path("dev.tsv"), pairs).measure(
+        lambda texts: np.array([vectors[text] for text in texts], dtype=np.float32), Bootstrap(0)
+    )
+    assert found.curve["threshold"] == pytest.approx((np.arange(51) / 100).tolist())
+    assert found.curve["accuracy"] == [0.5, *[1.0] * 50]
+    assert found.curve["f1"] == pytest.approx([2 / 3, *[1.0] * 50])
+    assert found.figures["alignment"].value == pytest.approx(1.0)
+    assert np.argmax(found.histograms["negatives"]) < np.argmax(found.histograms["positives"])
 
 
 def test_score_curve_by_hand() -> None:
