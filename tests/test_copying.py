@@ -217,6 +217,7 @@ def test_every_word_that_excludes_others_excludes_all_of_its_line():
         ("two hundred and three hundred thousand, ninety nine", {"200", "300000", "99"}),
         ("Sixty two thousand four hundred and eleven. Forty", {"62411", "40"}),
         ("the twenty-first, twelfth, and third; first wait a second", {"21st", "12th", "3rd"}),
+        ("a thirty second ad, the twenty-second of two", {"30", "22nd", "2"}),
         ("a two-year plan, hundreds of often weighty tenants", {"2"}),
         ("买ten个", {"10"}),
         ("Nothing, knot, noon, wont to", {"not"}),
