@@ -21,6 +21,7 @@ SENTENCES = [
     '"is it true?" "yes, it is."',
     "growth was 3.5% (not 4.8%) in 2003, or so they say...",
     "a few days' rest will do you good, o'neil.",
+    "they said 'go on' and 'stop', didn't they?",
     "if you can't beat 'em, join 'em at seven o'clock.",
     "mail tom@home or call 223-1374 on 9/11.",
     "it costs $5 (£4), which is 5 € or 4 £ a day: the #1 choice.",
