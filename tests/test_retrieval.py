@@ -172,6 +172,9 @@ def test_recall_counts_what_a_store_misses():
     store = FaissVectors("flat")
     store.add(vectors)
     assert measure_recall(store, vectors) == 1
+    alone = FaissVectors("flat")
+    alone.add(vectors[:1])  # which has no others
+    assert measure_recall(alone, vectors[:1]) == 1
 
 
 def test_groups_are_found_behind_many_rows_of_one():
@@ -832,6 +835,7 @@ def test_every_source_gives_the_same_rows(tmp_path):
             [{"question": "a", "answer": "b", "x": [float("inf")]}],
             r"rows:1: the column 'x' holds \[inf\], which is not JSON. Make it text",
         ),
+        ([{"question": "a", "answer": "b", "x": "c\ud800"}], r"'x' holds 'c\\ud800', which is not"),
         ([{"question": "a", "answer": "b", "x": object()}], "'x' holds <object object at"),
         ([{"question": "a", "answer": "b", "id": "a"}], "has a row 'a' already"),
     ],
