@@ -188,6 +188,13 @@ def test_slices_of_a_variable_are_told_by_the_variable(monkeypatch: pytest.Monke
         TensorBundle(FIXTURE / "bert_model.ckpt").read("w")
 
 
+def test_a_checkpoint_of_a_big_endian_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = {b"": bytes([0x10, 1])}
+    monkeypatch.setattr("simbert_hf.conversion.bundle.table_records", lambda _: records.items())
+    with pytest.raises(ValueError, match="was written by a big-endian machine"):
+        TensorBundle(FIXTURE / "bert_model.ckpt")
+
+
 @pytest.mark.parametrize("suffix", ["", ".index", ".data-00000-of-00001", ".meta"])
 def test_the_checkpoint_may_be_named_by_any_of_its_files(suffix: str) -> None:
     prefix = FIXTURE / "bert_model.ckpt"
