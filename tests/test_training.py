@@ -446,6 +446,11 @@ def test_the_best_of_losses_that_are_not_measured(
     assert not any("eval_loss" in line for line in trainer.state.log_history)
 
 
+def test_the_value_of_a_flag_is_none() -> None:
+    _, _, _, args = parse_arguments(TYPES, ["--run_name", "do_train"], PRESETS)
+    assert args.run_name == "do_train"
+
+
 def test_a_best_figure_reached_again_is_told_and_its_epoch_is_the_models(
     start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

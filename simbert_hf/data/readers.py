@@ -386,4 +386,4 @@ def check_names(path: str | Path, names: Sequence[str]) -> None:
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         problem = f"the header names two columns {shorten(twice)}"
-        raise fault(path, 1, problem, "Rename or drop one of them")
+        raise fault(path, None, problem, "Rename or drop one of them")

@@ -73,7 +73,8 @@ def parse_arguments(
     if unknown:
         raise ValueError(_unknown(unknown[0], parser))
     parsed = parser.parse_args_into_dataclasses(rest)[: len(types)]
-    given = {flag.removeprefix("--").partition("=")[0].replace("-", "_") for flag in rest}
+    flags = (each[2:].partition("=")[0] for each in rest if each.startswith("--"))
+    given = {flag.replace("-", "_") for flag in flags}
     for arguments in parsed:
         if isinstance(arguments, TrainingArguments):
             if "do_eval" in given and not namespace.do_eval and arguments.do_eval:
