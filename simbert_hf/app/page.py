@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
 from typing import Any
@@ -136,24 +137,30 @@ def _said(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _on_model(button: Any, function: Callable[..., Any], **wiring: Any) -> Any:
-    """Run a function on a click, in turn with all others that use the model."""
-    return button.click(_said(function), concurrency_id="model", **wiring)
+def _on_model(
+    button: Any, fields: Sequence[Any], function: Callable[..., Any], **wiring: Any
+) -> Any:
+    """Run a function on a click, or on Enter in a field, in turn with all that use the model."""
+    triggers = [button.click, *(field.submit for field in fields)]
+    return gr.on(triggers, _said(function), concurrency_id="model", **wiring)
 
 
 def _paraphrase_tab(model: SimBert) -> None:
     text = gr.Textbox("how can i reset my password?", label="Sentence", max_length=MAX_CHARS)
     with gr.Row():
-        n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written")
-        k = gr.Slider(1, 50, 10, step=1, label="Shown")
-        diversity = gr.Slider(0, 1, DIVERSITY, step=0.05, label="Diversity")
+        n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written", info="More take longer.")
+        k = gr.Slider(1, 50, 10, step=1, label="Shown", info="The best of them.")
+        diversity = gr.Slider(
+            0, 1, DIVERSITY, step=0.05, label="Diversity", info="0 ranks by score alone."
+        )
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
-        headers=["paraphrase", "score", "cosine", "log-probability", "reverse"],
+        headers=["Paraphrase", "Score", "Cosine"],
+        column_widths=["60%", "20%", "20%"],
         label="Best first, each unlike those before",
         wrap=True,
     )
-    plain = gr.Textbox(label="As text", lines=6, buttons=["copy"])
+    plain = gr.Textbox(label="As text", lines=6)
 
     def run(text: str, n: int, k: int, diversity: float) -> tuple[list[list[Any]], str]:
         rows = paraphrase(model, text, n, k, diversity=diversity)
@@ -161,6 +168,7 @@ def _paraphrase_tab(model: SimBert) -> None:
 
     _on_model(
         button,
+        [text],
         run,
         inputs=[text, n, k, diversity],
         outputs=[table, plain],
@@ -176,6 +184,7 @@ def _compare_tab(model: SimBert) -> None:
     cosine = gr.Number(label="Cosine", precision=4)
     _on_model(
         button,
+        [one, other],
         lambda one, other: compare(model, one, other),
         inputs=[one, other],
         outputs=cosine,
@@ -199,12 +208,12 @@ def _faq_tab(model: SimBert) -> None:
     query = gr.Textbox("i can't log in", label="Query", max_length=MAX_CHARS)
     threshold = gr.Slider(0, 1, 0.6, step=0.01, label="Threshold")
     precision = gr.Markdown()
-    _search_button(_answer, [session, query, threshold])
+    found = _search_button(query, _answer, [session, query, threshold])
     plot = gr.ScatterPlot(
         x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
         x_title="first principal component", y_title="second",
     )  # fmt: skip
-    opened = {"outputs": [session, about, precision, plot], "api_visibility": "private"}
+    opened = {"outputs": [session, about, precision, plot, *found], "api_visibility": "private"}
 
     def use_file(path: str | None, threshold: float) -> tuple[Any, ...]:
         if path is None:
@@ -214,8 +223,11 @@ def _faq_tab(model: SimBert) -> None:
     def use_example(threshold: float) -> tuple[Any, ...]:
         return _opened(open_session(model, EXAMPLE), threshold)
 
-    _on_model(load, use_file, inputs=[file, threshold], **opened)
-    _on_model(example, use_example, inputs=threshold, **opened)
+    for opening in (
+        _on_model(load, [], use_file, inputs=[file, threshold], **opened),
+        _on_model(example, [], use_example, inputs=threshold, **opened),
+    ):  # a map that is shown keeps the colours of the answers before
+        opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
     threshold.release(
         _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
     )
@@ -225,9 +237,10 @@ def _index_tab(index: FaqIndex) -> None:
     known = index.calibration
     gr.Markdown(f"{len(index):,} questions; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
-    start = known.threshold if known else 0.6
+    start = math.ceil(1000 * known.threshold) / 1000 if known else 0.6
     threshold = gr.Slider(-1, max(1, start), start, step=0.001, label="Threshold")
     _search_button(
+        query,
         lambda query, threshold: _shown(index.answer(query, threshold=threshold)),
         [query, threshold],
     )
@@ -242,12 +255,19 @@ def _index_tab(index: FaqIndex) -> None:
     )
 
 
-def _search_button(answer: Callable[..., Any], inputs: list[Any]) -> None:
-    """Lay out a button, and under it what it finds."""
+def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) -> list[Any]:
+    """Lay out a button, and under it what it finds, which is returned."""
     search = gr.Button("Search", variant="primary")
     reply = gr.Textbox(label="Answer", interactive=False)
-    hits = gr.Dataframe(headers=["score", "answer", "nearest question"], label="Best", wrap=True)
-    _on_model(search, answer, inputs=inputs, outputs=[reply, hits], api_visibility="private")
+    hits = gr.Dataframe(
+        headers=["Score", "Answer", "Nearest question"],
+        column_widths=["20%", "40%", "40%"],
+        label="Best",
+        wrap=True,
+    )
+    found = [reply, hits]
+    _on_model(search, [query], answer, inputs=inputs, outputs=found, api_visibility="private")
+    return found
 
 
 def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:
@@ -263,7 +283,8 @@ def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     frame["question"] = [faq.question for faq in faqs]
     frame["answer"] = [faq.answer[:60] for faq in faqs]
     about = f"{len(faqs):,} questions, {len(answers):,} answers."
-    return session, about, describe(session.calibration, threshold), frame
+    precision = describe(session.calibration, threshold)
+    return session, about, precision, gr.ScatterPlot(frame, visible=False), "", []
 
 
 def _precision(session: Session | None, threshold: float) -> str:

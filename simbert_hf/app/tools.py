@@ -41,7 +41,7 @@ def check_text(model: SimBert, text: str | None) -> str:
 
 
 def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> list[list[Any]]:
-    """Return the k best of n paraphrases: text, score, cosine with the input, log-probabilities.
+    """Return the k best of n paraphrases: text, score, cosine with the input.
 
     Args:
         model: A ``SimBert`` that writes.
@@ -57,7 +57,7 @@ def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> l
     found = model.gen_synonyms(check_text(model, text), n, min(k, n), return_scores=True, **options)
     if not found:
         raise ValueError("Only copies were written, or sentences with other facts: raise Written.")
-    return [[p.text, *(round(float(value), 3) for value in p[1:])] for p in found]
+    return [[p.text, round(p.score, 3), round(p.similarity, 3)] for p in found]
 
 
 def compare(model: SimBert, one: str, other: str) -> float:
