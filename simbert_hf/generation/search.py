@@ -30,6 +30,14 @@ class SearchSettings:
 
     Raises:
         ValueError: If a value is out of range.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> from simbert_hf.generation.writing import write
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> drafts = write(model, ["where is my card?"], SearchSettings(n=2))[0]
+        >>> [draft.text for draft in drafts]  # not ranked
+        ['where is my card located?', "where's my card located?"]
     """
 
     n: int = 100

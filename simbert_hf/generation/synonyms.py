@@ -83,6 +83,9 @@ def gen_synonyms(
 ) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
+    What SimBERT's own function of this name does (Su 2020,
+    https://github.com/ZhuiyiTechnology/simbert), with other defaults: see ``docs/paraphrasing.md``.
+
     Of a text of several sentences each is paraphrased, and the best of each are put together, with
     the line breaks, blanks and emoji between them. The input itself and repetitions are dropped,
     and what changes its facts (see ``copying``), so fewer than k may be left. In float32 a text
@@ -129,6 +132,10 @@ def gen_synonyms(
     Raises:
         TypeError: If a text is not a string, or the model none.
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
+
+    Example:
+        >>> gen_synonyms("where is my card?", n=5, k=2)
+        ["where's my card?", 'where is my card located?']
     """
     settings = SearchSettings(
         n, strategy, top_k, top_p, temperature, max_new_tokens, copying, repeats, seed

@@ -42,6 +42,15 @@ class SentenceEncoder(Embedder):
     Raises:
         ValueError: If the pooling is another one, or the architecture has a decoder too, or reads
             no mask.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> model = SentenceEncoder.from_pretrained(DEFAULT_MODEL)  # or "distilroberta-base", ...
+        >>> vectors = model.encode(["where is my card?", "i lost my card"])
+        >>> vectors.shape, round(float(vectors[0] @ vectors[1]), 2)
+        ((2, 384), 0.77)
+        >>> hasattr(model, "gen_synonyms")
+        False
     """
 
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # the encoder inside judges

@@ -72,11 +72,22 @@ class SimBertOutput(ModelOutput):
 class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     """BERT + tied LM head + pooler under the UniLM prefix mask (Su 2020, SimBERT).
 
-    Loads any BERT-architecture checkpoint. A checkpoint without an LM head embeds; its fresh head
-    (its transform starts at the identity) can write only after training.
+    The original is https://github.com/ZhuiyiTechnology/simbert. This loads any BERT-architecture
+    checkpoint. A checkpoint without an LM head embeds; its fresh head (its transform starts at the
+    identity) can write only after training.
 
     Attributes:
         has_lm_head: Whether the LM head's weights were loaded or trained.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)  # or a folder, or "org/name"
+        >>> texts = ["how can i reset my password?", "i forgot my password", "nice weather today"]
+        >>> vectors = model.encode(texts)
+        >>> vectors.shape, (vectors[1:] @ vectors[0]).round(2).tolist()
+        ((3, 384), [0.76, 0.15])
+        >>> model.gen_synonyms("where is my card?", n=5, k=1)
+        ["where's my card?"]
     """
 
     config: SimBertConfig
