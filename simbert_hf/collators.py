@@ -56,6 +56,18 @@ class TextCollator:
         rows: Builds token rows: ``model.rows``.
         max_length: Longest sentence, in tokens with the special ones.
         max_chars: Cut sentences at punctuation to this many characters first; None does not.
+
+    Raises:
+        TypeError: If ``rows`` builds no rows.
+        ValueError: If ``max_length`` has no room for a token beside the special ones.
+
+    Example:
+        >>> from transformers import AutoTokenizer
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> rows = RowBuilder(AutoTokenizer.from_pretrained(DEFAULT_MODEL))  # as ``model.rows``
+        >>> batch = TextCollator(rows, max_chars=12).pad(["Yes.", "Is it late? I think so."])
+        >>> [rows.tokenizer.decode(row) for row in batch["input_ids"]]
+        ['[CLS] yes. [SEP] [PAD] [PAD]', '[CLS] is it late? [SEP]']
     """
 
     rows: Rows
@@ -102,6 +114,23 @@ class PairCollator(TextCollator):
             makes two rows below all others.
         one_way: Pairs whose second sentence is written behind the first, never the other way
             around: each pair's seed draws two, a row each, above those of preferences.
+
+    Raises:
+        TypeError: If preferences or one-way pairs are no tuples, or ``sentences`` is a string.
+        ValueError: If words are to be corrupted and the tokenizer has no mask token.
+
+    Example:
+        >>> from transformers import AutoTokenizer
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> rows = RowBuilder(AutoTokenizer.from_pretrained(DEFAULT_MODEL))  # as ``model.rows``
+        >>> pair = {"source": "where is it", "target": "i lost it", "group": 7, "seed": 0}
+        >>> batch = PairCollator(rows)([pair])
+        >>> [rows.tokenizer.decode(row) for row in batch["input_ids"]]
+        ['[CLS] where is it [SEP] i lost it [SEP]', '[CLS] i lost it [SEP] where is it [SEP]']
+        >>> batch["token_type_ids"][0].tolist(), batch["groups"].tolist()
+        ([0, 0, 0, 0, 0, 1, 1, 1, 1], [7, 7])
+        >>> rows.tokenizer.decode(batch["target_labels"])
+        'i lost it [SEP] where is it [SEP]'
     """
 
     rows: RowBuilder
@@ -124,22 +153,33 @@ class PairCollator(TextCollator):
             self.corruption = Corruption.of(self.rows.tokenizer)
 
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        """Build one batch from P pairs, so B = 2P rows of L tokens, and 2P more of sentences.
+        """Build one batch from P pairs: B rows of L tokens.
+
+        B is 2P, and 2P more for each of ``sentences``, ``one_way`` and ``preferences`` that are
+        there, in this order.
 
         Args:
             pairs: Items with ``source``, ``target``, ``group`` and ``seed``.
 
         Returns:
-            ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L), B = 4P with
-            ``sentences``; ``groups`` of the pairs' rows and, where sentences stand ``twice``,
-            ``sentence_groups`` of those below: (2P,) each;
-            ``target_positions``, ``target_labels``: (N,), where in the flattened B * L positions
-            a target token is predicted, and which; with ``mlm``, ``mlm_positions`` and
-            ``mlm_labels``: (M,); with ``texts``, ``texts``: B strings. With ``preferences`` 2P
-            more rows, a chosen and a rejected paraphrase in turn: ``compared_lengths``, their
-            numbers of tokens, (2P,); ``compared_positions`` and ``compared_tokens``, as for the
-            targets, and ``compared_rows``, which of the 2P a token is of: (K,) each. With
-            ``one_way`` 2P more rows, ``one_way_rows``, whose vectors have no loss: (2P,).
+            Always:
+
+            - ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); the last is 1 for
+              target tokens.
+            - ``groups``: of the pairs' rows, (2P,).
+            - ``target_positions``, ``target_labels``: where in the flattened B * L positions a
+              target token is predicted, and which, (N,) each.
+
+            With attributes:
+
+            - ``mlm_positions``, ``mlm_labels``, with ``mlm``: the same of masked tokens, (M,) each.
+            - ``texts``, with ``texts``: those of pairs and then of ``sentences``, a list.
+            - ``sentence_groups``, with ``sentences`` that stand ``twice``: of their rows, (2P,).
+            - ``one_way_rows``, with ``one_way``: indices of its rows, whose vectors have no loss,
+              (2P,).
+            - ``compared_lengths``, with ``preferences``: tokens of a chosen and a rejected
+              paraphrase in turn, (2P,); ``compared_positions``, ``compared_tokens``, as of the
+              targets, and ``compared_rows``, which of the 2P a token is of, (K,) each.
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
@@ -239,6 +279,20 @@ class SimCseCollator(TextCollator):
         views: Make these rows; without them the masked copies stand alone.
         mlm: Add the masked copies.
         augmentation: Changes every target; None leaves it to dropout.
+
+    Raises:
+        ValueError: If words are to be masked and the tokenizer has no mask token.
+
+    Example:
+        >>> from transformers import AutoTokenizer
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> rows = RowBuilder(AutoTokenizer.from_pretrained(DEFAULT_MODEL))  # as ``model.rows``
+        >>> pair = {"source": "it rains", "target": "it is wet", "negative": "it is dry"}
+        >>> batch = SimCseCollator(rows)([pair | {"group": 0, "seed": 0}])
+        >>> [rows.tokenizer.decode(row, skip_special_tokens=True) for row in batch["input_ids"]]
+        ['it rains', 'it is wet', 'it is dry']
+        >>> batch["groups"].tolist(), batch["negative_rows"].tolist()
+        ([0, 0], [2])
     """
 
     views: bool = True
@@ -325,6 +379,10 @@ def mlm_labels(
 
     Returns:
         ``mlm_positions`` into the flattened B * L positions, and ``mlm_labels``: both (M,).
+
+    Example:
+        >>> mlm_labels([[101, 7, 8, 102], [101, 9, 102]], [[2], [1]], width=4)
+        {'mlm_positions': tensor([2, 5]), 'mlm_labels': tensor([8, 9])}
     """
     at = [(i, column) for i, row in enumerate(chosen) for column in row]
     return {

@@ -209,6 +209,17 @@ class RowBuilder:
     Attributes:
         n_special: Special tokens of a source.
         width: Rows are padded to this length at least.
+
+    Example:
+        >>> from transformers import AutoTokenizer
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> rows = RowBuilder(AutoTokenizer.from_pretrained(DEFAULT_MODEL))
+        >>> sources, targets = rows.sources(["hi", "hi there"], 8), rows.targets(["hello"] * 2, 8)
+        >>> sources
+        [[101, 7632, 102], [101, 7632, 2045, 102]]
+        >>> rows.pad(sources, targets)["token_type_ids"]
+        tensor([[0, 0, 0, 1, 1, 0],
+                [0, 0, 0, 0, 1, 1]])
     """
 
     n_special = 2
@@ -358,6 +369,11 @@ def target_labels(batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
     Returns:
         ``target_positions`` into the flattened B * L positions, and ``target_labels``: both (N,).
+
+    Example:
+        >>> ids, segments = torch.tensor([[101, 7, 102, 8, 102]]), torch.tensor([[0, 0, 0, 1, 1]])
+        >>> target_labels({"input_ids": ids, "token_type_ids": segments})
+        {'target_positions': tensor([2, 3]), 'target_labels': tensor([  8, 102])}
     """
     is_target = batch["token_type_ids"][:, 1:].bool()  # (B, L - 1), at the predicting position
     row, column = is_target.nonzero(as_tuple=True)

@@ -22,10 +22,19 @@ LETTERS = re.compile(r"[^\W\d_]+")
 class Corruption:
     """Replaces tokens of a source sentence, 80 % by [MASK], 10 % by a random one, 10 % kept.
 
+    BERT's masking (Devlin et al. 2019, https://arxiv.org/abs/1810.04805) of whole words, 15 % of
+    them.
+
     Attributes:
         mask_id: Id of the mask token.
         vocab_size: Number of tokens that a random one is drawn from.
         special_ids: Ids that are never drawn.
+
+    Example:
+        >>> corruption = Corruption(mask_id=4, vocab_size=99, special_ids=frozenset(range(5)))
+        >>> ids, words = [2, 10, 11, 12, 13, 3], [None, 0, 0, 1, 2, None]  # 10 and 11: one word
+        >>> corruption(ids, words, random.Random(1))
+        ([2, 4, 4, 12, 13, 3], [1, 2])
     """
 
     mask_id: int
