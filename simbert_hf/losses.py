@@ -334,7 +334,9 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 def distillation_loss(
     vectors: Tensor, teacher: Tensor, strangers: float = 1.0, strangers_cosine: float = 0.0
 ) -> Tensor:
-    """Mean squared difference of cosines to a teacher's, over all different rows (RoFormer-Sim).
+    """Mean squared difference of cosines to a teacher's, over all different rows.
+
+    RoFormer-Sim's second stage (Su 2021, https://github.com/ZhuiyiTechnology/roformer-sim).
 
     Args:
         vectors: The student's sentence vectors, of any length. Shape: (B, D).

@@ -103,6 +103,23 @@ class SimBertObjective(LossArguments):
         teacher: Gives the similarities (N, N) of the sentences of every process's batch, one after
             the other, from this process's; the model's cosines are drawn to them (RoFormer-Sim's
             second stage). None for no teacher.
+
+    Raises:
+        ValueError: If a scale is not above 0.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> from simbert_hf.collators import PairCollator
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> pairs = [
+        ...     {"source": "where is my card", "target": "i lost my card", "group": 0, "seed": 0},
+        ...     {"source": "i like tea", "target": "tea is nice", "group": 1, "seed": 0},
+        ... ]
+        >>> loss = SimBertObjective(seq2seq_weight=0.5)(model, PairCollator(model.rows)(pairs))
+        >>> bool(loss.total.isclose(loss.similarity + 0.5 * loss.seq2seq))
+        True
+        >>> loss.similarity_accuracy, loss.mlm
+        (tensor(1.), None)
     """
 
     gather: bool = True
@@ -236,9 +253,10 @@ class SimCseLoss:
 
 @dataclass(frozen=True)
 class SimCseObjective:
-    """SimCSE (Gao et al. 2021): a sentence's other view is nearer than all other sentences.
+    """SimCSE: a sentence's other view is nearer than all other sentences.
 
-    One forward pass serves every view, the hard negatives and the masked copies.
+    (Gao et al. 2021, https://arxiv.org/abs/2104.08821.) One forward pass serves every view, the
+    hard negatives and the masked copies.
 
     Attributes:
         scale: Inverse temperature.
@@ -250,6 +268,20 @@ class SimCseObjective:
         mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
         mask_false_negatives: Leave other rows of a row's group out of the softmax; of one
             direction, those of its partner's group as well.
+
+    Raises:
+        ValueError: If the scale is not above 0.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> from simbert_hf.collators import SimCseCollator
+        >>> from simbert_hf.data import FixedPairs
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL).train()  # two views by its dropout
+        >>> sentences = ["where is my card", "i like tea"]
+        >>> pairs = FixedPairs({"source": sentences, "target": sentences})
+        >>> loss = SimCseObjective()(model, SimCseCollator(model.rows)([pairs[0], pairs[1]]))
+        >>> loss.similarity_accuracy, loss.mlm
+        (tensor(1.), None)
     """
 
     scale: float = 20.0
@@ -358,6 +390,17 @@ class ScoredPairObjective:
 
     Raises:
         ValueError: If the loss is another, or the scale not above 0.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> from simbert_hf.collators import SimCseCollator
+        >>> from simbert_hf.data import FixedPairs
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> columns = {"source": ["a cat sat"] * 2, "target": ["the cat sat", "stocks fell"]}
+        >>> pairs = FixedPairs(columns | {"score": [5.0, 1.0]})
+        >>> batch = SimCseCollator(model.rows)([pairs[0], pairs[1]])
+        >>> ScoredPairObjective()(model, batch).ranking_accuracy  # 5 is more alike than 1
+        tensor(1.)
     """
 
     loss: Literal["cosent", "angle"] = "cosent"

@@ -68,6 +68,25 @@ class SimilarityTrainer(SavingTrainer):
         ValueError: If there is no evaluator for an ``eval_strategy``, several GPUs are this
             process's, the metric is not measured, sentences may be longer than the model reads, or
             an argument would change nothing.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from simbert_hf.collators import SimCseCollator
+        >>> from simbert_hf.data import FixedPairs
+        >>> from simbert_hf.gru import CharGru
+        >>> from simbert_hf.objectives import SimCseObjective
+        >>> model = CharGru.for_texts(["i like tea", "where is it"], min_count=1)
+        >>> pairs = FixedPairs(
+        ...     {"source": ["i like tea", "where is it"], "target": ["tea", "it is"]}
+        ... )
+        >>> parts = {"model": model, "train_dataset": pairs, "objective": SimCseObjective()}
+        >>> parts["data_collator"] = SimCseCollator(model.rows, model.max_length)
+        >>> flags = {"eval_strategy": "no", "save_strategy": "no", "disable_tqdm": True}
+        >>> with TemporaryDirectory() as folder:
+        ...     args = SimilarityTrainingArguments(folder, per_device_train_batch_size=2, **flags)
+        ...     SimilarityTrainer(args=args, **parts).train().global_step  # 3 epochs
+        {'train_runtime': ...}
+        3
     """
 
     args: SimilarityTrainingArguments

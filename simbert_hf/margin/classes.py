@@ -60,6 +60,16 @@ class MarginObjective:
         softmax: Which loss, at which scale and margin.
         sampled: Centres outside the model; None for the model's own ``class_centres``.
         center_weight: Weight of the center loss, whose means the model must then have too.
+
+    Example:
+        >>> from simbert_hf.gru import CharGru
+        >>> model = CharGru.for_texts(["i like tea", "where is it"], min_count=1)
+        >>> add_centres(model, (2, 1, model.dimension), seed=0)
+        >>> rows = [{"source": "i like tea", "label": 0}, {"source": "where is it", "label": 1}]
+        >>> batch = ClassCollator(model.rows)(rows)
+        >>> MarginObjective(MarginSoftmax("arc"))(model, batch).total.backward()
+        >>> batch["classes"], model.class_centres["softmax"].grad.shape
+        (tensor([0, 1]), torch.Size([2, 1, 128]))
     """
 
     softmax: MarginSoftmax

@@ -66,6 +66,16 @@ class TripletObjective:
 
     Raises:
         ValueError: If a choice is another, or the scale not above 0.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> from simbert_hf.triplet.members import MemberCollator
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> cards = {"texts": ["where is my card", "i lost my card"], "group": 0}
+        >>> drinks = {"texts": ["i like tea", "tea is what i like"], "group": 1}
+        >>> batch = MemberCollator(model.rows)([cards, drinks])
+        >>> [TripletObjective(margin=margin)(model, batch).active for margin in (0.2, 1.0)]
+        [tensor(0.), tensor(1.)]
     """
 
     loss: Kind = "triplet"
