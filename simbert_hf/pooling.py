@@ -57,6 +57,12 @@ def pool(
 
     Returns:
         Shape: (B, D).
+
+    Example:
+        >>> layers = torch.zeros(1, 3, 1), torch.ones(1, 3, 1), torch.tensor([[[2.0], [4], [9]]])
+        >>> mask, pooler = torch.tensor([[1, 1, 0]]), nn.Linear(1, 1)
+        >>> [pool(layers, mask, way, pooler).item() for way in ("cls", "mean", "first_last_mean")]
+        [2.0, 3.0, 2.0]
     """
     last = hidden_states[-1]
     if pooling == "mean":

@@ -71,6 +71,15 @@ def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) ->
 
     Raises:
         ValueError: If the model is whitened already, or the sentences are too few.
+
+    Example:
+        >>> from simbert_hf.gru import CharGru
+        >>> sentences = ["a cat", "a dog", "cats", "dogs ran", "sat", "ran a"]
+        >>> model = CharGru.for_texts(sentences, min_count=1, hidden_size=4)
+        >>> whiten(model, sentences, dim=2)
+        >>> vectors = model.encode(sentences, normalize_embeddings=False)
+        >>> vectors.shape, np.allclose(np.cov(vectors.T), np.eye(2), atol=1e-2)
+        ((6, 2), True)
     """
     if model.whitening is not None:
         raise ValueError("The model is whitened already; whiten the one it was made from.")
