@@ -104,7 +104,13 @@ class Bootstrap:
         seed: Of the draws.
 
     Raises:
-        ValueError: If there are too few resamples for an interval.
+        ValueError: If there are too few resamples for an interval, or the seed is negative.
+
+    Example:
+        >>> right = np.tile([1.0, 1.0, 1.0, 0.0], 100)  # 400 answers
+        >>> accuracy = Bootstrap().means("answers", {"accuracy": right})["accuracy"]
+        >>> accuracy.value, [round(end, 2) for end in accuracy.interval]
+        (0.75, [0.71, 0.79])
     """
 
     resamples: int = 1000

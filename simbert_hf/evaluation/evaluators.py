@@ -55,6 +55,13 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
     Raises:
         TypeError: If the pairs are no tuples of three.
         ValueError: If there are none.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
+        >>> pairs = [("a cat sat", "the cat sat", 5), ("a cat sat", "stocks fell", 0)]
+        >>> round(sts_spearman(model, pairs), 2)
+        1.0
     """
     return _spearman(_encode_pairs(model, pairs), pairs)
 
@@ -104,6 +111,14 @@ class RetrievalEvaluator:
     Attributes:
         groups: Held-out groups, none of whose sentences is trained.
         sts: (sentence, sentence, score) triples, if there are any.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> texts = [["where is my card", "i lost my card"], ["i like tea", "tea is what i like"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1]})
+        >>> found = RetrievalEvaluator(groups)(SimBert.from_pretrained(DEFAULT_MODEL))
+        >>> [*found], found["top1"]
+        (['top1', 'top5', 'top10', 'mean_cosine', 'effective_rank'], 1.0)
     """
 
     groups: datasets.Dataset

@@ -42,6 +42,17 @@ class PairTask:
         dev_file: File of ``dev``, if there is one.
         dev: Pairs, none of them in ``test``, that the thresholds are chosen on. Without them,
             accuracy and F1 are left out: a threshold chosen on the pairs it is judged by flatters.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> pairs = [
+        ...     LabelledPair("a cat sat", "the cat sat", True),
+        ...     LabelledPair("a cat sat", "stocks fell", False),
+        ... ]
+        >>> encode = SimBert.from_pretrained(DEFAULT_MODEL).encode
+        >>> found = PairTask("test", Path("test.csv"), pairs).measure(encode, Bootstrap(0))
+        >>> found.figures["auc"].value, "accuracy" in found.figures
+        (1.0, False)
     """
 
     name: str
@@ -84,16 +95,26 @@ class PairTask:
 def load_pair_task(
     name: str | None, test_file: Path, dev_file: Path | None, columns: Sequence[str] = ()
 ) -> PairTask:
-    """Read labelled pairs.
+    r"""Read labelled pairs.
 
     Args:
         name: Names the set; the stem of the test file if None.
         test_file: Pairs to measure on.
-        dev_file: Pairs to choose thresholds on, if there are any.
+        dev_file: Pairs to choose thresholds on, if there are any; those of ``test_file`` are left
+            out.
         columns: See :func:`simbert_hf.data.scored.load_labelled_pairs`.
 
     Raises:
         DataError: If a file cannot be read, or all of its labels are alike.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "lcqmc.csv")
+        ...     _ = path.write_text("sentence1,sentence2,label\nHi,Hello,1\nHi,Bye,0\n")
+        ...     task = load_pair_task(None, path, dev_file=None)
+        >>> task.name, [pair.same for pair in task.test]
+        ('lcqmc', [True, False])
     """
     name = name or test_file.name.split(".")[0]
     test = load_labelled_pairs(test_file, columns)

@@ -176,6 +176,14 @@ class RetrievalTask:
         path: Its file.
         sentences: Different sentences.
         groups: Group of each. Shape: (N,).
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> sentences = ["where is my card", "i lost my card", "i like tea", "tea is what i like"]
+        >>> task = RetrievalTask("test", Path("test.csv"), sentences, np.array([0, 0, 1, 1]))
+        >>> encode = SimBert.from_pretrained(DEFAULT_MODEL).encode
+        >>> task.measure(encode, Bootstrap(0)).figures["top1"].value
+        1.0
     """
 
     name: str
@@ -204,7 +212,7 @@ class RetrievalTask:
 
 
 def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = ()) -> RetrievalTask:
-    """Read groups, pairs, synonyms, or a table of sentences and classes.
+    r"""Read groups, pairs, synonyms, or a table of sentences and classes.
 
     Args:
         name: Names the set; the stem of the file if None.
@@ -214,6 +222,15 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
 
     Raises:
         DataError: If it cannot be read, or all sentences are in one group.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "intents.csv")
+        ...     _ = path.write_text("text,label\nHi,greet\nHello,greet\nBye,part\nSo long,part\n")
+        ...     task = load_retrieval_task(None, path)
+        >>> task.name, task.sentences, task.groups
+        ('intents', ('Hi', 'Hello', 'Bye', 'So long'), array([0, 0, 1, 1]))
     """
     check_exists(path)
     form: Form = "groups" if columns else "auto"

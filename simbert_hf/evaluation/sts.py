@@ -45,6 +45,18 @@ class StsTask:
     Attributes:
         name: Names the set in tables.
         files: Scored pairs by file.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> pairs = [
+        ...     ScoredPair("a cat sat", "the cat sat", 5.0),
+        ...     ScoredPair("a cat sat", "a dog ran", 2.0),
+        ...     ScoredPair("a cat sat", "stocks fell", 0.0),
+        ... ]
+        >>> task = StsTask("dev", {Path("dev.csv"): pairs})
+        >>> encode = SimBert.from_pretrained(DEFAULT_MODEL).encode
+        >>> round(task.measure(encode, Bootstrap(0)).figures["spearman"].value, 2)
+        1.0
     """
 
     name: str
@@ -102,7 +114,7 @@ class StsTask:
 def load_sts_tasks(
     files: Iterable[tuple[str | None, Path]], columns: Sequence[str] = ()
 ) -> list[StsTask]:
-    """Read scored pairs and put files of one task together.
+    r"""Read scored pairs and put files of one task together.
 
     Args:
         files: Name of the task and file. Where the name is None, files of SemEval's years
@@ -113,6 +125,15 @@ def load_sts_tasks(
     Raises:
         DataError: If a file cannot be read, holds one pair, scores all pairs alike, or is the same
             part of a task as another.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "2013-FNWN.tsv")
+        ...     _ = path.write_text("4.5\tIt is late.\tIt's late.\n0\tIt is late.\tGo home.\n")
+        ...     (task,) = load_sts_tasks([(None, path)])
+        >>> task.name, task.missing
+        ('STS13', ['headlines', 'OnWN'])
     """
     tasks: dict[str, dict[Path, list[ScoredPair]]] = {}
     for name, path in files:

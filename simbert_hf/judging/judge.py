@@ -50,6 +50,15 @@ class Judge:
         model: Gives a pair one score between 0 and 1.
         threshold: Pairs that score at least this are accepted.
         record: Start, data, training and measured figures; kept in ``judge.json``.
+
+    Example:
+        >>> class Words:  # stands for a CrossEncoder
+        ...     def predict(self, pairs, **options):
+        ...         return np.array([len({*a.split()} & {*b.split()}) / 3 for a, b in pairs])
+        >>> judge = Judge(Words(), threshold=0.5)
+        >>> scores = judge.score([("is it late", "is it very late"), ("is it late", "go home")])
+        >>> scores >= judge.threshold
+        array([ True, False])
     """
 
     model: CrossEncoder
