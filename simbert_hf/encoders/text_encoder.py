@@ -43,6 +43,12 @@ class TextEncoder:
     Raises:
         OSError: If there is no such model.
         TypeError: If it is no model.
+
+    Example:
+        >>> encoder = TextEncoder(DEFAULT_MODEL)  # or "intfloat/e5-small-v2", prompt="query: "
+        >>> vectors = encoder(["where is my card?", "i lost my card"])
+        >>> vectors.shape, encoder.dtype, len(encoder.fingerprint)
+        ((2, 384), 'float32', 64)
     """
 
     def __init__(self, model: Any, *, batch_size: int = 64, prompt: str | None = None) -> None:

@@ -58,6 +58,15 @@ def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: in
     Raises:
         ValueError: If there are no texts or processes, the format is unknown, an earlier call left
             vectors of other texts, of another model or in other blocks, or another one is at work.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "vectors.npy")
+        ...     done = encode_file(["where is my card?", "i like tea"], DEFAULT_MODEL, path)
+        ...     done, np.load(path).shape
+        (0, (2, 384))
     """
     check_output(output)
     check_count("processes", processes)

@@ -94,6 +94,14 @@ def mine_triplets(
     Raises:
         DataError: If there is no negative at all.
         ImportError: If faiss is wanted and not installed.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL
+        >>> from simbert_hf.encoders.loader import load_sentence_transformer
+        >>> texts = [["open the door", "the door, please"], ["shut the door", "close it"]]
+        >>> groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1]})
+        >>> mine_triplets(groups, load_sentence_transformer(DEFAULT_MODEL))[0]
+        Triplet(anchor='open the door', positive='the door, please', negative='shut the door')
     """
     settings = settings or MiningSettings()
     if use_faiss:
