@@ -82,8 +82,9 @@ class SimilarityTrainer(SavingTrainer):
         >>> parts = {"model": model, "train_dataset": pairs, "objective": SimCseObjective()}
         >>> parts["data_collator"] = SimCseCollator(model.rows, model.max_length)
         >>> flags = {"eval_strategy": "no", "save_strategy": "no", "disable_tqdm": True}
+        >>> flags |= {"per_device_train_batch_size": 2, "use_cpu": True}
         >>> with TemporaryDirectory() as folder:
-        ...     args = SimilarityTrainingArguments(folder, per_device_train_batch_size=2, **flags)
+        ...     args = SimilarityTrainingArguments(folder, **flags)
         ...     SimilarityTrainer(args=args, **parts).train().global_step  # 3 epochs
         {'train_runtime': ...}
         3
