@@ -84,8 +84,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         >>> model = SimBert.from_pretrained(DEFAULT_MODEL)  # or a folder, or "org/name"
         >>> texts = ["how can i reset my password?", "i forgot my password", "nice weather today"]
         >>> vectors = model.encode(texts)
-        >>> vectors.shape, (vectors[1:] @ vectors[0]).round(2).tolist()
-        ((3, 384), [0.76, 0.15])
+        >>> vectors.shape, (vectors[1:] @ vectors[0]).round(2)
+        ((3, 384), array([0.76, 0.15], dtype=float32))
         >>> model.gen_synonyms("where is my card?", n=5, k=1)
         ["where's my card?"]
     """
