@@ -322,9 +322,18 @@ def test_diversity_changes_which_come_behind_the_best(model):
 def test_of_paraphrases_in_the_same_words_the_best_comes_first():
     texts = ["I'd go", "i would go", "We go", "I would go, too", "I'd go too"]
     ranked = [Paraphrase(text, 1 - i / 10, 1, 0, 0) for i, text in enumerate(texts)]
-    assert [one.text for one in choose(ranked, 3, 0.01)] == [texts[i] for i in (0, 2, 3)]
-    assert [one.text for one in choose(ranked, 5, 0.01)] == [texts[i] for i in (0, 2, 3, 1, 4)]
-    assert choose(ranked, 2, 0) == ranked[:2]
+    assert [one.text for one in choose("Go", ranked, 3, 0.01)] == [texts[i] for i in (0, 2, 3)]
+    found = choose("Go", ranked, 5, 0.01)
+    assert [one.text for one in found] == [texts[i] for i in (0, 2, 3, 1, 4)]
+    assert choose("I'd go!", ranked, 2, 0) == ranked[:2]
+
+
+@pytest.mark.parametrize(("lead", "first"), [(0.04, "It was late."), (0.06, "It's late!")])
+def test_of_a_paraphrase_in_the_words_of_the_text_more_is_asked(lead, first):
+    scores = {"It's late!": 0.9, "It was late.": 0.9 - lead, "it is, late": 0.5}
+    ranked = [Paraphrase(text, score, 1, 0, 0) for text, score in scores.items()]
+    assert choose("It is late.", ranked, 3, 0.2)[0].text == first
+    assert [one.text for one in choose("It is late.", ranked, 3, 0)] == [*scores]
 
 
 def mean_likeness(found):
