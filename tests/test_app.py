@@ -190,6 +190,24 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
         assert {name: len(json.loads(given)) for name, given in calls.items()} == taken
 
 
+def test_enter_asks_and_another_faq_clears_what_the_one_before_it_answered() -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import EXAMPLE, _opened, make_page
+
+    model = tiny_simbert()
+
+    async def wired() -> list[dict[str, Any]]:  # Gradio opens an event loop where none runs
+        return make_page(model).config["dependencies"]
+
+    wires = asyncio.run(wired())
+    asking = [wire for wire in wires if "submit" in [event for _, event in wire["targets"]]]
+    assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
+    search = asking[-1]
+    (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 6]
+    assert example["outputs"][-2:] == search["outputs"]
+    assert _opened(open_session(model, EXAMPLE), 0.6)[-2:] == ("", [])
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Gradio's: of pandas, and loops that it leaves open
 def test_fifty_clients_at_once_each_get_their_own_answer() -> None:

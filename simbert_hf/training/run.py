@@ -141,7 +141,8 @@ def tell_of_ties(trainer: SimilarityTrainer) -> None:
     """Warn if the best figure, by which a checkpoint was chosen, was reached again later."""
     state, name = trainer.state, trainer.args.metric_for_best_model or ""
     name = name if name.startswith("eval_") else f"eval_{name}"
-    steps = [line["step"] for line in state.log_history if line.get(name) == state.best_metric]
+    lines = [line for line in state.log_history if name in line]
+    steps = [line["step"] for line in lines if line[name] == state.best_metric]
     if trainer.args.load_best_model_at_end and len(set(steps)) > 1:
         logger.warning(
             "%s was the best, %g, at steps %s: the model is the first of these. Hold out more "
