@@ -9,7 +9,14 @@ import faiss
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import (
+    NormalizedString,
+    PreTokenizedString,
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+)
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from simbert_hf import DEFAULT_MODEL
@@ -79,6 +86,23 @@ def test_what_cannot_be_read_gets_no_answer(model):
         None, "The model cannot read half or more of the query."
     )  # fmt: skip
     assert unread.hits
+
+
+class Blanks:
+    """Parts words as RoFormer's tokenizer does: by code of Python, which cannot be copied."""
+
+    def pre_tokenize(self, text: PreTokenizedString) -> None:
+        def part(_: int, words: NormalizedString) -> list[NormalizedString]:
+            return words.split(" ", "removed")
+
+        text.split(part)
+
+
+def test_a_tokenizer_that_cannot_be_copied_serves():
+    model = tiny_simbert()
+    model.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Blanks())
+    index = FaqIndex.build(model, ROWS)
+    assert index.answer("what time is it", threshold=0.9).answer == "Late."
 
 
 def test_an_index_tells_of_questions_that_cannot_be_read_when_they_come(model, tmp_path, caplog):

@@ -65,8 +65,7 @@ class TextEncoder:
         self.model: Any = model
         self.batch_size = batch_size
         self.prompt = default_prompt(model) if prompt is None else prompt
-        found = getattr(model, "tokenizer", None)  # a copy, as other threads set theirs to cut
-        self._tokenizer = deepcopy(found) if isinstance(found, PreTrainedTokenizerBase) else None
+        self._tokenizer = copy_of(getattr(model, "tokenizer", None))
         body = body_of(model)
         known = getattr(getattr(body, "config", None), "_name_or_path", "")  # an adapter's base's
         self.name = saved_name(given or known)
@@ -184,3 +183,18 @@ def dtype_of(body: nn.Module) -> str:
     weights = (weight for weight in body.state_dict().values() if isinstance(weight, Tensor))
     found = (weight.dtype for weight in weights if weight.is_floating_point())
     return str(next(found, torch.float32)).removeprefix("torch.")
+
+
+def copy_of(tokenizer: Any) -> PreTrainedTokenizerBase | None:
+    """Copy a tokenizer, as other threads set theirs to truncate; None if it cannot be copied.
+
+    RoFormer's cannot: it cuts words by Python code.
+    """
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return None
+    try:
+        return deepcopy(tokenizer)
+    except Exception as error:
+        if "cannot be serialized" not in str(error):
+            raise
+        return None
