@@ -93,9 +93,8 @@ class SimilarityTrainer(SavingTrainer):
     args: SimilarityTrainingArguments
     train_dataset: EpochDataset[Any] | PairStream
     data_collator: Collator
-    loss_parts: Callable[
-        [nn.Module, dict[str, Tensor]], Any
-    ]  # its "objective" is a search's figure
+    # Not "objective", as a search for hyperparameters sets that
+    loss_parts: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
         self,
@@ -227,6 +226,8 @@ class SimilarityTrainer(SavingTrainer):
             logger.info("The run had ended at step %s: nothing is trained.", done)
         if self.model_init is not None:  # each training begins with another model
             self._change_model()
+        if self.args.process_index:  # else all would drop the same units
+            torch.manual_seed(self.args.seed + self.args.process_index)
         if not self.is_fsdp_enabled:
             return super()._prepare_for_training(max_steps, *args)
         with layers_as_units(self.accelerator.state.fsdp_plugin, self.model):

@@ -103,17 +103,27 @@ def test_a_tokenizer_that_cannot_be_copied_serves():
     model.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Blanks())
     index = FaqIndex.build(model, ROWS)
     assert index.answer("what time is it", threshold=0.9).answer == "Late."
+    assert index.encoder.unread(["what time is it", "你好吗"]) == ["你好吗"]
+    assert model.tokenizer.tokenize("what time") == ["what", "time"]
 
 
 def test_an_index_tells_of_questions_that_cannot_be_read_when_they_come(model, tmp_path, caplog):
     foreign = {"question": "如何重置密码", "answer": "Call us."}
     with pytest.warns(UserWarning, match="trained on their language"):
         index = FaqIndex.build(model, [foreign, *ROWS])
-    assert "in 1 of 6 questions, such as '如何重置密码': no query finds them" in caplog.text
+    assert "in 1 of 6 questions, such as '如何重置密码': it hardly tells them" in caplog.text
     index.save(tmp_path / "index")
     with warnings.catch_warnings(action="error"):
         again = FaqIndex.load(tmp_path / "index", model)
         assert again.answer("what time is it", threshold=0.5).answer == "Late."
+    many = [foreign | {"question": 3 * char} for char in "你好吗朋友们再见"]
+    rows = [{"question": f"the cat sat {i}", "answer": "Late."} for i in range(9)]
+    with pytest.warns(UserWarning, match="trained on their language"):
+        FaqIndex.build(model, many + rows).save(tmp_path)
+    other = tiny_simbert(pooling="cls")
+    other.load_state_dict(model.state_dict())
+    with pytest.raises(DataError, match="its pooling or length is another"):
+        FaqIndex.load(tmp_path, other)
 
 
 READ = (

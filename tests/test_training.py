@@ -458,7 +458,8 @@ def test_a_best_figure_reached_again_is_told_and_its_epoch_is_the_models(
     more = ("--metric_for_best_model=eval_top10", "--greater_is_better=true", "--eval_steps=2",
             "--save_steps=2", "--learning_rate=1e-9")  # fmt: skip
     trainer = main(flags(start, groups, tmp_path / "out", *more))
-    assert "at steps 2, 4, 6: the model is the first of these" in caplog.text
+    assert "The model is that of step 2: eval_top10 was" in caplog.text
+    assert "and again at steps 4, 6. Hold out more" in caplog.text
     lines = [line for line in trainer.state.log_history if "eval_top10" in line]
     told = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert told["epoch"] == lines[0]["epoch"] < lines[1]["epoch"]
@@ -468,11 +469,15 @@ def test_each_process_drops_units_of_its_own(
     start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = []
-    monkeypatch.setattr(Trainer, "train", lambda *_, **__: seeds.append(torch.initial_seed()))
-    more = (*BRIEFLY, "--seed=7")
+    monkeypatch.setattr(
+        Trainer, "_prepare_for_training", lambda *_: seeds.append(torch.initial_seed())
+    )
+    monkeypatch.setattr(Trainer, "train", lambda *_, **__: None)
+    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, "--seed=7"))
     for process in (0, 1):
         monkeypatch.setattr(SimilarityTrainingArguments, "process_index", process)
-        main(flags(start, groups, tmp_path / "out", *more))
+        torch.manual_seed(7)  # as Trainer does before it makes a model
+        trainer._prepare_for_training(1)
     assert seeds == [7, 8]
 
 

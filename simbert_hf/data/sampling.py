@@ -171,7 +171,7 @@ class FixedPairs(EpochDataset[Pair]):
         columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
             long. Rows with the same source, but for case and white space, are of one group; of
             triplets, targets and negatives are told apart so, too. Or a ``datasets.Dataset`` of
-            such columns, which is read into memory.
+            such columns, which is read into memory. A ``group`` and ``seed`` are made anew.
         seed: Draws each pair's ``seed``, another one each epoch.
 
     Raises:
@@ -188,6 +188,10 @@ class FixedPairs(EpochDataset[Pair]):
     ) -> None:
         super().__init__(seed)
         columns = columns.to_dict() if isinstance(columns, datasets.Dataset) else columns
+        if not isinstance(columns, Mapping):
+            raise TypeError(
+                f"columns is a {type(columns).__name__}: give lists by name, or a datasets.Dataset."
+            )
         if not {"source", "target"} <= {*columns}:
             raise ValueError(f"Pairs have a source and a target; these columns are {[*columns]}.")
         self.columns = dict(columns)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
@@ -186,15 +187,23 @@ def dtype_of(body: nn.Module) -> str:
 
 
 def copy_of(tokenizer: Any) -> PreTrainedTokenizerBase | None:
-    """Copy a tokenizer, as other threads set theirs to truncate; None if it cannot be copied.
+    """Copy a tokenizer, as other threads set theirs to truncate; None if it is none.
 
-    RoFormer's cannot: it cuts words by Python code.
+    Code of Python that cuts words, as RoFormer's does, cannot be copied: the copy shares it.
     """
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     try:
         return deepcopy(tokenizer)
-    except Exception as error:
-        if "cannot be serialized" not in str(error):
+    except Exception:
+        if backend is None:
             raise
-        return None
+    own, backend.pre_tokenizer = backend.pre_tokenizer, BertPreTokenizer()
+    try:
+        copy = deepcopy(tokenizer)
+    finally:
+        backend.pre_tokenizer = own
+    copied: Any = copy
+    copied.backend_tokenizer.pre_tokenizer = own
+    return copy

@@ -27,7 +27,7 @@ from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
-BLOCK = 2_000  # texts, at most so many of which a kill loses
+BLOCK = 10_000  # texts
 PROBES = 8  # texts that tell one pooling or prompt from another
 
 

@@ -35,7 +35,7 @@ from simbert_hf.utils.checks import check_count, is_number
 
 FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, either way
 DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
-OWN_WORDS = 0.05  # and one in the same words as its text ("what's" for "what is")
+OWN_WORDS = 0.25  # of it loses one in the same words as its text ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
 
 
@@ -120,10 +120,10 @@ def gen_synonyms(
             given the text, and of the text, given the paraphrase. 0 ranks by meaning alone, as the
             original does, which lets slips of grammar rank high.
         diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance:
-            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one; of those in
-            the same words, but for punctuation and short forms, the others come last, and those in
-            the words of the text lose 0.05. 0 ranks by score alone, as the original does, and the k
-            best are often much alike.
+            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one. Of those in
+            the same words, but for punctuation and short forms, the others come last; those in the
+            words of the text lose a quarter of it. 0 ranks by score alone, as the original does,
+            and the k best are often much alike.
         by_sentence: Paraphrase each sentence by itself and put them together; False treats the text
             as one, as the original does, which models trained on single sentences do badly.
         return_scores: Return ``Paraphrase`` tuples in place of strings.
@@ -173,7 +173,7 @@ def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) ->
     best: dict[str, Paraphrase] = {}
     again = [one for one in ranked if best.setdefault(wording(one.text), one) is not one]
     new, own = [*best.values()], wording(text)
-    scores = [one.score - OWN_WORDS * (words == own) for words, one in best.items()]
+    scores = [one.score - OWN_WORDS * diversity * (words == own) for words, one in best.items()]
     chosen = choose_diverse([one.text for one in new], scores, k, diversity)
     return [*(new[i] for i in chosen), *again][:k]
 

@@ -21,7 +21,7 @@ BLOCK = 1024  # texts encoded between two moves of the progress bar
 def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
     """Raise a DataError if the model cannot read most questions: all would score 1.
 
-    Tell of fewer ones, which no query finds.
+    Tell of fewer ones, which are hardly told apart.
     """
     foreign = encoder.unread([faq.question for faq in faqs])
     if not foreign:
@@ -35,7 +35,7 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
             f"{told}. Build the index by a model that was trained on their language (simbert index "
             "build --model)."
         )
-    logger.warning("%s: no query finds them", told)
+    logger.warning("%s: it hardly tells them apart. Remove or translate them", told)
 
 
 def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: bool) -> Vectors:

@@ -301,7 +301,7 @@ def _as_json(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Decimal):
-        return str(value)
+        return None if value.is_nan() else str(value)
     raise TypeError
 
 

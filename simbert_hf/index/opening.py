@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.saving import ANEW, read_index
@@ -72,11 +71,10 @@ def _difference(
     if not same and encoder.dtype == made.get("dtype", "float32"):
         return "its weights are others"
     numbers = table.living[:PROBES]
-    questions = dict(zip(numbers, (faq.question for faq in table.faqs(numbers)), strict=True))
-    foreign = {*encoder.unread([*questions.values()])}  # of which it would warn each time
-    read = {number: text for number, text in questions.items() if text not in foreign}
-    if read:
-        again, stored = encoder([*read.values()]), store.vectors(np.array([*read]))
+    if len(numbers):
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # told of when added
+            again = encoder([faq.question for faq in table.faqs(numbers)])
+        stored = store.vectors(numbers)
         if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
             return "its pooling or length is another" if same else "its vectors are others"
     return ""

@@ -124,13 +124,11 @@ class FaissVectors:
         """Write the index by faiss's own format.
 
         Raises:
-            OSError: If it cannot be written, as on a full disk.
+            OSError: If it cannot be written, as on a full disk, of which faiss itself would not
+                always tell.
         """
-        try:
-            faiss.write_index(self._index, str(folder / FILE))
-        except RuntimeError as error:
-            reason = str(error).rstrip(") \n").replace("(", ": ").rpartition(": ")[2]
-            raise OSError(f"{folder / FILE} cannot be written: {reason}.") from error
+        with (folder / FILE).open("wb") as file:
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
         return {"type": "faiss", "kind": self.kind}
 
     @property

@@ -130,24 +130,35 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
     known = measured and measured[-1]["step"] == trainer.state.global_step
     if known and not trainer.args.load_best_model_at_end:
         return measured[-1]
-    figures = trainer.evaluate()
+    figures, best = trainer.evaluate(), best_step(trainer)
     for line in measured:
-        if line["step"] == trainer.state.best_global_step:
+        if line["step"] == best:
             figures["epoch"] = line["epoch"]  # Trainer's is that of the last step
     return figures
 
 
+def best_step(trainer: SimilarityTrainer) -> int | None:
+    """Tell the step of the best checkpoint, if the model is that."""
+    best = trainer.state.best_model_checkpoint
+    if best is None or not trainer.args.load_best_model_at_end:
+        return None
+    return int(best.rpartition("-")[2])
+
+
 def tell_of_ties(trainer: SimilarityTrainer) -> None:
-    """Warn if the best figure, by which a checkpoint was chosen, was reached again later."""
-    state, name = trainer.state, trainer.args.metric_for_best_model or ""
+    """Warn if the figure by which the best checkpoint was chosen was reached again later."""
+    best, state, name = best_step(trainer), trainer.state, trainer.args.metric_for_best_model or ""
     name = name if name.startswith("eval_") else f"eval_{name}"
-    lines = [line for line in state.log_history if name in line]
-    steps = [line["step"] for line in lines if line[name] == state.best_metric]
-    if trainer.args.load_best_model_at_end and len(set(steps)) > 1:
+    if best is None or not trainer.is_world_process_zero():
+        return
+    lines = [line for line in state.log_history if name in line and line["step"] > best]
+    steps = dict.fromkeys(line["step"] for line in lines if line[name] == state.best_metric)
+    if steps:
         logger.warning(
-            "%s was the best, %g, at steps %s: the model is the first of these. Hold out more "
+            "The model is that of step %s: %s was %g there, and again at steps %s. Hold out more "
             "(--validation_groups), or choose another --metric_for_best_model.",
+            f"{best:,}",
             name,
             state.best_metric,
-            ", ".join(f"{step:,}" for step in dict.fromkeys(steps)),
+            ", ".join(f"{step:,}" for step in steps),
         )

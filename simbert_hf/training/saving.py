@@ -58,8 +58,6 @@ class SavingTrainer(Trainer):
         Raises:
             KeyboardInterrupt: At SIGTERM, behind a checkpoint.
         """
-        if self.args.process_index:  # else all would drop the same units
-            torch.manual_seed(self.args.seed + self.args.process_index)
         if not self.args.enable_jit_checkpoint:
             return super().train(*args, **kwargs)
         stop = StopAtStepEnd(self.accelerator)
