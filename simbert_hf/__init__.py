@@ -1,4 +1,4 @@
-"""Paraphrase, embed and retrieve with one BERT checkpoint in plain Hugging Face form."""
+"""Paraphrase, embed and retrieve with one BERT checkpoint in plain Hugging Face format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 DEFAULT_MODEL = str(Path(__file__).parent / "models" / "simbert-minilm-en")
-"""Directory of the English model that the package brings along, in half precision."""
+"""Directory of the English model that ships with the package, in half precision."""
 
 _LAZY = {
     "CharGru": "simbert_hf.gru",

@@ -1,4 +1,4 @@
-"""What evaluations found, as a model card shows it."""
+"""Results of evaluations, as model cards show them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_tasks(tasks: Mapping[str, Any]) -> dict[str, TaskResult]:
 
 
 def paraphrase_table(report: Mapping[str, Any], known: Mapping[str, Any] | None = None) -> str:
-    """Lay out the figures of ``paraphrases.json``, controls included; a known judge's not again."""
+    """Lay out the figures of ``paraphrases.json`` with controls, and those of a judge not known."""
     from simbert_hf.judging.report import judged_by, markdown_table  # needs the extra `eval`
 
     table = markdown_table(report["rows"], report["settings"]["k"])
@@ -54,7 +54,7 @@ def paraphrase_table(report: Mapping[str, Any], known: Mapping[str, Any] | None 
 
 
 def judged_samples(report: Mapping[str, Any], name: str) -> str:
-    """Show best paraphrases that the judge accepts, and some that it refuses, as they come."""
+    """Show the first best paraphrases that the judge accepts, and some that it refuses."""
     from simbert_hf.judging.report import cell, escape
 
     threshold = report["judge"]["threshold"] if report["judge"] else None
@@ -75,5 +75,5 @@ def judged_samples(report: Mapping[str, Any], name: str) -> str:
 def find(content: Mapping[str, Any], name: str, where: str) -> Any:
     """Return an entry; raise a DataError if there is none."""
     if name not in content:
-        raise DataError(f"{where} knows no {name!r}; give --row one of {', '.join(content)}.")
+        raise DataError(f"{where} has no {name!r}; give --row one of {', '.join(content)}.")
     return content[name]

@@ -1,4 +1,4 @@
-"""Model cards from what a run left behind: its arguments, its log, its evaluations."""
+"""Write model cards from the arguments, log and evaluations of a run."""
 
 from __future__ import annotations
 
@@ -37,44 +37,44 @@ TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
 UNMEASURED = "Nothing was measured."
 RUN = "run.json"
-# Of a run's arguments: secrets, places of this machine, what follows from the others, and what
-# changes no weight.
+# Arguments that cards leave out: secrets, local paths, what follows from the others, and what does
+# not affect the weights.
 UNTOLD = frozenset(
     "token hub_token hub_model_id hub_private_repo hub_revision hub_strategy push_to_hub "
     "output_dir cache_dir run_name logging_dir resume_from_checkpoint disable_tqdm report_to "
     "use_cpu load_best_model_at_end greater_is_better local_rank ignore_data_skip".split()
 )
-EXAMPLES = "sample_sentences"  # told as samples; without them the samples are of the user's data
+EXAMPLES = "sample_sentences"  # shown as samples; without them, samples are of the user's data
 MODEL_ID = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")  # on the Hub
-LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # as the Hub takes them
+LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # as the Hub accepts them
 LINE = 36  # characters of an example in code
 LM_HEADS = ("cls.predictions.transform.dense.weight", "generator_predictions.dense.weight")
 
 
 @dataclass
 class CardArguments:
-    """What a card says. What the run itself knows need not be given."""
+    """Contents of a model card. What the run itself recorded need not be given."""
 
     model: str = flag("", "Directory of the model.")
-    output: str = flag("", "Card to write; the model's README.md.")
-    repo_id: str = flag("", "Id to load by; the directory's name.")
-    language: list[str] = flag([], "ISO codes: en zh.")
-    license: str = flag("", "The Hub's name of it: apache-2.0.")
-    base_model: str = flag("", "Hub id of the start (the run's).")
+    output: str = flag("", "Card to write (default: the model's README.md).")
+    repo_id: str = flag("", "Hub id to load it by (default: the directory's name).")
+    language: list[str] = flag([], "ISO codes, such as en zh.")
+    license: str = flag("", "Licence as the Hub names it, such as apache-2.0.")
+    base_model: str = flag("", "Hub id of the base model (default: the run's).")
     datasets: list[str] = flag([], "Hub ids of the data.")
-    data: str = flag("", "On the data: what, whose, which licences.")
+    data: str = flag("", "About the data: what, whose, which licences.")
     recipes: list[str] = flag(
-        [], "YAML files that it was trained by, in turn, if no run.json tells."
+        [], "YAML files it was trained with, in order, if there is no run.json."
     )
     limits: str = flag("", "What it cannot do, in Markdown.")
     evaluation: str = flag("", "results.json of scripts/evaluate.py.")
     paraphrases: str = flag("", "paraphrases.json of scripts/evaluate_paraphrases.py.")
-    peers: str = flag("", "paraphrase_peers.json of benchmarks: ways to train, compared.")
-    row: str = flag("", "Name of the model there; the directory's.")
+    peers: str = flag("", "paraphrase_peers.json of benchmarks: a comparison of training methods.")
+    row: str = flag("", "Name of the model in these files (default: the directory's).")
     template: str = flag(str(TEMPLATE), "A Jinja template.")
 
 
-# What of a JSON file the card reads, at its top and in its settings, by the flag that names it.
+# What the card reads of each flag's JSON file, at the top level and in its settings.
 REPORTS = {
     "evaluation": (("models",), ("bootstrap",)),
     "paraphrases": (("rows", "judge", "sources", "samples"), ("k",)),
@@ -84,21 +84,23 @@ HELP = {each.name: str(each.metadata["help"]).rstrip(".") for each in fields(Car
 
 
 def write_card(args: CardArguments) -> Path:
-    """Write a card, unless somebody's own stands in its place.
+    """Write a model card, unless a card that was not generated is in its place.
 
     Raises:
-        DataError: If a JSON file cannot be read, or knows no such model.
-        ValueError: If the directory holds no model, or a card stands there that is not generated.
+        DataError: If a JSON file cannot be read, or does not contain the model.
+        ValueError: If the directory holds no model, or a card that was not generated is there.
     """
     path = Path(args.output or Path(args.model, "README.md"))
     former = path.read_text(encoding="utf-8") if path.exists() else MARK
     if MARK not in former:
-        raise ValueError(f"{path} is a card of somebody's own; move it, or give another output.")
+        raise ValueError(
+            f"{path} was not written by this package; move it, or give another output."
+        )
     card = make_card(args)
     if "\nmodel-index:" in former and "\nmodel-index:" not in str(card):
         logger.warning(
-            "%s held figures of an evaluation, which the new card lacks: give --evaluation, or "
-            "measure again with evaluate.py --write_card true.",
+            "%s held evaluation figures, which the new card lacks: give --evaluation, or run "
+            "evaluate.py --write_card true again.",
             path,
         )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +109,7 @@ def write_card(args: CardArguments) -> Path:
 
 
 def make_card(args: CardArguments) -> ModelCard:
-    """Make a model card; arguments and errors as of :func:`write_card`.
+    """Make a model card; arguments and errors as for :func:`write_card`.
 
     Example:
         >>> from simbert_hf import CharGru
@@ -121,10 +123,10 @@ def make_card(args: CardArguments) -> ModelCard:
     for code in args.language:
         if not LANGUAGE.fullmatch(code):
             raise ValueError(
-                f"--language {code} is no ISO code of a language: write en, zh or zho (not zh-CN)."
+                f"--language {code} is not an ISO language code: write en, zh or zho (not zh-CN)."
             )
     if not (folder / "config.json").exists():
-        raise ValueError(f"{args.model!r} is no directory of a model; give --model.")
+        raise ValueError(f"{args.model!r} is not a model's directory; give --model.")
     name = model_name(args.repo_id or folder)
     row = args.row or name
     results: list[EvalResult] = []
@@ -168,7 +170,7 @@ def make_card(args: CardArguments) -> ModelCard:
 
 
 def paraphrase_tables(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Lay out what a judge said of the model's paraphrases, and of its peers'."""
+    """Lay out a judge's figures for the model's paraphrases, and for its peers'."""
     content: dict[str, Any] = {}
     judge = None
     if report := reports.get("paraphrases"):
@@ -185,26 +187,26 @@ def paraphrase_tables(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def read_report(flag: str, path: str) -> dict[str, Any]:
-    """Read the JSON that a flag names; raise a DataError if it is none, or another flag's."""
+    """Read the JSON file of a flag; raise a DataError if there is none, or it is another flag's."""
     if not Path(path).is_file():
-        raise fault(path, None, "is no file", f"--{flag} is for {HELP[flag]}")
+        raise fault(path, None, "is not a file", f"--{flag} is for {HELP[flag]}")
     report = read_json(Path(path))
     parts, settings = REPORTS[flag]
     lacks = [part for part in parts if part not in report]
     lacks += [name for name in settings if name not in report.get("settings", {})]
     if lacks:
-        raise fault(path, None, f"holds no {lacks[0]!r}", f"--{flag} is for {HELP[flag]}")
+        raise fault(path, None, f"has no {lacks[0]!r}", f"--{flag} is for {HELP[flag]}")
     return report
 
 
 def tags(content: Mapping[str, Any]) -> list[str]:
-    """Name what the model is for, as the Hub's search does."""
+    """Return the Hub's tags for what the model can do."""
     found = ["sentence-similarity", "feature-extraction", "simbert"]
     return [*found, "paraphrase-generation"] if content["writes"] else found
 
 
 def widget(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Examples for the model's page: a sentence, its paraphrases, and sentences of others."""
+    """Return examples for the model's page: a sentence, its paraphrases, and another sentence."""
     found = []
     for sample, other in zip(samples[:SHOWN], [*samples[1:], samples[0]], strict=False):
         sentences = [*sample["references"][:2], other["text"]]
@@ -213,11 +215,11 @@ def widget(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResult]) -> Path:
-    """Put a model's results into the metadata of its ``README.md``; others there stay.
+    """Add a model's results to the metadata of its ``README.md``, and keep others there.
 
     Args:
-        model_dir: Directory of the model; one of this package without a card gets one.
-        model: Names it, in a card that does not.
+        model_dir: Directory of the model; a model of this package without a card gets one.
+        model: Name of the model, for a card without one.
         tasks: Its results by test set.
 
     Raises:
@@ -231,7 +233,7 @@ def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResul
     data.eval_results = kept + new
     data.model_name = data.model_name or model
     if data.eval_results and MARK in card.text:
-        card.text = card.text.replace(UNMEASURED, "The figures stand in this card's metadata.")
+        card.text = card.text.replace(UNMEASURED, "The figures are in this card's metadata.")
     path = Path(model_dir, "README.md")
     card.save(path)
     return path
@@ -257,8 +259,8 @@ def read_card(model_dir: str | Path) -> ModelCard | None:
     try:
         card: ModelCard = ModelCard.load(path)
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        remedy = "Mend the metadata between its --- lines, or move the file away"
-        raise fault(path, None, f"is no model card ({error!r})", remedy) from error
+        remedy = "Fix the metadata between its --- lines, or move the file away"
+        raise fault(path, None, f"is not a model card ({error!r})", remedy) from error
     return card
 
 
@@ -308,15 +310,15 @@ def record_run(
     preset: Container[str] = (),
     processes: int = 1,
 ) -> None:
-    """Write ``run.json``: those of a run's arguments that are not the defaults, and its size.
+    """Write ``run.json``: a run's arguments that differ from the defaults, and its size.
 
     Args:
         folder: The run's output directory.
-        script: Which one it was.
-        rows: Examples it trained on; None where that is not known.
+        script: Name of the script.
+        rows: Number of training examples; None if it is not known.
         arguments: Dataclasses of flags.
-        preset: Names of flags whose defaults in that script are others; they are told anyhow.
-        processes: How many trained together.
+        preset: Names of flags with other defaults in that script; they are always recorded.
+        processes: Number of training processes.
     """
     told: dict[str, Any] = {}
     for dataclass_ in arguments:
@@ -336,7 +338,7 @@ def record_run(
 
 
 def describe_run(folder: Path) -> dict[str, Any]:
-    """Say how a run trained and what it measured, from its files; {} where there are none."""
+    """Say how a run trained and what it measured, from its files; {} if there are none."""
     found: dict[str, Any] = {}
     together, public = "", None
     if (folder / RUN).exists():
@@ -362,7 +364,7 @@ def describe_run(folder: Path) -> dict[str, Any]:
 
 
 def read_recipe(path: str) -> str:
-    """Read the arguments in a recipe, those left out that a run's record leaves out.
+    """Read the arguments in a recipe, except those that a run's record leaves out.
 
     Raises:
         DataError: If the file cannot be read, or holds no arguments.
@@ -374,12 +376,12 @@ def read_recipe(path: str) -> str:
 
 
 def as_yaml(arguments: Mapping[str, Any]) -> str:
-    """Write arguments as a YAML file gives them to a script."""
+    """Format arguments as in a YAML file for a script."""
     return yaml.safe_dump(arguments, allow_unicode=True, sort_keys=False)
 
 
 def shortened(value: Any) -> Any:
-    """Leave the folders of local files out: they say nothing to others."""
+    """Remove the folders of local files, which mean nothing to others."""
     if isinstance(value, list):
         return [shortened(item) for item in value]
     return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value

@@ -18,17 +18,17 @@ from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.rows import RowBuilder
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
-LARGEST_VOCABULARY = 1_200_000  # more than Unicode has characters: only ``min_count`` limits
+LARGEST_VOCABULARY = 1_200_000  # more than Unicode has characters: only ``min_count`` limits it
 
 
 def char_tokenizer(texts: Iterable[str], min_count: int = 5) -> PreTrainedTokenizerFast:
     """Make a tokenizer whose tokens are the characters that occur often enough.
 
-    Full-width characters become half-width (NFKC) and lower case, in training and in use.
+    Text is normalised to half width (NFKC) and lower case, in training and in use.
 
     Args:
-        texts: What the characters are counted in.
-        min_count: Rarer ones are unknown.
+        texts: Texts in which the characters are counted.
+        min_count: Rarer characters are unknown.
 
     Raises:
         ValueError: If no character is that frequent.
@@ -57,7 +57,7 @@ class CharRows(RowBuilder):
     """Turns texts into rows of character ids.
 
     Args:
-        tokenizer: What :func:`char_tokenizer` gives.
+        tokenizer: As from :func:`char_tokenizer`.
         width: Pad every row to at least this length; 0 pads to the longest row only.
     """
 
@@ -69,20 +69,20 @@ class CharRows(RowBuilder):
         self.width = width
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """The ids of each text, at most ``max_length``; there are no special tokens."""
+        """Return the ids of each text, at most ``max_length``; there are no special tokens."""
         return self._ids(self._encode(texts), max_length, self.n_special)
 
 
 class CharGruConfig(PretrainedConfig):
-    """Shape of a :class:`CharGru`.
+    """Configuration of a :class:`CharGru`.
 
     Attributes:
-        vocab_size: Characters, with padding and the unknown one.
+        vocab_size: Number of characters, including padding and the unknown one.
         embedding_size: Dimension of a character's embedding.
-        hidden_size: Dimension of the state, so of a sentence vector.
-        max_length: Characters of a sentence that are read.
+        hidden_size: Dimension of the state, and so of a sentence vector.
+        max_length: Maximum number of characters to read of a sentence.
         mask_padding: Take the state after the last character. False takes it after the padding to
-            ``max_length``, as the article's program does.
+            ``max_length``, as the article's code does.
     """
 
     model_type = "char_gru"
@@ -96,11 +96,11 @@ class CharGruConfig(PretrainedConfig):
 class CharGru(Embedder):
     """Characters -> embeddings -> one GRU layer, whose last state is the sentence vector.
 
-    A directory of it holds ``config.json``, ``model.safetensors`` and the tokenizer's files. It
-    loads here; other tools get it through :meth:`sentence_transformer`.
+    A saved directory holds ``config.json``, ``model.safetensors`` and the tokenizer's files. Only
+    this class loads it; other tools use it through :meth:`sentence_transformer`.
 
     Args:
-        config: Shape.
+        config: Sizes and options.
 
     Example:
         >>> model = CharGru.for_texts(["a cat sat", "a cat ran"], min_count=1)
@@ -120,14 +120,14 @@ class CharGru(Embedder):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Keep PyTorch's own start of embeddings and GRUs, in place of BERT's."""
+        """Keep PyTorch's own initialisation of embeddings and GRUs, instead of BERT's."""
 
     @classmethod
     def for_texts(cls, texts: Iterable[str], *, min_count: int = 5, **config: Any) -> Self:
         """Make an untrained model with the vocabulary of some texts.
 
         Args:
-            texts: What it will be trained on.
+            texts: Texts it will be trained on.
             min_count: Characters that occur less often are unknown.
             **config: Fields of :class:`CharGruConfig`.
         """
@@ -143,13 +143,15 @@ class CharGru(Embedder):
         """Load a model and its tokenizer from a directory or the Hub.
 
         Raises:
-            ValueError: If it is no ``CharGru``, or lacks weights.
+            ValueError: If it is not a ``CharGru``, or lacks weights.
             OSError: If there is no such checkpoint.
         """
         hub = hub_options(kwargs)
         kind = read_config(name_or_path, hub).get("model_type")
         if kind != CharGruConfig.model_type:
-            raise ValueError(f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, no char_gru.")
+            raise ValueError(
+                f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, not a char_gru."
+            )
         model, *_ = cls.load_weights(name_or_path, (), **kwargs)
         model.tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
         return model
@@ -161,13 +163,13 @@ class CharGru(Embedder):
 
     @property
     def rows(self) -> CharRows:
-        """Builds rows of character ids; raises a ValueError if the model has no tokenizer."""
+        """Row builder for character ids; raises a ValueError if there is no tokenizer."""
         tokenizer: Any = self.loaded_tokenizer()
         return CharRows(tokenizer, 0 if self.config.mask_padding else self.config.max_length)
 
     @property
     def positions(self) -> int:
-        """Characters of a sentence that are read."""
+        """Maximum number of characters to read of a sentence."""
         return self.config.max_length
 
     def get_input_embeddings(self) -> nn.Module:
@@ -182,7 +184,7 @@ class CharGru(Embedder):
         Args:
             input_ids: Shape: (B, L).
             attention_mask: 1 for characters, 0 for padding; all are characters if None. (B, L).
-            **_: Inputs of other encoders.
+            **_: Inputs of other encoders, which are ignored.
 
         Returns:
             The sentence vectors, not normalised, (B, D), and all states, (B, L, D).

@@ -1,4 +1,4 @@
-"""Uploads to the Hub: all files of a model in one commit, and no other ones."""
+"""Upload to the Hub: all files of a model, and no others, in one commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simbert_hf.utils.textfiles import read_json
 WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"
 WEIGHTS = (WHOLE, INDEX)
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")  # the last: SentencePiece
-# Read together by a loader: those of a former model are deleted in the commit that brings others.
+# Loaders read these together: a previous model's are deleted in the commit that brings others.
 MODEL_FILES = (
     *WEIGHTS,
     SHARDS,
@@ -49,7 +49,7 @@ SIDE_FILES = (
     "eval_results.json",
     "judge.json",
 )
-# Never uploaded (the first are pickles), but deleted where they belong to a former model.
+# Never uploaded (the first are pickles), but deleted where they belong to a previous model.
 FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
 CARD = "README.md"
 # What a card's code loads:
@@ -58,13 +58,13 @@ LOADED = re.compile(r'(?:(?<=from_pretrained\(")|(?<=SentenceTransformer\("))[^"
 
 @dataclass(frozen=True)
 class Plan:
-    """What of a folder goes to the Hub.
+    """The files of a folder that go to the Hub.
 
     Attributes:
         folder: Where the files are.
-        files: Bytes of each file, by its name in the repository.
-        left: Files and folders of the folder that stay behind.
-        loads: What the code of a generated card loads; uploaded, it loads the repository.
+        files: Size of each file in bytes, by its name in the repository.
+        left: Files and folders of the folder that are not uploaded.
+        loads: What the code of a generated card loads; once uploaded, it loads the repository.
     """
 
     folder: Path
@@ -73,12 +73,12 @@ class Plan:
     loads: str = ""
 
     def __str__(self) -> str:
-        """List the files and their sizes, and what stays behind."""
+        """List the files and their sizes, and what is not uploaded."""
         total = sum(self.files.values())
         lines = [f"{size:>13,}  {name}" for name, size in self.files.items()]
         lines.append(f"{total:>13,}  bytes in {len(self.files)} files")
         if self.left:
-            lines.append(f"stays behind: {', '.join(self.left)}")
+            lines.append(f"not uploaded: {', '.join(self.left)}")
         if self.loads:
             lines.append(f"{CARD} loads {self.loads!r} here; its upload loads the repository")
         return "\n".join(lines)
@@ -87,14 +87,14 @@ class Plan:
 def plan_upload(folder: str | Path) -> Plan:
     """Find the files of a saved model: what loaders read, its card, licence, figures and results.
 
-    Checkpoints, logs, data, pickles (``training_args.bin``) and what a former model left stay
-    behind.
+    Checkpoints, logs, data, pickles (``training_args.bin``) and the remains of a previous model are
+    left out.
 
     Args:
-        folder: What ``save_pretrained`` or a training run wrote.
+        folder: Directory that ``save_pretrained`` or a training run wrote.
 
     Raises:
-        ValueError: If it holds no whole model in safetensors, no tokenizer, or ONNX graphs of
+        ValueError: If it holds no complete model in safetensors, no tokenizer, or ONNX graphs of
             another model.
 
     Example:
@@ -115,7 +115,7 @@ def plan_upload(folder: str | Path) -> Plan:
     chosen = [name for name in read if matches(name, MODEL_FILES + SIDE_FILES)]
     check_whole(folder, read, chosen)
     if lost := sorted(shards - set(chosen)):
-        raise ValueError(f"{folder / INDEX} names {lost[0]}, which is not there: save it anew.")
+        raise ValueError(f"{folder / INDEX} names {lost[0]}, which is missing: save it again.")
     check_graphs(folder)
     tops = {name.split("/")[0] for name in chosen}
     split = [(name, *name.partition("/")[:2]) for name in names if name not in chosen]
@@ -144,7 +144,7 @@ def upload_of(plan: Plan, name: str, repo_id: str) -> CommitOperationAdd:
 
 
 def shards_of(folder: Path) -> set[str]:
-    """Name the files of weights that are in parts; none if they are whole, which loaders prefer."""
+    """Name the shards of the weights; none if there is a single file, which loaders prefer."""
     if (folder / WHOLE).exists() or not (folder / INDEX).exists():
         return set()
     return set(read_json(folder / INDEX).get("weight_map", {}).values())
@@ -158,11 +158,11 @@ def modules_of(folder: Path) -> set[str]:
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): save the model anew.") from error
+        raise ValueError(f"{path} is damaged ({error!r}): save the model again.") from error
 
 
 def is_former(name: str, shards: Collection[str], modules: Collection[str]) -> bool:
-    """Tell whether a file is left of a former model, by the present one's shards and modules.
+    """Tell whether a file remains of a previous model, given the current shards and modules.
 
     Example:
         >>> is_former("2_Dense/config.json", [], ["1_Pooling"]), is_former("config.json", [], [])
@@ -175,7 +175,7 @@ def is_former(name: str, shards: Collection[str], modules: Collection[str]) -> b
 
 
 def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> None:
-    """Raise a ValueError if a part of the model is missing, damaged or held by a pickle alone."""
+    """Raise a ValueError if a part of the model is missing, damaged or only in a pickle."""
     needed = {
         "config.json": ("config.json",),
         "tokenizer_config.json": ("tokenizer_config.json",),
@@ -185,7 +185,7 @@ def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> No
     for what, any_of in needed.items():
         if not any(matches(name, any_of) for name in chosen):
             raise ValueError(
-                f"{folder} holds no {what}; name a folder that save_pretrained or a training run "
+                f"{folder} has no {what}; give a folder that save_pretrained or a training run "
                 "wrote."
             )
     for name in chosen:
@@ -196,13 +196,13 @@ def check_whole(folder: Path, names: Sequence[str], chosen: Sequence[str]) -> No
         pickled = matches(module, ("[0-9]*_*",)) and file == "pytorch_model.bin"
         if pickled and f"{module}/model.safetensors" not in chosen:
             raise ValueError(
-                f"{folder / name} is a pickle, which is not uploaded, and what it holds stands "
-                "nowhere else: load and save the model anew."
+                f"{folder / name} is a pickle, which is not uploaded, and nothing else holds its "
+                "contents: load and save the model again."
             )
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a path fits one of the patterns, in which a star is no slash.
+    """Tell whether a path matches one of the patterns, in which stars do not match slashes.
 
     Example:
         >>> matches("1_Pooling/config.json", ["[0-9]*_*/config.json"]), matches("a/b.md", ["*.md"])
@@ -225,28 +225,28 @@ def push(
     commit_message: str = "Upload model",
     keep_card: bool = False,
 ) -> CommitInfo:
-    """Upload what was planned in one commit, which also deletes files of a former model.
+    """Upload a plan in one commit, which also deletes files of a previous model.
 
-    One commit is whole or not there (``HfApi.upload_folder`` may make several). Large files go
-    before it, through Xet where ``hf_xet`` is installed and ``HF_HUB_DISABLE_XET`` is not set, else
-    through LFS; until the commit nobody sees them. So a failed upload changes nothing that others
-    load, and the same call repeats it; it sends again only what the Hub has not got.
+    A single commit is all or nothing (``HfApi.upload_folder`` may make several). Large files are
+    sent before it, through Xet if ``hf_xet`` is installed and ``HF_HUB_DISABLE_XET`` is not set,
+    else through LFS; nobody sees them until the commit. So a failed upload changes nothing that
+    others load, and can be repeated by the same call, which sends only what the Hub still lacks.
 
     Args:
-        plan: What goes.
-        repo_id: ``org/name``; a name alone is one of the token's owner. It is made if need be.
+        plan: What to upload.
+        repo_id: ``org/name``; a bare name belongs to the token's owner. It is created if needed.
         private: Make it private; None for the owner's default.
-        revision: Branch, made from main if need be; main if None.
-        token: The stored one if None.
+        revision: Branch, created from main if needed; main if None.
+        token: Hub token; the stored one if None.
         commit_message: First line of the commit's message.
-        keep_card: Leave a ``README.md`` that stands in the repository as it is.
+        keep_card: Keep the repository's ``README.md``, if it has one.
 
     Returns:
         The commit; its ``oid`` can be given as the revision when loading.
 
     Raises:
-        OSError: If the Hub does not take it; then nothing is published.
-        ValueError: If the name is none, or the repository is public and ``private`` asked for.
+        OSError: If the upload fails; then nothing is published.
+        ValueError: If the name is not valid, or the repository is public and ``private`` is set.
     """
     api = hub_api(token)
     repo_id = open_repository(repo_id, private=private, revision=revision, token=token)
@@ -265,14 +265,14 @@ def push(
 def open_repository(
     repo_id: str, *, private: bool | None, revision: str | None, token: str | bool | None
 ) -> str:
-    """Make the repository and the branch, where they are not there.
+    """Create the repository and the branch, if they do not exist.
 
     Returns:
         Full name of the repository.
 
     Raises:
         OSError: If the Hub refuses.
-        ValueError: If the name is none, or the repository is public and ``private`` asked for.
+        ValueError: If the name is not valid, or the repository is public and ``private`` is set.
     """
     api = hub_api(token)
     with explained(repo_id):
@@ -280,7 +280,7 @@ def open_repository(
         public = bool(private) and not api.model_info(repo_id).private  # exist_ok changes nothing
     if public:
         raise ValueError(
-            f"{repo_id} is there and public, so nothing was uploaded: make it private in its "
+            f"{repo_id} exists and is public, so nothing was uploaded: make it private in its "
             "settings, name another, or leave out private."
         )
     with explained(repo_id):
@@ -290,20 +290,20 @@ def open_repository(
 
 
 def hub_api(token: str | bool | None) -> HfApi:
-    """Return the Hub's API, with a name to say who calls."""
+    """Return the Hub's API, with the name of this package as the caller's."""
     return HfApi(token=token, library_name="simbert_hf", library_version=__version__)
 
 
 @contextmanager
 def explained(repo_id: str) -> Iterator[None]:
-    """Turn what an upload may end with (HTTP, LFS and Xet errors) into one sentence."""
+    """Turn the errors of an upload (HTTP, LFS and Xet) into one sentence."""
     try:
         yield
-    except ValueError:  # a name that is none
+    except ValueError:  # a name that is not valid
         raise
     except Exception as error:
         cause = (isinstance(error, RuntimeError) and error.__cause__) or error  # which file, or why
         raise OSError(
             f"Uploading to {repo_id} failed: {' '.join(str(cause).split())}. Nothing was "
-            "published; check name, token and network, and run the same again."
+            "published; check the name, token and network, and try again."
         ) from error

@@ -33,7 +33,7 @@ def prefix_mask(token_type_ids: Tensor, attention_mask: Tensor, dtype: torch.dty
     """
     if token_type_ids.shape != attention_mask.shape or token_type_ids.dim() != 2:
         raise ValueError(
-            "prefix_mask needs token_type_ids and attention_mask of one shape (B, L); got "
+            "prefix_mask needs token_type_ids and attention_mask of equal shape (B, L); got "
             f"{tuple(token_type_ids.shape)} and {tuple(attention_mask.shape)}."
         )
     order = token_type_ids.cumsum(dim=-1)  # (B, L)

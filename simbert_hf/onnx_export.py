@@ -1,4 +1,4 @@
-"""SimBert as ONNX graphs, and onnxruntime to run them.
+"""Export SimBert as ONNX graphs, and run them with onnxruntime.
 
 ``onnx/model.onnx`` encodes: ``input_ids, attention_mask, token_type_ids`` (B, L), int64, give
 ``last_hidden_state`` (B, L, D), which sentence-transformers' ``backend="onnx"`` pools itself, and
@@ -59,9 +59,9 @@ class EncoderGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """Tokens and a cache -> logits of each row's next token, and the grown cache.
 
-    One graph reads the sources (nothing cached, whole rows, padded on the right) and continues them
-    (one token a row): in both cases every new token sees all that is real, so the prefix mask is a
-    mask of padding.
+    One graph reads the sources (empty cache, whole rows, padded on the right) and continues them
+    (one token per row): in both cases every new token sees all real tokens, so the prefix mask is a
+    padding mask.
     """
 
     def __init__(self, model: SimBert) -> None:
@@ -114,13 +114,13 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
     """Write a model's graphs into ``folder/onnx``: both encoders, and the decoder if it can write.
 
     Args:
-        model: With a tokenizer.
-        folder: A directory that ``save_pretrained`` wrote, which holds config and tokenizer. Which
-            weights lie there is noted beside the graphs.
+        model: A model with a tokenizer.
+        folder: A directory written by ``save_pretrained``, which holds config and tokenizer. A
+            record of its weights is written next to the graphs.
 
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
-        ValueError: If the model is no ``SimBert`` of BERT's form.
+        ValueError: If the model is not a ``SimBert`` of the BERT architecture.
     """
     check_exportable(model)
     if model.dtype != torch.float32:  # as every loader reads 16 bits
@@ -143,21 +143,21 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
             made.append(out / DECODER)
             write_graph(DecoderGraph(model), given, names, ["logits", "keys", "values"], made[1])
         else:
-            (out / DECODER).unlink(missing_ok=True)  # a former model's
+            (out / DECODER).unlink(missing_ok=True)  # a previous model's
     quantize(out / ENCODER, out / QUANTIZED)
     record_graphs(Path(folder))
     return [*made, out / QUANTIZED]
 
 
 def check_exportable(model: object) -> None:
-    """Refuse what cannot be exported.
+    """Refuse models that cannot be exported.
 
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
-        ValueError: If the model is no ``SimBert`` of BERT's form.
+        ValueError: If the model is not a ``SimBert`` of the BERT architecture.
     """
     if not isinstance(model, SimBert) or model.config.model_type != "bert":
-        raise ValueError(f"Only a SimBert of BERT's form is exported, no {type(model).__name__}.")
+        raise ValueError(f"Only a SimBert on BERT can be exported, not a {type(model).__name__}.")
     for module in ("onnxscript", "onnxruntime"):
         require(module, "onnx")
 
@@ -165,7 +165,7 @@ def check_exportable(model: object) -> None:
 def write_graph(
     graph: nn.Module, given: tuple[Tensor, ...], names: list[str], outputs: list[str], path: Path
 ) -> None:
-    """Export a module by torch.onnx; sizes but those of layers and heads may vary."""
+    """Export a module with torch.onnx; sizes except those of layers and heads may vary."""
     shapes = [{1: Dim.AUTO, 3: Dim.AUTO} if t.dim() > 2 else {0: Dim.AUTO, 1: Dim.AUTO}
               for t in given]  # fmt: skip
     with whole(path) as made, quiet_export():
@@ -185,7 +185,7 @@ def write_graph(
 
 @contextmanager
 def quiet_export() -> Iterator[None]:
-    """Hide what torch.onnx and onnxruntime say of their own insides."""
+    """Hide what torch.onnx and onnxruntime log about their internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "root")]
     levels = [each.level for each in loggers]
     with warnings.catch_warnings():
@@ -200,9 +200,9 @@ def quiet_export() -> Iterator[None]:
 
 
 def quantize(path: Path, out: Path) -> None:
-    """Write a graph with 8-bit weights, scaled by column; activations as they come.
+    """Write a graph with 8-bit weights, scaled by column, and dynamically quantised activations.
 
-    Unsigned ones, since the sums of signed ones overflow on processors that have AVX2 but no VNNI.
+    Weights are unsigned, since sums of signed ones overflow on processors with AVX2 but no VNNI.
     """
     import onnx
     from onnxruntime.quantization import (  # type: ignore[import-untyped]
@@ -211,23 +211,23 @@ def quantize(path: Path, out: Path) -> None:
     )
 
     graph = onnx.load(path)
-    del graph.graph.value_info[:]  # shapes, which it does not turn where it turns weights
+    del graph.graph.value_info[:]  # shapes, which it does not transpose with the weights
     with whole(out) as made, quiet_export():
         quantize_dynamic(graph, made, weight_type=QuantType.QUInt8, per_channel=True)
 
 
 class OnnxSimBert:
-    """A model run by onnxruntime: the vectors and the paraphrases of the ``SimBert`` it was.
+    """An exported ``SimBert`` run by onnxruntime: it makes the same vectors and paraphrases.
 
     Args:
-        folder: What ``save_pretrained`` and :func:`export` wrote.
+        folder: Directory that ``save_pretrained`` and :func:`export` wrote.
         encoder: Which encoder: ``model.onnx``, or ``model_quint8.onnx``.
-        threads: Of one operation; onnxruntime's choice if None.
+        threads: Threads per operation; onnxruntime's choice if None.
 
     Raises:
         ImportError: If the extra ``onnx`` is not installed.
         OSError: If there is no such graph.
-        ValueError: If the folder's weights have changed since.
+        ValueError: If the folder's weights have changed since the export.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class OnnxSimBert:
 
     @cached_property
     def decoder(self) -> Any:
-        """The graph that writes, loaded when it is first asked for."""
+        """The decoder's graph, loaded when it is first needed."""
         return self.open(DECODER)
 
     def open(self, name: str) -> Any:
@@ -264,14 +264,14 @@ class OnnxSimBert:
 
         path = self.folder / FOLDER / name
         if not path.exists():
-            raise OSError(f"There is no {path}; make it with scripts/export_onnx.py.")
+            raise OSError(f"There is no {path}; create it with scripts/export_onnx.py.")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads or 0
         providers = ["CPUExecutionProvider"]
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
 
     def encode(self, texts: str | Sequence[str], *, batch_size: int = 64) -> np.ndarray:
-        """Embed sentences; as ``SimBert.encode``, of length 1."""
+        """Embed sentences as unit vectors, like ``SimBert.encode``."""
 
         def embed(inputs: dict[str, Tensor]) -> np.ndarray:
             arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
@@ -281,13 +281,13 @@ class OnnxSimBert:
         return encode_by(embed, self, texts, batch_size)
 
     def write(self, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
-        """Write different sentences for each text, as ``generation.writing.write`` does.
+        """Write different sentences for each text, like ``generation.writing.write``.
 
-        A text of several sentences is written as one; cut it by ``split_sentences`` before.
-        ``SearchSettings(n=1, strategy="beam")`` is greedy.
+        A text of several sentences is treated as one; split it with ``split_sentences`` first.
+        ``SearchSettings(n=1, strategy="beam")`` is greedy search.
 
         Raises:
-            OSError: If there is no graph that writes.
+            OSError: If there is no graph of the decoder.
             TypeError: If a text is not a string.
             ValueError: If a text is empty, or the model has no room for ``max_new_tokens``.
         """
@@ -295,13 +295,13 @@ class OnnxSimBert:
 
 
 class OnnxDecoder:
-    """What :class:`simbert_hf.generation.decoder.BertDecoder` is to the search, by onnxruntime.
+    """Like :class:`simbert_hf.generation.decoder.BertDecoder`, but run by onnxruntime.
 
     Args:
-        model: Has the graph.
+        model: The model with the graph.
         sources: ``[CLS] text [SEP]`` rows, S of them.
-        max_new_tokens: How many tokens will be fed at most.
-        banned: Ids never to be written. Shape: (N,).
+        max_new_tokens: Maximum number of tokens to feed.
+        banned: Ids never to write. Shape: (N,).
     """
 
     def __init__(
@@ -324,7 +324,7 @@ class OnnxDecoder:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""
         positions = np.broadcast_to(np.arange(self.width), self.inputs["input_ids"].shape)
         logits = self._run(**self.inputs, position_ids=np.ascontiguousarray(positions))
-        logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
+        logits[:, self.sep_id] = -torch.inf  # an empty sentence is not a paraphrase
         return logits
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
@@ -339,7 +339,7 @@ class OnnxDecoder:
         )
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source behind ``start``, and forget them; see ``Reader.read``.
+        """Feed L tokens to each source after ``start``, and forget them; see ``Reader.read``.
 
         One after the other: in the graph, new tokens see each other.
         """

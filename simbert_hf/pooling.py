@@ -1,4 +1,4 @@
-"""From hidden states to one vector a sentence."""
+"""Turn hidden states into one vector per sentence."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def pool(
     ``first_last_mean`` averages the first and the last transformer layer's outputs before the mean.
 
     Args:
-        hidden_states: Outputs by layer, last one last; ``first_last_mean`` needs index 1, the first
+        hidden_states: Outputs of the layers, in order; ``first_last_mean`` needs index 1, the first
             transformer layer's. Each of shape: (B, L, D).
         source_mask: 1 for the tokens of the source sentence. Shape: (B, L).
         pooling: One of ``POOLINGS``.
-        pooler: The pooler's Dense layer, read by the two pooler ways only.
+        pooler: The pooler's Dense layer, used only by the two poolings of this name.
 
     Returns:
         Shape: (B, D).

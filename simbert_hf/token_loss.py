@@ -13,28 +13,28 @@ from torch.nn.functional import pad
 from simbert_hf.losses import chunk_rows
 from simbert_hf.utils.devices import kernels_work
 
-# In 16 bits a GPU multiplies matrices of other widths several times slower. Few vocabularies have
-# such a size, so columns that no token has are added, of probability 0.
+# In 16 bits, a GPU multiplies matrices of other widths several times slower. Few vocabularies have
+# such a size, so columns of probability 0 are added that belong to no token.
 ALIGNED = 8
 
 
 def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
-    """Sum of the cross-entropies of ``hidden @ weight.T + bias``, in float32 or better.
+    """Sum the cross-entropies of ``hidden @ weight.T + bias``, in float32 or better.
 
     Equal to ``F.cross_entropy(..., reduction="sum")`` of the logits in value and gradient, but the
-    logits exist for a few tokens at a time: their gradient is formed with them, while they are
-    there, as Liger (Hsu et al. 2024, https://arxiv.org/abs/2410.10989) does. Memory grows with
+    logits exist for a few tokens at a time: their gradient is computed along with them, as in
+    Liger (Hsu et al. 2024, https://arxiv.org/abs/2410.10989). Memory grows with
     tokens + vocabulary, not with their product. (torch 2.13 brings ``F.linear_cross_entropy``,
     which can replace this when it is the oldest supported version.)
 
     Args:
-        hidden: What the LM head's last layer reads, a row a token. Shape: (N, D).
+        hidden: Inputs of the LM head's last layer, one row per token. Shape: (N, D).
         weight: That layer's weight. Shape: (V, D).
         bias: Its bias. Shape: (V,).
         labels: The right tokens, all from 0 to below V. Shape: (N,).
 
     Returns:
-        A scalar, in nats; 0 where there is no token.
+        A scalar, in nats; 0 if there are no tokens.
 
     Example:
         >>> zeros = torch.zeros(4, 3)

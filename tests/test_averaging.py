@@ -112,13 +112,15 @@ def test_a_start_that_names_no_pooling_takes_the_one_that_is_given(tmp_path: Pat
 
 @pytest.mark.parametrize("shares", [[1.0], [1.0, 0.0], [1.0, -0.5], [1.0, float("nan")]])
 def test_odd_shares_are_named(shares: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"2 models and the shares .*: give each a number above 0"):
+    with pytest.raises(
+        ValueError, match=r"2 models but shares .*: give one number above 0 for each"
+    ):
         average_models([tiny_simbert(), tiny_simbert()], shares)
 
 
 def test_models_that_do_not_fit_are_named() -> None:
     model = tiny_simbert()
-    with pytest.raises(ValueError, match="Less than two models have no average"):
+    with pytest.raises(ValueError, match="Averaging needs at least two models"):
         average_models([model])
     with pytest.raises(ValueError, match=r"different architectures or sizes: bert\.encoder"):
         average_models([model, tiny_simbert(num_hidden_layers=3)])
@@ -131,5 +133,5 @@ def test_models_that_do_not_fit_are_named() -> None:
         average_models([model, tiny_simbert("cls")])
     white = tiny_simbert()
     whiten(white, [*WORDS, *TEXTS], 4)
-    with pytest.raises(ValueError, match="is whitened; average first, and whiten after"):
+    with pytest.raises(ValueError, match="is whitened: average first, then whiten"):
         average_models([model, white])

@@ -153,7 +153,7 @@ def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
 def test_languages_are_those_that_the_hub_takes(model: Path) -> None:
     given = CardArguments(model=str(model), language=["zh", "zho", "multilingual", "code"])
     assert make_card(given).data.language == given.language
-    with pytest.raises(ValueError, match="--language zh-CN is no ISO code of a language"):
+    with pytest.raises(ValueError, match="--language zh-CN is not an ISO language code"):
         make_card(CardArguments(model=str(model), language=["zh-CN"]))
 
 
@@ -217,7 +217,7 @@ def test_a_run_writes_a_card_and_keeps_a_person_s(
     with caplog.at_level(logging.INFO, "simbert_hf"):
         train(flags)
     assert (out / "README.md").read_text() == "Mine."
-    assert "somebody's own" in caplog.text
+    assert "was not written by this package" in caplog.text
 
 
 def test_a_recorded_run_is_what_the_script_takes(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     report.write_text(json.dumps(EVALUATION))
     with pytest.raises(ValueError, match="give --model"):
         write_card(CardArguments(model=str(tmp_path)))
-    with pytest.raises(DataError, match=r"knows no 'other'; give --row one of start, tiny"):
+    with pytest.raises(DataError, match=r"has no 'other'; give --row one of start, tiny"):
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
     card = make_card(CardArguments(model=str(model), evaluation=str(report), row="start"))
     assert f'("{model.name}")' in card.text  # is loaded, whatever its row is called
@@ -289,10 +289,10 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     given = {"evaluation": swapped, "paraphrases": report, "peers": swapped}
     for flag, file in given.items():
         with pytest.raises(
-            DataError, match=rf"{file.name}: holds no '.*'\. --{flag} is for .*\.json"
+            DataError, match=rf"{file.name}: has no '.*'\. --{flag} is for .*\.json"
         ):
             make_card(CardArguments(model=str(model), **{flag: str(file)}))
-    missing = r"none\.json: is no file\. --paraphrases is for paraphrases\.json of scripts/"
+    missing = r"none\.json: is not a file\. --paraphrases is for paraphrases\.json of scripts/"
     with pytest.raises(DataError, match=missing):
         make_card(CardArguments(model=str(model), paraphrases=str(tmp_path / "none.json")))
     report.write_text("{")
@@ -308,7 +308,7 @@ def test_a_card_that_loses_its_figures_says_so(
     write_card(CardArguments(model=str(model), output=place, row="start", evaluation=str(report)))
     assert not caplog.messages
     write_card(CardArguments(model=str(model), output=place))
-    assert "README.md held figures of an evaluation, which the new card lacks" in caplog.text
+    assert "README.md held evaluation figures, which the new card lacks" in caplog.text
 
 
 @pytest.mark.parametrize(

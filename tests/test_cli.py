@@ -360,7 +360,7 @@ def test_damaged_weights_end_with_a_sentence(run, tmp_path):
     for argv in (["synonyms", "a cat"], ["encode", tmp_path / "in.txt", "--output", "a.npy"]):
         code, _, err = run(*argv, "--model", tmp_path / "cut")
         assert code == 1
-        assert "model.safetensors is cut or damaged" in err
+        assert "model.safetensors is truncated or damaged" in err
 
 
 @pytest.mark.multiproc

@@ -231,21 +231,21 @@ def lines(change: Callable[[list[str]], list[str]]) -> Callable[[Path], object]:
 INDEX, DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
 BROKEN: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "index missing": (lambda d: (d / INDEX).unlink(), OSError, "There is no bert_model.ckpt.index"),
-    "data missing": (lambda d: (d / DATA).unlink(), OSError, r"is missing: .* counts 1 data file"),
+    "data missing": (lambda d: (d / DATA).unlink(), OSError, r"is missing: .* names 1 data file"),
     "config missing": (lambda d: (d / "bert_config.json").unlink(), OSError, "bert_config.json"),
     "vocab missing": (lambda d: (d / "vocab.txt").unlink(), OSError, "vocab.txt"),
-    "two": (lambda d: shutil.copy(d / INDEX, d / "b.index"), ValueError, "several weights: b"),
-    "index cut": (cut(INDEX, 1000), ValueError, "no whole index .*its end is missing"),
-    "index empty": (cut(INDEX, 0), ValueError, "no whole index"),
+    "two": (lambda d: shutil.copy(d / INDEX, d / "b.index"), ValueError, "several weight files: b"),
+    "index cut": (cut(INDEX, 1000), ValueError, "not a complete index .*its end is missing"),
+    "index empty": (cut(INDEX, 0), ValueError, "not a complete index"),
     "index damaged": (flip(INDEX, 700), ValueError, "the block at byte 0 is damaged"),
-    "data cut": (cut(DATA, 20000), ValueError, r"00001 is cut off at bert/"),
+    "data cut": (cut(DATA, 20000), ValueError, r"00001 is truncated at bert/"),
     "data damaged": (flip(DATA, 100), ValueError, r"00001 is damaged at bert/"),
     "no json": (cut("bert_config.json", 9), ValueError, "bert_config.json cannot be read as JSON"),
-    "no size": (change_config(hidden_size=None), ValueError, "from 1 on as hidden_size"),
+    "no size": (change_config(hidden_size=None), ValueError, "no positive integer for hidden_size"),
     "activation": (change_config(hidden_act="relu"), ValueError, "'relu'; only gelu"),
     "other shape": (
         change_config(intermediate_size=32), ValueError,
-        r"layer_0/intermediate/dense/kernel has the shape \(16, 24\), .* calls for \(16, 32\)",
+        r"layer_0/intermediate/dense/kernel has the shape \(16, 24\), .* requires \(16, 32\)",
     ),
     "more layers": (change_config(num_hidden_layers=3), ValueError, "lack bert/encoder/layer_2/"),
     "fewer layers": (
@@ -275,7 +275,7 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(
 
 def test_what_an_output_directory_holds_is_kept(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds something already"):
+    with pytest.raises(ValueError, match="is not an empty directory"):
         main([str(FIXTURE), "--output_dir", str(tmp_path)])
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -410,8 +410,11 @@ def test_weights_without_a_head_embed(
 @pytest.mark.parametrize(
     ("breaking", "message"),
     [
-        (cut("latest_model.weights", 500), "latest_model.weights is no whole HDF5 file"),
-        (lambda d: write_keras(d / "b.h5", {}), "several weights: b.h5, latest_model.weights"),
+        (cut("latest_model.weights", 500), "latest_model.weights is not a complete HDF5 file"),
+        (
+            lambda d: write_keras(d / "b.h5", {}),
+            "several weight files: b.h5, latest_model.weights",
+        ),
         (
             lambda d: write_keras(d / "latest_model.weights", {}),
             r"hold no bert/embeddings/word_embeddings \(Keras: Embedding-Token\)",
@@ -479,10 +482,10 @@ def test_settings_are_an_object(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("num_attention_heads", 0, "no whole number from 1 on as num_attention_heads"),
-        ("hidden_size", True, "no whole number from 1 on as hidden_size"),
-        ("max_position_embeddings", None, "no whole number from 1 on as max_position"),
-        ("initializer_range", "0.02", "no number as initializer_range"),
+        ("num_attention_heads", 0, "no positive integer for num_attention_heads"),
+        ("hidden_size", True, "no positive integer for hidden_size"),
+        ("max_position_embeddings", None, "no positive integer for max_position"),
+        ("initializer_range", "0.02", "no number for initializer_range"),
     ],
 )
 def test_settings_are_numbers(tmp_path: Path, name: str, value: object, fault: str) -> None:

@@ -166,7 +166,7 @@ def test_what_it_cannot_do_is_refused(start: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--mlm_weight needs a BERT checkpoint"):
         main([*flags, "--mlm_weight=0.1", "--max_length=32"])
     if start.name == "xlnet":
-        with pytest.raises(ValueError, match="'xlnet' has no attention_probs_dropout_prob"):
+        with pytest.raises(ValueError, match="'xlnet' model has no attention_probs_dropout_prob"):
             SentenceEncoder.from_pretrained(start, attention_probs_dropout_prob=0.2)
     else:
         model = SentenceEncoder.from_pretrained(start, attention_probs_dropout_prob=0.2)
@@ -196,7 +196,7 @@ def test_its_layers_are_computed_again_where_the_architecture_can(start: Path) -
 
 
 def test_one_that_reads_no_mask_is_refused() -> None:
-    with pytest.raises(ValueError, match="'fnet' reads no mask"):
+    with pytest.raises(ValueError, match="'fnet' model takes no mask"):
         SentenceEncoder(FNetConfig(hidden_size=8, num_hidden_layers=1, sentence_pooling="mean"))
 
 
@@ -205,7 +205,7 @@ def test_a_decoder_is_refused(tmp_path: Path) -> None:
         T5Config(vocab_size=60, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
     ).save_pretrained(tmp_path)
     unigram_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="'t5' has a decoder"):
+    with pytest.raises(ValueError, match="'t5' model has a decoder"):
         SentenceEncoder.from_pretrained(tmp_path)
 
 

@@ -153,7 +153,7 @@ def test_what_cannot_be_written_is_known_before_anything_is_measured(
             main(flags(files))
         return
     (files / "one" / "README.md").write_text("---\nmodel-index:\n- name: one\n---\n")
-    with pytest.raises(DataError, match=r"one.README\.md: is no model card"):
+    with pytest.raises(DataError, match=r"one.README\.md: is not a model card"):
         main(flags(files, "--write_card=true"))
 
 

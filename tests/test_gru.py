@@ -83,13 +83,13 @@ def test_what_is_saved_loads_here_and_in_a_sentence_transformer(
 
 def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path / "bert")
-    with pytest.raises(ValueError, match="is a 'bert' checkpoint, no char_gru"):
+    with pytest.raises(ValueError, match="is a 'bert' checkpoint, not a char_gru"):
         CharGru.from_pretrained(tmp_path / "bert")
     model = tiny_gru()
     weights = {k: v for k, v in model.state_dict().items() if k != "gru.bias_hh_l0"}
     model.save_pretrained(tmp_path / "gru", state_dict=weights)
     assert "gru.bias_hh_l0" not in load_file(tmp_path / "gru" / "model.safetensors")
-    with pytest.raises(ValueError, match=r"missing or misshapen: gru\.bias_hh_l0"):
+    with pytest.raises(ValueError, match=r"missing or mismatched: gru\.bias_hh_l0"):
         CharGru.from_pretrained(tmp_path / "gru")
     with pytest.raises(ValueError, match="This CharGru has no tokenizer"):
         CharGru(CharGruConfig(vocab_size=9)).encode("a")
@@ -97,7 +97,7 @@ def test_other_and_broken_checkpoints_are_refused(tmp_path: Path) -> None:
         model.encode(["a", " "])
     with pytest.raises(ValueError, match="text 1 is empty"):
         model.sentence_transformer().encode(["", "a"])
-    with pytest.raises(OSError, match="it is no directory with a config"):
+    with pytest.raises(OSError, match="it is not a directory with a config"):
         CharGru.from_pretrained(tmp_path / "gur")
     with pytest.raises(ValueError, match=r"is a CharGru: load it with CharGru\.from_pretrained"):
         SentenceEncoder.from_pretrained(tmp_path / "gru")

@@ -181,7 +181,7 @@ def test_private_stays_private(hub: Hub) -> None:
     model.push_to_hub("open", token=TOKEN)
     assert not hub.repositories["someone/open"].private  # a bare name is the owner's
     before = hub.files("someone/open")
-    with pytest.raises(ValueError, match="is there and public"):
+    with pytest.raises(ValueError, match="exists and is public"):
         CharGru.for_texts(WORDS, min_count=2).push_to_hub("someone/open", token=TOKEN, private=True)
     assert hub.files("someone/open") == before
     with pytest.raises(OSError, match="401"):
@@ -220,7 +220,7 @@ def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> Non
 def test_a_damaged_list_of_modules_is_named(tmp_path: Path, content: str) -> None:
     save_tiny_simbert(tmp_path)
     (tmp_path / "modules.json").write_text(content)
-    with pytest.raises(ValueError, match=r"modules\.json is damaged .*: save the model anew"):
+    with pytest.raises(ValueError, match=r"modules\.json is damaged .*: save the model again"):
         plan_upload(tmp_path)
 
 
@@ -240,7 +240,7 @@ def test_what_a_former_model_left_stays_behind(tmp_path: Path) -> None:
     assert sharded | {"2_Dense/"} <= {*plan.left}
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / max(sharded - {"model.safetensors.index.json"})).unlink()
-    with pytest.raises(ValueError, match=r"index\.json names model-.*, which is not there"):
+    with pytest.raises(ValueError, match=r"index\.json names model-.*, which is missing"):
         plan_upload(tmp_path)
 
 

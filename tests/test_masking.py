@@ -61,7 +61,7 @@ def test_attention_implementations_agree() -> None:
 
 
 def test_refuses_unequal_shapes() -> None:
-    with pytest.raises(ValueError, match=r"one shape \(B, L\).*\(1, 3\) and \(1, 4\)"):
+    with pytest.raises(ValueError, match=r"equal shape \(B, L\).*\(1, 3\) and \(1, 4\)"):
         prefix_mask(torch.zeros(1, 3), torch.ones(1, 4), torch.float32)
     with pytest.raises(ValueError, match=r"\(3,\) and \(3,\)"):
         prefix_mask(torch.zeros(3), torch.ones(3), torch.float32)

@@ -67,7 +67,7 @@ def test_a_pooler_that_transformers_dropped_is_taken_from_the_modules(tmp_path: 
     found = SimBert.from_pretrained(tmp_path)
     assert abs(found.encode(SENTENCES) - model.encode(SENTENCES)).max() < 1e-5
     shutil.rmtree(tmp_path / "2_Dense")
-    with pytest.raises(ValueError, match=r"has lost the pooler .* says 'linear_pooler'"):
+    with pytest.raises(ValueError, match=r"lacks the pooler .* says 'linear_pooler'"):
         SimBert.from_pretrained(tmp_path)
     SimBert.from_pretrained(tmp_path, pooling="mean")
 
@@ -83,8 +83,8 @@ def test_a_pooler_that_transformers_dropped_is_taken_from_the_modules(tmp_path: 
         ("tanh_pooler", put_dense(use_residual=True), "made by Pooling (cls), Dense, which"),
         ("mean", lambda model: setattr(model.tokenizer, "padding_side", "left"), "on the left"),
         ("mean", lambda model: setattr(model[1], "pooling_mode", "cls"), "--pooling cls"),
-        ("mean", lambda model: setattr(model, "truncate_dim", 8), "cuts them to 8 dimensions"),
-        ("first_last_mean", lambda model: disturb(model[1]), "weigh the layers otherwise"),
+        ("mean", lambda model: setattr(model, "truncate_dim", 8), "truncates them to 8 dimensions"),
+        ("first_last_mean", lambda model: disturb(model[1]), "weight the layers differently"),
         ("cls", lambda model: model.prompts.update(query="q: "), "puts 'q: ' before each text"),
     ],
 )
@@ -128,7 +128,7 @@ def test_a_dense_without_weights_that_are_read_is_told_of(
     torch.save(load_file(file), file.with_name("pytorch_model.bin"))
     file.unlink()
     SimBert.from_pretrained(tmp_path)
-    assert "they pass a Dense whose weights are not read here" in caplog.text
+    assert "they pass through a Dense whose weights are not read here" in caplog.text
 
 
 def test_a_mean_of_another_length_is_a_mean(
@@ -147,7 +147,7 @@ def test_a_cut_dense_is_named(tmp_path: Path) -> None:
     tiny_simbert("linear_pooler").save_pretrained(tmp_path)
     file = tmp_path / "2_Dense" / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(OSError, match=r"2_Dense.model\.safetensors is cut or damaged"):
+    with pytest.raises(OSError, match=r"2_Dense.model\.safetensors is truncated or damaged"):
         SimBert.from_pretrained(tmp_path)
 
 
@@ -162,9 +162,9 @@ def test_a_bridge_saves_its_settings_and_no_other_modules(tmp_path: Path) -> Non
     assert abs(unit_vectors(again) - unit_vectors(bridge)).max() < 1e-5
     assert again.default_prompt_name == "query"
     bridge.append(Dense(32, 16))
-    with pytest.raises(ValueError, match="not modules that were added"):
+    with pytest.raises(ValueError, match="not modules added to it"):
         bridge.save(str(tmp_path))
-    with pytest.raises(ValueError, match="written as safetensors alone"):
+    with pytest.raises(ValueError, match="written as safetensors only"):
         tiny_simbert().sentence_transformer().save(str(tmp_path), safe_serialization=False)
 
 

@@ -110,7 +110,7 @@ def test_an_encoder_without_a_head(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not list(tmp_path.rglob("*.part"))
     found = OnnxSimBert(tmp_path / "out").encode(TEXTS)
     np.testing.assert_allclose(found, model.eval().encode(TEXTS), atol=1e-5)
-    with pytest.raises(OSError, match=r"decoder\.onnx; make it with scripts/export_onnx\.py"):
+    with pytest.raises(OSError, match=r"decoder\.onnx; create it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path / "out").write(TEXTS, SearchSettings(n=1))
 
 
@@ -158,14 +158,14 @@ def test_graphs_of_former_weights_are_refused(exported: Path, tmp_path: Path) ->
     trained.get_input_embeddings().weight.data += 0.01
     trained.save_pretrained(tmp_path)
     for use in (plan_upload, OnnxSimBert):
-        with pytest.raises(ValueError, match=r"other weights than those in .*: export again"):
+        with pytest.raises(ValueError, match=r"other weights than those in .*: export them again"):
             use(tmp_path)
     shutil.rmtree(tmp_path / "onnx")
     plan_upload(tmp_path)
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no CharGru"):
+    with pytest.raises(ValueError, match="not a CharGru"):
         export(CharGru.for_texts(WORDS, min_count=1), tmp_path)
     tokenizer = wordpiece_tokenizer()
     config = FactorisedConfig(vocab_size=len(tokenizer), embedding_size=8, hidden_size=16,
@@ -173,13 +173,13 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     electra = FactorisedSimBert(config)
     electra.tokenizer = tokenizer
     electra.save_pretrained(tmp_path / "electra")
-    with pytest.raises(ValueError, match="no FactorisedSimBert"):
+    with pytest.raises(ValueError, match="not a FactorisedSimBert"):
         main([f"--model_name_or_path={tmp_path / 'electra'}", f"--output_dir={tmp_path / 'copy'}"])
     assert not (tmp_path / "copy").exists()
     with pytest.raises(ValueError, match="electra holds a model or a run already"):
         main(["--model_name_or_path=simbert-minilm-en", f"--output_dir={tmp_path / 'electra'}"])
     tiny_simbert().save_pretrained(tmp_path)
-    with pytest.raises(OSError, match=r"model\.onnx; make it with scripts/export_onnx\.py"):
+    with pytest.raises(OSError, match=r"model\.onnx; create it with scripts/export_onnx\.py"):
         OnnxSimBert(tmp_path)
 
 

@@ -903,14 +903,14 @@ def test_bad_queries_and_changes(index, model):
         FaqIndex.build("no-such/model", ROWS, store="ivf_pq")  # known before a model is loaded
     with pytest.raises(TypeError, match="The model is 7"):
         FaqIndex.build(7, ROWS)
-    with pytest.raises(OSError, match="no directory, and the Hub does not give it"):
+    with pytest.raises(OSError, match="not a directory, and the Hub does not provide it"):
         FaqIndex.build("/no/such/model", ROWS)
 
 
 def test_a_diverged_model_is_refused(index):
     broken = tiny_simbert()
     broken.bert.embeddings.LayerNorm.weight.data.fill_(float("nan"))
-    with pytest.raises(DataError, match="no vector of length 1"):
+    with pytest.raises(DataError, match="is not of length 1"):
         FaqIndex.build(broken, ROWS)
 
 

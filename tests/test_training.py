@@ -381,7 +381,7 @@ def test_a_new_run_goes_where_no_other_was(
     [
         ("scheduler.pt", None, "lacks scheduler.pt"),  # as by --save_only_model
         ("optimizer.pt", None, r"lacks optimizer\*"),
-        ("optimizer.pt", b"PK", r"has a damaged optimizer.pt \(it was cut off\)"),
+        ("optimizer.pt", b"PK", r"has a damaged optimizer.pt \(it is truncated\)"),
         ("model.safetensors", b"", r"has a damaged model.safetensors \("),
         ("trainer_state.json", b"{", r"has a damaged trainer_state.json \("),
     ],

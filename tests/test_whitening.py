@@ -49,7 +49,11 @@ def test_it_is_pca_whitening(dim: int) -> None:
         (correlated(), 8, "to 8 dimensions: the vectors span 7 directions"),
         (correlated()[:, [0, 1, 0]], 3, "to 3 dimensions: the vectors span 2 directions"),
         (np.ones((30, 3)), None, "to 0 dimensions: the vectors span 0 directions"),
-        (correlated(7), 2, "7 different sentences do not tell the covariance of 7 dimensions"),
+        (
+            correlated(7),
+            2,
+            "7 different sentences are too few to estimate the covariance of 7 dimensions",
+        ),
     ],
 )
 def test_too_few_sentences_or_dimensions_are_refused(
@@ -84,7 +88,7 @@ def test_every_loader_applies_it(tmp_path: Path, pooling: str, dim: int | None) 
     assert theirs.get_embedding_dimension() == (dim or spanned)
     assert np.abs(theirs.encode(TEXTS) - vectors).max() < 1e-5
     AutoModel.from_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="is whitened already"):
+    with pytest.raises(ValueError, match="is already whitened"):
         whiten(again, SENTENCES)
     other = "cls" if pooling == "mean" else "mean"
     with pytest.raises(ValueError, match=f"is whitened for the pooling '{pooling}'"):

@@ -1,1 +1,1 @@
-"""Original SimBERT weights, from TensorFlow or bert4keras, in this package's form."""
+"""Convert original SimBERT weights, of TensorFlow or bert4keras, to this package's format."""

@@ -1,8 +1,8 @@
-"""TensorFlow checkpoints (``Saver``'s V2 format, a "tensor bundle"), read without TensorFlow.
+"""Read TensorFlow checkpoints (``Saver``'s V2 format, a "tensor bundle") without TensorFlow.
 
-``NAME.index`` is a table of LevelDB's format: blocks of sorted keys, each of which leaves out what
-it shares with the key before it. It says for each variable its type, shape and place in the files
-``NAME.data-00000-of-0000N``, which hold raw numbers. Nothing of a checkpoint is ever executed.
+``NAME.index`` is a table in LevelDB's format: blocks of sorted keys, each of which leaves out the
+prefix it shares with the previous key. It gives each variable's type, shape and place in the files
+``NAME.data-00000-of-0000N``, which hold raw numbers. Nothing in a checkpoint is ever executed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ BFLOAT16 = 14  # the upper half of a float32
 
 @dataclass(frozen=True)
 class Variable:
-    """Where a variable lies, as the index says.
+    """Where a variable is stored, according to the index.
 
     Attributes:
-        dtype: TensorFlow's number of the type.
+        dtype: TensorFlow's number for the type.
         shape: Its shape.
         shard: Number of its data file.
         offset: Where it begins there, in bytes.
@@ -55,17 +55,17 @@ class Variable:
 
 
 class TensorBundle:
-    """The variables of one checkpoint; they are read one at a time.
+    """The variables of one checkpoint, read one at a time.
 
     Args:
-        prefix: The checkpoint's files without ``.index`` and ``.data-...``.
+        prefix: Path of the checkpoint without ``.index`` and ``.data-...``.
 
     Attributes:
         variables: By name.
 
     Raises:
-        OSError: If the index, or a data file that it names, is not there.
-        ValueError: If the index is broken, or of another kind.
+        OSError: If the index, or a data file that it names, is missing.
+        ValueError: If the index is damaged, or of another kind.
     """
 
     def __init__(self, prefix: Path) -> None:
@@ -78,16 +78,16 @@ class TensorBundle:
             self.variables = {key.decode(): parse_variable(v) for key, v in whole.items()}
         except (ValueError, KeyError, IndexError, struct.error) as error:
             raise ValueError(
-                f"{self.index} is no whole index of a TensorFlow checkpoint ({error}); copy the "
-                "checkpoint's files again."
+                f"{self.index} is not a complete index of a TensorFlow checkpoint ({error}); copy "
+                "the checkpoint's files again."
             ) from error
         if header.get(2):
-            raise ValueError(f"{self.index} was written by a big-endian machine; save it anew.")
+            raise ValueError(f"{self.index} was written by a big-endian machine; save it again.")
         self.shards = header.get(1, 0)
         for shard in range(self.shards):
             if not self._data(shard).is_file():
                 raise FileNotFoundError(
-                    f"{self._data(shard)} is missing: {self.index.name} counts {self.shards} data "
+                    f"{self._data(shard)} is missing: {self.index.name} names {self.shards} data "
                     "file(s); copy them all."
                 )
 
@@ -104,27 +104,29 @@ class TensorBundle:
         """Read a variable as float32.
 
         Raises:
-            KeyError: If there is none of this name.
-            ValueError: If it is stored in parts, its type is no floating point, or its file is cut
-                off or damaged.
+            KeyError: If there is no variable of this name.
+            ValueError: If it is stored in parts, its type is not floating-point, or its file is
+                truncated or damaged.
         """
         variable = self.variables[name]
         if variable.sliced or variable.dtype not in FLOATS:
             raise ValueError(
                 f"{name} in {self.index} is "
                 + ("stored in parts" if variable.sliced else f"of type {variable.dtype}")
-                + "; only whole variables of floating point (types 1, 2, 14, 19) are read."
+                + "; only complete floating-point variables (types 1, 2, 14, 19) can be read."
             )
         path = self._data(variable.shard)
         dtype = np.dtype(FLOATS[variable.dtype])
         if variable.size != math.prod(variable.shape) * dtype.itemsize:
-            raise ValueError(f"{name} in {self.index} has {variable.size} bytes for its shape.")
+            raise ValueError(
+                f"{name} in {self.index} has {variable.size} bytes, too few or many for its shape."
+            )
         with path.open("rb") as file:
             file.seek(variable.offset)
             data = file.read(variable.size)
         if len(data) < variable.size or masked(crc32c(data)) != variable.checksum:
             raise ValueError(
-                f"{path} is {'cut off' if len(data) < variable.size else 'damaged'} at {name}: "
+                f"{path} is {'truncated' if len(data) < variable.size else 'damaged'} at {name}: "
                 "copy it again."
             )
         values = np.frombuffer(data, dtype).reshape(variable.shape)
@@ -134,7 +136,7 @@ class TensorBundle:
 
 
 def masked(checksum: int) -> int:
-    """A checksum as it is stored: turned and shifted, so that sums of sums are no trouble."""
+    """Return a checksum as it is stored: rotated and shifted, to be safe for sums of sums."""
     return (((checksum >> 15) | (checksum << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -142,12 +144,12 @@ def table_records(table: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys and values of a LevelDB table.
 
     Raises:
-        ValueError: If it is none, damaged or compressed.
+        ValueError: If it is not one, damaged or compressed.
     """
     if len(table) < FOOTER or not table.endswith(MAGIC):
         raise ValueError("its end is missing")
     footer, at = table[-FOOTER:], 0
-    for _ in range(2):  # offset and size of a block that describes others, which is passed over
+    for _ in range(2):  # offset and size of a block that describes others, which is skipped
         _, at = varint(footer, at)
     for _, handle in block_records(block(table, footer[at:])):
         yield from block_records(block(table, handle))
@@ -181,7 +183,7 @@ def block_records(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte; return it and where it ends."""
+    """Read a number with seven bits per byte; return it and where it ends."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -191,7 +193,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fields(message: bytes) -> dict[int, Any]:
-    """Read a protocol buffer: numbers, and bytes, by field; of a repeated field the last."""
+    """Read a protocol buffer: numbers and bytes by field; the last one of a repeated field."""
     return dict(all_fields(message))
 
 

@@ -1,4 +1,4 @@
-"""Original SimBERT weights -> a directory that every loader of this package's models reads."""
+"""Convert original SimBERT weights to a directory that every loader of our models reads."""
 
 from __future__ import annotations
 
@@ -63,21 +63,21 @@ def convert(
     Args:
         source: The released folder, or the weights in it: a TensorFlow checkpoint, with or without
             ``.index``, or Keras weights (``.weights``, ``.h5``, ``.hdf5``).
-        output_dir: A directory that is empty or not there yet; it appears when it is whole.
-        config_file: ``bert_config.json``; beside the weights if not given.
-        vocab_file: ``vocab.txt`` or ``dict.txt``; beside the weights if not given.
+        output_dir: A directory that is empty or does not exist; it appears when it is complete.
+        config_file: ``bert_config.json``; by default, the one next to the weights.
+        vocab_file: ``vocab.txt`` or ``dict.txt``; by default, the one next to the weights.
         pooling: How the sentence vector is made; ``linear_pooler`` is SimBERT's own.
-        simplified: The model was trained with bert4keras' simplified form of this vocabulary.
+        simplified: Whether it was trained with bert4keras' simplified form of this vocabulary.
         lower_case: Whether its tokenizer lower-cased text.
 
     Raises:
         OSError: If a file is missing.
-        ValueError: If the files do not fit each other or are damaged, or ``output_dir`` holds
-            something or cannot be replaced.
+        ValueError: If the files do not match or are damaged, or ``output_dir`` is not empty or
+            cannot be replaced.
     """
     place = Path(output_dir)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise ValueError(f"{place} holds something already; name another output directory.")
+        raise ValueError(f"{place} is not an empty directory; name another output directory.")
     if os.path.ismount(place) or place.resolve() == Path.cwd():
         raise ValueError(f"{place} is the current directory or a mount; name a new one inside it.")
     weights_path = find_weights(Path(source))
@@ -95,7 +95,7 @@ def convert(
 
 
 def find_weights(source: Path) -> Path:
-    """Find the weights that a path means, in a folder its only ones.
+    """Find the weights that a path refers to; a folder must hold only one set.
 
     Returns:
         A file of Keras weights, or a TensorFlow checkpoint's path without ``.index``.
@@ -108,7 +108,7 @@ def find_weights(source: Path) -> Path:
         found = sorted(path for path in source.iterdir() if path.suffix in (*KERAS, ".index"))
         if len(found) > 1:
             names = ", ".join(path.name for path in found)
-            raise ValueError(f"{source} holds several weights: {names}; name one of them.")
+            raise ValueError(f"{source} holds several weight files: {names}; name one of them.")
         source = found[0] if found else source / "bert_model.ckpt"
     if source.suffix in KERAS and source.is_file():
         return source
@@ -138,20 +138,20 @@ def read_settings(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If there is no such file.
-        ValueError: If it is no JSON object, lacks a size, asks for another activation, or a value
-            is none.
+        ValueError: If it is not a JSON object, lacks a size, names another activation, or a value
+            is not valid.
     """
     if not path.is_file():
         raise FileNotFoundError(f"There is no {path}.")
     found = read_json(path)
     sizes = {name: found.get(name) for name in (*SIZES, *OTHER_SIZES) if name in {*SIZES, *found}}
     if wrong := [name for name, size in sizes.items() if type(size) is not int or size < 1]:
-        raise ValueError(f"{path} gives no whole number from 1 on as {', '.join(wrong)}.")
+        raise ValueError(f"{path} gives no positive integer for {', '.join(wrong)}.")
     shares = {name: found[name] for name in SHARES if name in found}
     if wrong := [n for n, share in shares.items() if type(share) not in (int, float)]:
-        raise ValueError(f"{path} gives no number as {', '.join(wrong)}.")
+        raise ValueError(f"{path} gives no number for {', '.join(wrong)}.")
     if found.get("hidden_act", "gelu") != "gelu":
-        raise ValueError(f"{path}: hidden_act is {found['hidden_act']!r}; only gelu is converted.")
+        raise ValueError(f"{path}: hidden_act is {found['hidden_act']!r}; only gelu is supported.")
     return sizes | shares
 
 
@@ -159,14 +159,14 @@ def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights)
     """Raise a ValueError unless a vocabulary has as many tokens as the weights embed."""
     if WORDS not in weights.shapes:
         raise ValueError(
-            f"The weights hold no {WORDS} (Keras: Embedding-Token), so they are none of the "
+            f"The weights hold no {WORDS} (Keras: Embedding-Token), so they are not from the "
             "original software; weights that tf.keras saved as a checkpoint must be saved as .h5."
         )
     embedded = weights.shapes[WORDS][0]
     if size != embedded:
         hint = "give the one they were trained with as --vocab_file"
         if len(tokens) == embedded:
-            hint = f"the whole of it has {embedded}: leave out --simplified"
+            hint = f"all of it has {embedded}: leave out --simplified"
         elif len(simplify(tokens)) == embedded:
             hint = f"bert4keras' simplified form of it has {embedded}: add --simplified"
         raise ValueError(f"{path} gives {size} tokens, but the weights embed {embedded}; {hint}.")
@@ -175,10 +175,10 @@ def check_vocabulary(path: Path, tokens: list[str], size: int, weights: Weights)
 def build_model(
     settings: dict[str, Any], tokens: list[str], weights: Weights, pooling: str
 ) -> SimBert:
-    """Make a model of the weights.
+    """Make a model from the weights.
 
     Raises:
-        ValueError: If variables are missing, left over or of other shapes than the settings say.
+        ValueError: If variables are missing, left over or have other shapes than the settings say.
     """
     if POOLER not in weights.shapes and pooling in ("linear_pooler", "tanh_pooler"):
         raise ValueError(f"The weights hold no {POOLER}; choose another pooling, such as cls.")
@@ -197,7 +197,7 @@ def build_model(
 
 
 def architecture(settings: dict[str, Any], weights: Weights) -> type[SimBert]:
-    """Choose the class: without a table of positions they are rotary, as RoFormer's."""
+    """Choose the class: without position embeddings they are rotary, as in RoFormer."""
     if POSITIONS not in weights.shapes:
         return ARCHITECTURES["roformer"]
     factorised = settings.get("embedding_size", settings["hidden_size"]) != settings["hidden_size"]
@@ -208,10 +208,10 @@ def architecture(settings: dict[str, Any], weights: Weights) -> type[SimBert]:
 def fill(model: SimBert, weights: Weights) -> None:
     """Copy the variables into the model.
 
-    It can do without those of the LM head or the pooler, and has rotary positions by itself.
+    Those of the LM head and the pooler are optional, and rotary positions are not copied.
 
     Raises:
-        ValueError: If variables are missing, left over or misshapen.
+        ValueError: If variables are missing, left over or have the wrong shape.
     """
     parts = (HEAD, "bert/pooler/", "bert/encoder/embed_positions/")
     absent = tuple(part for part in parts if not any(n.startswith(part) for n in weights.shapes))
@@ -227,19 +227,19 @@ def fill(model: SimBert, weights: Weights) -> None:
 
 
 def fitting(weights: Weights, variable: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Read a variable, kernels turned; raise a ValueError if it is not finite or of our shape."""
+    """Read a variable, kernels transposed; raise a ValueError if not finite or not of our shape."""
     is_kernel = variable.endswith("/kernel")
     wanted = shape[::-1] if is_kernel else shape
     found = weights.shapes.get(variable)
     if found is None:
-        raise ValueError(f"The weights lack {variable}, which bert_config.json calls for.")
+        raise ValueError(f"The weights lack {variable}, which bert_config.json requires.")
     if found != wanted:
         raise ValueError(
-            f"{variable} has the shape {found}, but bert_config.json calls for {wanted}."
+            f"{variable} has the shape {found}, but bert_config.json requires {wanted}."
         )
     value = weights.read(variable)
     if not np.isfinite(value).all():
-        raise ValueError(f"{variable} holds NaN or infinity: convert weights that are whole.")
+        raise ValueError(f"{variable} holds NaN or infinity: convert intact weights.")
     return value.T.copy() if is_kernel else value
 
 
@@ -256,19 +256,19 @@ def original_name(name: str) -> str:
 
 
 def refuse_leftovers(weights: Weights, used: list[str]) -> None:
-    """Raise a ValueError if a variable is none of ours; an optimizer's slots may be."""
+    """Raise a ValueError if a variable is unknown, except an optimizer's slots."""
     known = set(used)
     for name in weights.shapes:
         is_slot = name not in known and name.rpartition("/")[0] in known
         if name.startswith(("bert/", HEAD)) and name not in known and not is_slot:
             raise ValueError(
-                f"The weights hold {name} too, for which bert_config.json has no place; is it "
-                "that of another model?"
+                f"The weights also hold {name}, for which bert_config.json has no place; is it "
+                "another model's?"
             )
 
 
 def save(model: SimBert, place: Path) -> None:
-    """Write the model's directory aside and move it to its place."""
+    """Write the model to a temporary directory and move it into place."""
     place = place.resolve()  # what a link leads to may be on another disk
     place.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as scratch:

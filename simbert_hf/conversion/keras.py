@@ -1,7 +1,7 @@
-"""Keras weights of bert4keras (HDF5), by the names that TensorFlow's checkpoints use.
+"""Read Keras weights of bert4keras (HDF5), by the names that TensorFlow's checkpoints use.
 
-A layer's weights are known by their order, as bert4keras itself knows them: the names of the
-Dense layers inside one (``dense_7``) are counted anew in every session.
+A layer's weights are identified by their order, as in bert4keras itself: the Dense layers inside
+one (``dense_7``) are numbered anew in every session.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ BLOCK = {  # of each transformer layer
 
 
 class KerasWeights:
-    """The weights of ``model.save_weights``, or those in a whole model of ``model.save``.
+    """The weights of ``model.save_weights``, or those in a complete model of ``model.save``.
 
-    Of a whole model nothing but the weights is read: its description may hold code.
+    Of a complete model, only the weights are read: its description may contain code.
 
     Attributes:
         shapes: Shapes of the variables, by the names of TensorFlow's checkpoints.
 
     Raises:
         ImportError: If h5py is not installed.
-        ValueError: If the file is no HDF5 of Keras', or a layer has other weights than bert4keras
-            gives it.
+        ValueError: If the file is not a Keras HDF5 file, or a layer has other weights than in
+            bert4keras.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class KerasWeights:
                 found = dict(self._variables(file.get("model_weights", file)))
                 self.arrays = {n: np.asarray(data, dtype=np.float32) for n, data in found.items()}
         except OSError as error:
-            raise ValueError(f"{path} is no whole HDF5 file ({error}).") from error
+            raise ValueError(f"{path} is not a complete HDF5 file ({error}).") from error
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path} is not laid out as Keras writes weights ({error})."
@@ -98,7 +98,7 @@ class KerasWeights:
 
 
 def original_names(layer: str) -> tuple[str, ...]:
-    """Return the variables of a layer; none for a layer that is no part of SimBERT.
+    """Return the variables of a layer; none for a layer that is not part of SimBERT.
 
     Example:
         >>> original_names("Transformer-3-FeedForward-Norm")[0]

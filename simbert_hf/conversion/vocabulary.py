@@ -1,4 +1,4 @@
-"""bert4keras' vocabularies and tokenizer: the same token ids from a fast tokenizer."""
+"""Read bert4keras' vocabularies, and make a fast tokenizer that gives the same token ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_vocabulary(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); save it so.") from error
+        raise ValueError(f"{path} is not UTF-8 ({error}); save it as UTF-8.") from error
     tokens = [line.split()[0] if line.strip() else "" for line in lines]
     first: dict[str, int] = {}
     for i, token in enumerate(tokens):
@@ -40,7 +40,7 @@ def read_vocabulary(path: Path) -> list[str]:
             )
     missing = [token for token in SPECIALS if token not in first]
     if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}; it is no vocabulary of BERT's kind.")
+        raise ValueError(f"{path} lacks {', '.join(missing)}; it is not a BERT vocabulary.")
     return tokens
 
 
@@ -64,7 +64,7 @@ def is_plain(token: str) -> bool:
 
 
 def is_punctuation(char: str) -> bool:
-    """Whether BERT takes a character for punctuation: all marks of ASCII count."""
+    """Whether BERT treats a character as punctuation: all ASCII marks count."""
     is_ascii_mark = char.isascii() and char.isprintable() and not char.isalnum() and char != " "
     return is_ascii_mark or unicodedata.category(char).startswith("P")
 
@@ -72,7 +72,7 @@ def is_punctuation(char: str) -> bool:
 def build_tokenizer(
     tokens: Sequence[str], max_length: int, *, lower_case: bool = True
 ) -> PreTrainedTokenizerBase:
-    """Make BERT's tokenizer around a vocabulary, whatever the ids of its special tokens.
+    """Make BERT's tokenizer from a vocabulary, whatever the ids of its special tokens.
 
     Args:
         tokens: In the order of their ids.

@@ -1,1 +1,1 @@
-"""Texts -> vectors, by any model that sentence-transformers loads."""
+"""Turn texts into vectors with any model that sentence-transformers loads."""

@@ -1,4 +1,4 @@
-"""Any sentence encoder by its name, for everything that searches, mines or measures with one."""
+"""Load any sentence encoder by its name, for search, mining and evaluation."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 
 
 def load_sentence_transformer(name_or_path: str, device: str | None = None) -> SentenceTransformer:
-    """Load what sentence-transformers loads, or a :class:`CharGru`, in float32.
+    """Load any model that sentence-transformers loads, or a :class:`CharGru`, in float32.
 
-    Weights may be stored in 16 bits for their size alone; all tools compute with them alike.
+    Weights may be stored in 16 bits to save space; all tools compute with them in float32.
 
     Args:
         name_or_path: Directory, ``org/name``, or the name of the package's own model.
-        device: Where it goes; None leaves that to sentence-transformers, and a GRU on the CPU.
+        device: Where to put it; if None, sentence-transformers chooses, and a GRU is on the CPU.
 
     Raises:
         OSError: If there is no such checkpoint, or it lacks the modules that make its vectors.
-        ValueError: If it has no tokenizer. (transformers then makes up one of special tokens alone,
-            by which all texts are alike.)
+        ValueError: If it has no tokenizer. (transformers then invents one of special tokens only,
+            which makes all texts equal.)
     """
     name_or_path = resolve_name(name_or_path)
     path = Path(name_or_path)
@@ -58,7 +58,7 @@ def check_modules(name_or_path: str, config: Mapping[str, Any]) -> None:
     plain = pooling == "mean" and config.get("whitening_dim") is None
     if not plain and optional_json(name_or_path, MODULES, {}) is None:
         raise OSError(
-            f"{name_or_path} lacks {MODULES} and the folders that it names, by which its vectors "
-            f"are made (its config.json says {pooling!r}): copy them too, or write them anew by "
+            f"{name_or_path} lacks {MODULES} and the folders that it names, which its vectors need "
+            f"(its config.json says {pooling!r}): copy them too, or write them again with "
             "SimBert.from_pretrained(...).save_pretrained(...)."
         )

@@ -1,4 +1,4 @@
-"""Any sentence encoder, with a fingerprint by which an index knows its own model."""
+"""Wrap any sentence encoder, with a fingerprint by which an index recognises its model."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from simbert_hf.utils.textfiles import DataError, shorten
 
 
 class TextEncoder:
-    """Texts -> unit vectors.
+    """Turns texts into unit vectors, with any sentence encoder.
 
     Args:
         model: A ``SimBert`` or another encoder of this package, a ``SentenceTransformer``, or a
             directory or Hub id of one of them.
-        batch_size: Texts a forward pass.
-        prompt: Put before every text, as E5 and BGE want it (``"query: "``); a
+        batch_size: Texts per forward pass.
+        prompt: Put before every text, as E5 and BGE expect (``"query: "``); a
             ``SentenceTransformer``'s default prompt if None.
 
     Attributes:
         name: The model's directory or id; empty for one that was never saved.
         fingerprint: SHA-256 of the encoder's weights, the same whichever class loaded them; heads,
-            pooler and pooling are outside it.
-        dtype: Of these weights: ``float32``, ``bfloat16``, ...
+            pooler and pooling are not included.
+        dtype: Type of these weights: ``float32``, ``bfloat16``, ...
         prompt: What is put before every text.
 
     Raises:
         OSError: If there is no such model.
-        TypeError: If it is no model.
+        TypeError: If ``model`` is not a model.
 
     Example:
         >>> encoder = TextEncoder(DEFAULT_MODEL)  # or "intfloat/e5-small-v2", prompt="query: "
@@ -78,13 +78,13 @@ class TextEncoder:
 
         Args:
             texts: Shape: (N,).
-            **options: More for the model's ``encode``.
+            **options: Further options of the model's ``encode``.
 
         Raises:
-            DataError: If a text gets no vector of length 1, as by a model that diverged.
+            DataError: If a vector is not of length 1, for example because training diverged.
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
-        if not isinstance(self.model, Embedder):  # which warns itself, and shows no bar
+        if not isinstance(self.model, Embedder):  # which itself warns and shows no bar
             self._warn(texts)
             options["show_progress_bar"] = False
         if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
@@ -123,20 +123,20 @@ def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
     """Return vectors in float32, (N, D); raise a DataError if one is not of length 1."""
     vectors = np.ascontiguousarray(found, dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # NaN is in no order
+    bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # also true of NaN
     if len(bad):
         raise DataError(
-            f"The model gives {shorten(texts[bad[0]])} no vector of length 1. Look for "
-            "overflow in 16-bit weights, or a run that diverged."
+            f"The model's vector of {shorten(texts[bad[0]])} is not of length 1. Check for "
+            "overflow in 16-bit weights, or training that diverged."
         )
-    unit: Vectors = vectors / lengths  # models in 16 bits come to 1 only nearly
+    unit: Vectors = vectors / lengths  # models in 16 bits reach 1 only roughly
     return unit
 
 
 def saved_name(name: str) -> str:
-    """Name a model so that another process finds it: by id, or by its whole path.
+    """Name a model so that another process finds it: by its id or absolute path.
 
-    The model that comes with the package has a name of its own, as its path is not everyone's.
+    The package's own model is given by its bare name, as its path differs between machines.
     """
     if name == DEFAULT_MODEL:
         return Path(name).name
@@ -154,7 +154,7 @@ def body_of(model: nn.Module) -> nn.Module:
 
 
 def fingerprint(body: nn.Module) -> str:
-    """Hash the weights of an encoder, as float32, by their names.
+    """Hash the weights of an encoder, as float32, with their names.
 
     Example:
         >>> a, b = nn.Linear(2, 2), nn.Linear(2, 2)

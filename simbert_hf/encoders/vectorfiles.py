@@ -1,7 +1,7 @@
-"""Very many texts -> one file of vectors, by several processes, going on where a kill stopped it.
+"""Encode very many texts into a file, with several processes, resuming after an interruption.
 
-Blocks of texts are encoded in turn; each finished one is a file beside the output, which are joined
-and removed at the end.
+Texts are encoded in blocks, each of which becomes a file next to the output; at the end these are
+joined and removed.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ PROBES = 8  # texts that tell one pooling or prompt from another
 
 
 def check_output(path: Path) -> None:
-    """Raise a ValueError unless a file of a known format can go there.
+    """Raise a ValueError unless the path can be a file of a known format.
 
     Example:
         >>> check_output(Path("a.npy"))
     """
     if path.suffix not in FORMATS:
-        raise ValueError(f"{path}: the vectors are a {' or '.join(FORMATS)} file.")
+        raise ValueError(f"{path}: the output must be a {' or '.join(FORMATS)} file.")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; the vectors are one file: name another output.")
+        raise ValueError(f"{path} is a folder, but the output is a file: name another output.")
 
 
 def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: int = 1) -> int:
     """Encode texts into a file of float32 vectors of length 1.
 
     Args:
-        texts: One a vector.
+        texts: One text per vector.
         model: Directory or Hub id of anything that ``SentenceTransformer`` loads.
         output: ``.npy`` for an array (N, D), ``.parquet`` for columns ``text`` and ``vector``.
-        processes: How many encode at once: a GPU each where there are any, else CPU processes.
+        processes: Number of processes: on a GPU each if there are any, else on the CPU.
 
     Returns:
         How many of the texts an earlier call had encoded.
 
     Raises:
         ValueError: If there are no texts or processes, the format is unknown, an earlier call left
-            vectors of other texts, of another model or in other blocks, or another one is at work.
+            vectors of other texts, of another model or in other blocks, or another call is running.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -110,7 +110,7 @@ def _fill(
 
 
 def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
-    """Note whose parts the folder holds, or see that they are of the same work."""
+    """Record what the folder's parts belong to, or check that it is the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     work = {"texts": digest, "model": encoder.fingerprint, "block": BLOCK}
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
@@ -134,7 +134,7 @@ def _write_block(file: Path, vectors: Vectors) -> None:
 
 @contextmanager
 def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Callable[[Sequence[str]], Vectors]]:
-    """Encode by this process, or by several that stop with the block."""
+    """Encode with this process, or with several that stop with the block."""
     if processes == 1:
         yield encoder
         return

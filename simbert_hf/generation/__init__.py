@@ -1,1 +1,1 @@
-"""Paraphrases: decoding, ranking, and spelling them as their text."""
+"""Paraphrases: decoding, ranking, and spelling them like their text."""

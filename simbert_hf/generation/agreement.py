@@ -1,8 +1,8 @@
-"""Slips: words that do not fit those beside them, as "they was", "an another" or "怎么走吗".
+"""Slips: words that do not fit their neighbours, such as "they was", "an another" or "怎么走吗".
 
-Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia) 406 have what is taken for
-one, as in "a day without you is", and 2,400 a word twice ("had had"), two marks in a row or a name
-such as "Uranus's"; of some 48,000 Chinese questions (LCQMC's and AFQMC's) 63.
+Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia), 406 have what is taken for
+one, as in "a day without you is", and 2,400 a repeated word ("had had"), two marks in a row or a
+name such as "Uranus's"; of some 48,000 Chinese questions (LCQMC and AFQMC), 63 have one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ SLIPS = {
 
 
 def slips_of(text: str) -> set[str]:
-    """Name the kinds of slips that a text has.
+    """Return the kinds of slips in a text.
 
     Example:
         >>> sorted(slips_of("We was late. How has you been? Did she has it? I were in."))

@@ -1,9 +1,9 @@
-"""Alterations: another form of a word, or another pronoun, where the text had its own.
+"""Alterations: another form of a word, or another pronoun, where the text has its own.
 
-Such a paraphrase is seldom a good one: "He get a salary", "I've gave it", "tell him" for "tell me".
+Such paraphrases are seldom good: "He get a salary", "I've gave it", "tell him" for "tell me".
 Of 28,530 paraphrases that a reader rated (the first two rounds of scripts/data/rated_en), from
-which these were learnt, 10 % have an alteration. 7 % of these are good, and 34 % of the others; of
-the 8,436 in the other files there, which had no part in it, 6 and 40 %.
+which the rules were derived, 10 % have an alteration. 7 % of these are good, against 34 % of the
+others; among the 8,436 in the other files there, which are held out, 6 and 40 %.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import pairwise
 from simbert_hf.generation.inflection import stems
 
 TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)*|\d+|[.,;:!?]")
-# Words of which one in another's place is an alteration, as one form of a verb is in another's
+# Words that are alterations of one another, as the forms of a verb are
 CLASSES = [
     frozenset(words.split())
     for words in (
@@ -38,7 +38,7 @@ AUXILIARIES = frozenset(
     "do does did don't doesn't didn't can can't cannot could couldn't will won't would wouldn't "
     "shall should shouldn't may might must mustn't".split()
 )
-# Words that are no form of another here, though they look like one or are one of several
+# Words that never count as a form of another one here, even if they are or look like one
 FUNCTION = AUXILIARIES.union(
     *CLASSES,
     *WITH_HELP,
@@ -46,18 +46,18 @@ FUNCTION = AUXILIARIES.union(
     "but if not no so than then there here when where who what which why how to of in on at by for "
     "with from".split(),
 )
-BE = frozenset("is are was were am be being".split())  # "been" is put in rightly, too
+BE = frozenset("is are was were am be being".split())  # "been" may be put in correctly
 CONTRACTED = ("'s", "'re", "'m")
 BE_OR_HAVE = {
     frozenset(pair.split()) for pair in ("is has", "are have", "am have", "was had", "were had")
 }
 ASKING = ("what", "how", "which")
 ENDED = re.compile(r"[.!?\u2026]\W*$")
-NEAR = 3  # words before another, among which its auxiliary is
+NEAR = 3  # words before another that are searched for its auxiliary
 
 
 def alters(text: str, other: str) -> bool:
-    """Whether behind a word of its own another English text has another form of what stands there.
+    """Whether another English text has, after the same word, a different form of the next one.
 
     Example:
         >>> alters("He gets a letter.", "He get a letter."), alters("look at me", "look at him")
@@ -83,8 +83,8 @@ def alters(text: str, other: str) -> bool:
 def misplaces_be(text: str, other: str) -> bool:
     """Whether another English text has "is" for "has" or the like, or puts "is" between words.
 
-    Of the 28,530 paraphrases from which this was learnt 1.4 % do, 4 % of which are good; of the
-    8,436 others .9 %, and 6 %.
+    Of the 28,530 paraphrases from which the rule was derived, 1.4 % do, and 4 % of these are good;
+    of the 8,436 held-out ones, .9 and 6 %.
 
     Example:
         >>> (
@@ -117,7 +117,7 @@ def misplaces_be(text: str, other: str) -> bool:
 
 
 def threes(tokens: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each three neighbours, the ends of the text among them."""
+    """Yield every three neighbours, where "" stands for the ends of the text."""
     padded = ["", *tokens, ""]
     return zip(padded, padded[1:], padded[2:], strict=False)
 
@@ -128,7 +128,7 @@ def is_be(token: str) -> bool:
 
 
 def is_whole_sentence(text: str) -> bool:
-    """Whether a text is no headline, which leaves "is" out ("Man jailed for fraud")."""
+    """Whether a text is not a headline, which leaves "is" out ("Man jailed for fraud")."""
     return bool(ENDED.search(text)) or text[:1].islower()
 
 
@@ -151,11 +151,11 @@ def in_context(tokens: list[str]) -> Iterator[tuple[str, str, bool]]:
 
 @lru_cache(maxsize=2**16)
 def is_altered(own: str, other: str, *, same_help: bool) -> bool:
-    """Whether one word is another form of a verb or noun, or of one class with it.
+    """Whether two words are forms of one verb or noun, or belong to one of the ``CLASSES``.
 
     Args:
-        own: The text's.
-        other: The other one.
+        own: The text's word.
+        other: The other text's word.
         same_help: Whether both or neither have an auxiliary: "does it work" is "it works".
     """
     if own == other:

@@ -1,7 +1,7 @@
-"""What a Chinese paraphrase must say as its text does, which vectors hardly tell apart.
+"""Changes of a Chinese text that are no paraphrases, though vectors hardly show them.
 
-What is taken for a change stands in 1 % of the paraphrases among LCQMC's test pairs, and in 6 % of
-its others; among BQ's, which are looser, in 25 and 48 %.
+What is taken for a change is found in 1 % of the paraphrases among LCQMC's test pairs, and in 6 %
+of the other pairs; among BQ's, which are looser, in 25 and 48 %.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 DENIAL = re.compile("[不没沒未无無别別勿]|非(?!洲|常)")
-# "Is it or not", and words that only look like a denial
+# "Is it or not", and words that only look like a negation
 NO_DENIAL = re.compile(
     r"(.{1,2})[不没沒]\1|[不没沒](?=[？?]?$)|差不多|不好意思|对不起|(?:^|(?<=[，。,]))不过|不但|不仅|不管(?!用)"
     "|不知道?(?=怎|如何|什么|哪|为|是|能)|不一样|不同(?!意)|不锈钢|不久|不断|不少|不妨|不如|没错|不错|无论|无线"
@@ -20,7 +20,7 @@ MEASURE = re.compile(
     r"(?!十分(?!钟))((?<![\d.])\d+(?:\.\d+)?|(?<![二两三四五六七八九十百千万])[二两三四五六七八九十百千万]+)"
     "([天年月日号点时分秒周岁元块米斤次折倍度级])"
 )
-# As of ``facts.EXCLUSIVE``
+# Like ``facts.EXCLUSIVE``
 EXCLUSIVE = """\
 今天|今日|今晚|今早 明天|明日|明晚 昨天|昨日|昨晚 后天 前天
 上午|早上|早晨 中午 下午 晚上|今晚|明晚|昨晚
@@ -34,7 +34,7 @@ LINES = [tuple(map(re.compile, line.split())) for line in EXCLUSIVE.splitlines()
 
 
 def changes(text: str, other: str) -> bool:
-    """Whether of two Chinese texts one alone denies, or the other has other measures or words.
+    """Whether only one of two Chinese texts is negated, or they differ in measures or key words.
 
     Example:
         >>> changes("我没有收到验证码", "我收到验证码"), changes("能不能退货", "可以退货吗")
@@ -52,11 +52,11 @@ def changes(text: str, other: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Whether a text has a denial."""
+    """Whether a text has a negation."""
     return bool(DENIAL.search(NO_DENIAL.sub("", text)))
 
 
 def exchanges(words: Sequence[re.Pattern[str]], text: str, other: str) -> bool:
-    """Whether another text has one of some words where a text has others of them alone."""
+    """Whether another text has one of some words where a text has only others of them."""
     ours, theirs = ({word for word in words if word.search(some)} for some in (text, other))
     return bool(ours and theirs - ours)

@@ -1,7 +1,7 @@
-"""Coining: words put together of pieces that the text does not have are made harder to write.
+"""Coining: words made of pieces that the text does not combine are made harder to write.
 
-Most of them do not exist: of "sunflowers" and "sunlight" a small model makes "sunlightflowers", of
-"climbing" "climbingers". Those that do ("delete") are written where the model is sure of them.
+Most of them do not exist: from "sunflowers" and "sunlight" a small model makes "sunlightflowers",
+from "climbing" "climbingers". Those that exist ("delete") are written if the model is sure of them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.search import Decoder
 
-COINED = 4.0  # nats that a piece loses behind another one than in the text
+COINED = 4.0  # nats that a piece loses after another one than in the text
 
 
 class CoiningDecoder:
-    """A decoder that goes on with a word less readily, but as the source does.
+    """A decoder that continues a word less readily, unless the source continues it so.
 
     Args:
-        decoder: It has not started.
-        sources: Token ids without special ones, padded with -1. Shape: (S, L).
-        pieces: Ids of the tokens that go on with a word. Shape: (P,).
-        loss: What their logits lose.
+        decoder: A decoder that has not started.
+        sources: Token ids without special tokens, padded with -1. Shape: (S, L).
+        pieces: Ids of the tokens that continue a word. Shape: (P,).
+        loss: What is subtracted from their logits.
     """
 
     def __init__(self, decoder: Decoder, sources: Tensor, pieces: Tensor, loss: float) -> None:
@@ -48,9 +48,9 @@ class CoiningDecoder:
 
 @lru_cache(maxsize=4)
 def pieces_of_words(tokenizer: PreTrainedTokenizerBase) -> Tensor:
-    """Find the tokens that go on with a word, of a WordPiece tokenizer: (P,).
+    """Find the tokens of a WordPiece tokenizer that continue a word: (P,).
 
-    But for "ing", which is mostly right, and spelled by :mod:`simbert_hf.generation.inflection`.
+    Except "ing", which is mostly right, and spelled by :mod:`simbert_hf.generation.inflection`.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert

@@ -1,7 +1,7 @@
 """How much of a text a paraphrase leaves out or adds, in words.
 
-Of 28,530 paraphrases that a reader rated (the first two rounds of scripts/data/rated_en) 2.5 % have
-too little or too much, and 4 % of these are good; of the 8,436 in the other files 1.2 %, and 7 %.
+Of 28,530 paraphrases that a reader rated (the first two rounds of scripts/data/rated_en), 2.5 %
+have too little or too much, and 4 % of these are good; of the 8,436 in the others, 1.2 and 7 %.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import Counter
 
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
 SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]*\s+(?=\w)")
-LONG = 4  # letters of a word that says something
+LONG = 4  # letters of a word that carries meaning
 
 
 def is_complete(text: str, other: str) -> bool:
-    """Whether another English text has about as many words, and of the long ones hardly fewer.
+    """Whether another English text has about as many words, and hardly fewer long ones.
 
-    It may have up to three words less and four more, and if it lacks three long ones, it has two
-    others at least.
+    It may have up to three words fewer or four more; if it lacks three long ones, it must have at
+    least two others.
 
     Example:
         >>> is_complete("Could you tell me when the big shop opens?", "When does it open?")
@@ -33,7 +33,7 @@ def is_complete(text: str, other: str) -> bool:
 
 
 def adds_sentence(text: str, other: str) -> bool:
-    """Whether another text has a sentence more, behind others with all words of the text.
+    """Whether another text adds a sentence to others that already have all words of the text.
 
     Example:
         >>> adds_sentence("I want it back.", "I want it back. What now?")

@@ -1,10 +1,10 @@
-"""Copying: the tokens of a source that a model would not write by itself are made easier to write.
+"""Copying: source tokens that a model would not write by itself are made easier to write.
 
-A model writes what it was trained to write. Of a rare name or a number it finds another one
-likelier, though it reads it well. How foreign each token is to it shows where it is fed the source
-as its own paraphrase: the token's negative log-probability. Raised by as much, the token is about
-even with all others together. (Pointer networks, See et al. 2017, learn to copy; this needs no
-training.)
+A model writes what it was trained to write. Instead of a rare name or number, it finds another one
+likelier, though it reads it well. How foreign a token is to it shows when it is fed the source as
+its own paraphrase: by the token's negative log-probability. Raised by this much, the token is
+about as likely as all others together. (Pointer networks, See et al. 2017, learn to copy; this
+needs no training.)
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.generation.search import Decoder
 from simbert_hf.utils.text import HAN
 
-KNOWN = 2.0  # nats; a token that lacks less is left to the model, which may say it in other words
-ELSEWHERE = 0.5  # share of its rise that a token gets behind another one than in the source
+KNOWN = 2.0  # nats; a token that lacks less is left to the model, which may paraphrase it
+ELSEWHERE = 0.5  # share of its raise that a token gets after another one than in the source
 GOES_ON = re.compile(rf"[^\s{HAN}]{{2}}")  # two characters of one word
 
 
 class Reader(Decoder, Protocol):
-    """A decoder that can say beforehand how likely it finds given tokens."""
+    """A decoder that can tell in advance how likely it finds given tokens."""
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source behind ``start``, and forget them at the end.
+        """Feed L tokens to each source after ``start``, and forget them at the end.
 
         Args:
             tokens: Shape: (S, L).
@@ -42,18 +42,18 @@ class Reader(Decoder, Protocol):
 
 
 class CopyingDecoder:
-    """A decoder whose logits of the source's tokens are raised by what these lack.
+    """A decoder that raises the logits of the source's tokens by what they lack.
 
-    A token is raised until it is written as often as in the source: wholly behind the token that
-    stands before it there; by half elsewhere, if it begins a word, as words may change their order.
+    A token is raised until it is written as often as in the source: fully after the token that
+    precedes it there; by half elsewhere, if it begins a word, as words may change their order.
 
     Args:
-        decoder: It has not started.
-        sources: Token ids without special ones, as many of each as can be fed, padded with -1.
+        decoder: A decoder that has not started.
+        sources: Token ids without special tokens, as many of each as can be fed, padded with -1.
             Shape: (S, L).
-        inside: For these and later ones, whether they go on with the word before. Shape: (S, L) or
+        inside: For these and later ones, whether they continue the word before. Shape: (S, L) or
             wider.
-        weight: Of what they are raised by.
+        weight: Factor of the raise.
     """
 
     def __init__(self, decoder: Reader, sources: Tensor, inside: Tensor, weight: float) -> None:
@@ -83,27 +83,27 @@ class CopyingDecoder:
     def _raise(self, logits: Tensor, left: Tensor, sources: Tensor, newest: Tensor) -> Tensor:
         share = self.elsewhere[sources].masked_fill(self.before[sources] == newest[:, None], 1)
         self.left, self.rises = left, left * share  # (R, L)
-        ids = self.ids[sources].clamp(min=0)  # behind a row's end nothing is lacking
+        ids = self.ids[sources].clamp(min=0)  # after a row's end nothing is lacking
         return logits.scatter_reduce_(1, ids, logits.gather(1, ids) + self.rises, "amax")
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Pad rows with -1, to one column at least: (S, L)."""
+    """Pad rows with -1, to at least one column: (S, L)."""
     tensors = [torch.tensor([*row] or [-1], dtype=torch.long) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=-1)
 
 
 @torch.no_grad()
 def foreignness(decoder: Reader, first: Tensor, ids: Tensor) -> Tensor:
-    """Feed tokens, and tell the negative log-probability of each, in nats.
+    """Feed tokens, and return the negative log-probability of each, in nats.
 
     Args:
         decoder: Of S sources; it has just started.
         first: The logits that it started with. Shape: (S, V).
-        ids: Tokens to feed, -1 behind a row's end. Shape: (S, L).
+        ids: Tokens to feed, -1 after a row's end. Shape: (S, L).
 
     Returns:
-        0 behind a row's end, and of banned tokens, which nothing makes likelier. Shape: (S, L).
+        0 after a row's end, and for banned tokens, which nothing makes likelier. Shape: (S, L).
     """
     fed = ids.clamp(min=0)
     found = [
@@ -115,7 +115,7 @@ def foreignness(decoder: Reader, first: Tensor, ids: Tensor) -> Tensor:
 
 
 def inside_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[bool]]:
-    """Tell of each token whether it goes on with a word; blanks end one, and Chinese characters.
+    """Tell of each token whether it continues a word; blanks and Chinese characters end one.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -128,7 +128,7 @@ def inside_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> li
     encoded = tokenizer(
         list(texts),
         add_special_tokens=False,
-        return_offsets_mapping=tokenizer.is_fast,  # others do not know
+        return_offsets_mapping=tokenizer.is_fast,  # others have none
         verbose=False,
     )
     unknown = ([(0, 0)] * len(row) for row in encoded["input_ids"])

@@ -13,21 +13,21 @@ from simbert_hf.modeling.simbert import SimBert
 
 
 class BranchingLayer(DynamicLayer):
-    """Keys and values of a layer, copied once a step, where transformers' own are copied twice.
+    """Keys and values of a layer, copied once per step, where transformers copies them twice.
 
-    Rows that are chosen are copied when the next token's are put behind them, not before.
+    Chosen rows are copied only when those of the next token are appended.
     """
 
     parents: Tensor | None = None
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Go on with these rows at the next update. Shape: (R,)."""
+        """Continue with these rows at the next update. Shape: (R,)."""
         self.parents = beam_idx if self.parents is None else self.parents[beam_idx]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Put new tokens' keys and values, (R, heads, N, D) each, behind the cached ones."""
+        """Append new tokens' keys and values, (R, heads, N, D) each, to the cached ones."""
         parents, self.parents = self.parents, None
         if parents is None or self.keys is None or self.values is None:
             return super().update(key_states, value_states, *args, **kwargs)
@@ -37,7 +37,7 @@ class BranchingLayer(DynamicLayer):
 
 
 def append(cached: Tensor, rows: Tensor, new: Tensor) -> Tensor:
-    """Put N tokens' states, (R, heads, N, D), behind those of R chosen rows."""
+    """Append N tokens' states, (R, heads, N, D), to those of R chosen rows."""
     length = cached.shape[2]
     grown = new.new_empty(*new.shape[:2], length + new.shape[2], new.shape[3])
     torch.index_select(cached, 0, rows, out=grown[:, :, :length])
@@ -48,13 +48,13 @@ def append(cached: Tensor, rows: Tensor, new: Tensor) -> Tensor:
 class BertDecoder:
     """Feeds tokens to the model and keeps their keys and values.
 
-    Each source is encoded once. A row of the cache is copied only where prefixes part.
+    Each source is encoded once. A row of the cache is copied only where prefixes diverge.
 
     Args:
-        model: In evaluation mode.
+        model: A model in evaluation mode.
         sources: ``[CLS] text [SEP]`` rows, S of them.
-        max_new_tokens: How many tokens will be fed at most.
-        banned: Ids never to be written. Shape: (N,).
+        max_new_tokens: Maximum number of tokens to feed.
+        banned: Ids never to write. Shape: (N,).
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class BertDecoder:
         inputs = {k: v.to(model.device) for k, v in model.rows.pad(sources).items()}
         self.lengths = inputs["attention_mask"].sum(dim=1)
         self.width = inputs["attention_mask"].shape[1]
-        # Rotary positions count from the cache's start, so the padding has to stand on the left.
+        # Rotary positions count from the cache's start, so the padding must be on the left.
         places = torch.arange(self.width, device=model.device) - self.width
         places = (places + self.lengths[:, None]) % self.width  # where each token stood, (S, L)
         self.inputs = {k: v.gather(1, places) for k, v in inputs.items()}
@@ -83,14 +83,14 @@ class BertDecoder:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""
         output = self.model(**self.inputs, cache=self.cache, logits_to_keep=1)
         logits = self._ban(output.logits[:, 0])
-        logits[:, self.sep_id] = -torch.inf  # an empty sentence is no paraphrase
+        logits[:, self.sep_id] = -torch.inf  # an empty sentence is not a paraphrase
         return logits
 
     def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
         """Feed one token to each of R prefixes; see ``Decoder.step``."""
-        # The search may run elsewhere: see `with_float64`.
+        # The search may run on another device: see `with_float64`.
         parents, sources, tokens = (t.to(self.mask.device) for t in (parents, sources, tokens))
-        if len(parents) != self.rows or (parents.diff() != 1).any():  # else every row goes on
+        if len(parents) != self.rows or (parents.diff() != 1).any():  # else the rows stay the same
             self.cache.reorder_cache(parents)  # type: ignore[arg-type]  # it is int64
             self.rows = len(parents)
         cached = self.cache.get_seq_length()
@@ -105,7 +105,7 @@ class BertDecoder:
         return self._ban(output.logits[:, 0])
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source behind ``start``, and forget them; see ``Reader.read``."""
+        """Feed L tokens to each source after ``start``, and forget them; see ``Reader.read``."""
         count = tokens.shape[1]
         if not count:
             return

@@ -1,4 +1,4 @@
-"""The best of many texts, none much like one before it (maximal marginal relevance)."""
+"""Choose the best of many texts, none much like an earlier one (maximal marginal relevance)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ OTHER = re.compile(r"[^\w\s#%]|_")
 
 
 def wording(text: str) -> str:
-    """Return the form in which two texts say the same in the same words.
+    """Return a form that is equal for texts in the same words.
 
-    Punctuation and English short forms make no difference, besides what
-    :func:`simbert_hf.utils.text.normalize_text` ignores; "it's" may be "it is" and "it has", so
-    that these are the same, too.
+    Punctuation and English contractions are ignored, as is what
+    :func:`simbert_hf.utils.text.normalize_text` ignores; "it's" may be "it is" or "it has", so
+    these are equal, too.
 
     Example:
         >>> wording("It's late, isn't it?") == wording("it is late - is not it")
@@ -48,17 +48,17 @@ def wording(text: str) -> str:
 def choose_diverse(
     texts: Sequence[str], scores: Sequence[float], k: int, diversity: float
 ) -> list[int]:
-    """Choose texts one by one, each the best by score less what it shares with one before it.
+    """Choose texts one by one, each the best by score minus its similarity to an earlier one.
 
     (Maximal marginal relevance, Carbonell & Goldstein 1998,
-    https://doi.org/10.1145/290941.291025.) What two texts share is the Jaccard index of their pairs
-    of neighbouring characters, in [0, 1].
+    https://doi.org/10.1145/290941.291025.) The similarity of two texts is the Jaccard index of
+    their pairs of neighbouring characters, in [0, 1].
 
     Args:
         texts: Shape: (N,).
         scores: The higher, the better. Shape: (N,).
-        k: How many to choose; all, if they are fewer.
-        diversity: What a text that is wholly like one before it loses of its score.
+        k: How many to choose; all if there are fewer.
+        diversity: What a text equal to an earlier one loses of its score.
 
     Returns:
         Indices, in the order chosen.
@@ -86,7 +86,7 @@ def choose_diverse(
 def character_pairs(texts: Sequence[str]) -> Vectors:
     """Mark which pairs of neighbouring characters each text has, ends included: (N, P) of 0 and 1.
 
-    Case and marks at the ends are nothing; see :func:`simbert_hf.utils.text.normalize_text`.
+    Case and marks at the ends are ignored; see :func:`simbert_hf.utils.text.normalize_text`.
     """
     spaced = [f" {normalize_text(text)} " for text in texts]
     found = [{text[i : i + 2] for i in range(len(text) - 1)} for text in spaced]

@@ -1,6 +1,6 @@
-"""Exclusion: words that would change a text's facts are not written, so far as they are one token.
+"""Exclusion: words of one token that would change a text's facts are not written.
 
-Paraphrases with such words are dropped (``facts``); not to write them leaves more to choose from.
+Paraphrases with such words are dropped (``facts``); not writing them leaves more to choose from.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class ExcludingDecoder:
     """A decoder that never writes some tokens.
 
     Args:
-        decoder: It has not started.
-        excluded: Token ids for each source, as many of each. Shape: (S, E).
+        decoder: A decoder that has not started.
+        excluded: Token ids for each source, the same number for each. Shape: (S, E).
     """
 
     def __init__(self, decoder: Decoder, excluded: Tensor) -> None:
@@ -40,13 +40,13 @@ class ExcludingDecoder:
 def excluded_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Find what no paraphrase of each text may have: words of one token that its row has not.
+    """Find words of one token that no paraphrase of each text may have, and its row lacks.
 
     Args:
         tokenizer: The model's.
-        texts: What is paraphrased.
-        rows: Their token ids, with the special ones that begin and end them, which fill shorter
-            rows of what is found: these begin no sentence.
+        texts: Texts to paraphrase.
+        rows: Their token ids with special tokens; the first one, [CLS], is never written, and
+            fills shorter rows of the result.
 
     Returns:
         Shape: (S, E).
@@ -66,7 +66,7 @@ def excluded_tokens(
 
 @lru_cache(maxsize=4)
 def ids_of_words(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Find the words of ``KNOWN_WORDS`` that a tokenizer makes one token of, with its id."""
+    """Map the words of ``KNOWN_WORDS`` that are one token to its id."""
     words = sorted(KNOWN_WORDS)
     encoded = tokenizer(words, add_special_tokens=False)["input_ids"]
     return {word: row[0] for word, row in zip(words, encoded, strict=True) if len(row) == 1}

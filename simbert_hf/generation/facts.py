@@ -1,4 +1,4 @@
-"""Facts: what a paraphrase must have as its text has it, which vectors hardly see."""
+"""Facts: what a paraphrase must share with its text, though vectors hardly show it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from string import ascii_letters, digits
 
 from simbert_hf.utils.text import HAN_CHAR
 
-# Runs of ASCII, since Chinese sets no blanks around them.
+# Runs of ASCII, since Chinese puts no blanks around them.
 RUN = re.compile(r"[!-~]+")
 # Wide letters, figures and marks within words, the minus and dashes mean the same as these.
 PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}.%@#+/-_"}
@@ -16,7 +16,7 @@ PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
-# A capital behind a dot begins a sentence; the blank between them was forgotten.
+# A capital after a dot begins a sentence; the blank between them was forgotten.
 ADDRESS = re.compile(r"[^\W_](?:[@+#_&]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
 HANDLE = re.compile(r"^[@#][^\W\d]")
 INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|{HANDLE.pattern}|[^\W_](?:#|\+\+)$")
@@ -27,7 +27,7 @@ _HOUR = "|".join(rf"(?<=\b{hour})" for hour in HOURS)
 HALF_DAY = re.compile(
     rf"(?:(?:(?<=\d) ?|(?:{_HOUR}) )([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
 )
-# Currencies and the like, by their signs; whichever way a text has one, another has it too.
+# Currencies and the like, by their signs: all ways to write one are equal.
 SIGNS = {
     "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b|美元|美金", re.IGNORECASE),
     "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
@@ -41,7 +41,7 @@ SIGNS = {
     "%": re.compile(r"%|\bper ?cent\b|百分之", re.IGNORECASE),
     "°": re.compile(r"°|(?<=\d) degrees?\b", re.IGNORECASE),
 }
-# A letter alone, but for words, "U.S.", "e-mail" and "l'amour"; "p'clock" has one.
+# A single letter, except for words, "U.S.", "e-mail" and "l'amour"; "p'clock" has one.
 LETTER = re.compile(r"(?<![\w'’-])(?<!\w\.)[b-hj-np-z](?![\w-]|\.\w|['’](?!clock)\w\w)")
 DENIAL = re.compile(
     r"\b(?:not|no|never|cannot|nobody|nothing|none|nowhere|neither|nor|without)\b"
@@ -73,8 +73,8 @@ BOUNDING = re.compile(
     r"|beneath|up to|within|limit\w*)\b|[+<>≤≥]",
     re.IGNORECASE,
 )
-# Words of which no other in the same line may take one's place: a vector hardly tells them apart. A
-# bar stands between words that mean the same here.
+# Words that must not replace others in the same line: a vector hardly tells them apart. A bar
+# separates words that mean the same here.
 EXCLUSIVE = """\
 my|mine|myself your|yours|yourself
 he|him|his|himself she|her|hers|herself
@@ -98,13 +98,13 @@ for _line, _words in enumerate(EXCLUSIVE.splitlines()):
         for _word in _same.split("|"):
             PLACES.setdefault(_word, []).append((_line, _at))
 WORD = re.compile(r"[a-z]+")
-FIXED = frozenset(  # days, months, large numbers and "unless", of which none may come or go
+FIXED = frozenset(  # days, months, large numbers and "unless": none may be added or left out
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
     "july august september october november december million billion trillion unless".split()
 )
 FIXED_WORD = re.compile(rf"\b({'|'.join(sorted(FIXED))})s?\b")
 KNOWN_WORDS = FIXED | PLACES.keys()
-# Capitals within an English sentence; in other languages, as in German, they need not be of names.
+# Capitals within an English sentence; in other languages, as in German, they need not mark names.
 NAME = re.compile(
     r"(?:(?<=[a-z\d,;] )|(?<=\d[A-Z] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
     r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
@@ -117,14 +117,14 @@ UNNAMED = frozenset(  # titles, things and what is said with emphasis
     "ok dr mr mrs ms am pm tv pc id atm asap not all any need must please very never now really so "
     "why how what when where who no yes hate love slow stop help thanks still again".split()
 )
-# Words that most English sentences have one of, and others seldom, unlike "to", "do" or "in".
+# Most English sentences have one of these, and other languages seldom; not so "to", "do" or "in".
 ENGLISH = re.compile(
     r"\b(?:the|you|your|my|what|how|with|does|did|and|from|this|that|have|has|been|will|would|"
     r"can|could|should|is|are|were|not|of|for|at|it|she|his|they|their|we|our|here|there|where|"
     r"when|which|who|why|about|if|some|him|them|had|than|into|must|very|(?-i:I))\b|\wn['’]t\b",
     re.IGNORECASE,
 )
-# Of these, what hardly another language has
+# Those of them that hardly any other language has
 SURE = frozenset(
     "the you your my what how with does did and from this that have been would".split()
 )
@@ -183,9 +183,9 @@ def _figure(number: str) -> str:
 
 
 def names_of(text: str) -> set[str]:
-    """Find names in an English sentence by their capitals; of its first word, by capitals alone.
+    """Find names in an English sentence by their capitals; its first word must be all capitals.
 
-    Names of several words are among them as a whole, too.
+    Names of several words are also included as a whole.
 
     Example:
         >>> sorted(names_of("USPS says Dr. Siobhan's eBay friend took it to New York"))
@@ -202,7 +202,7 @@ def names_of(text: str) -> set[str]:
 
 
 def is_english(text: str) -> bool:
-    """Tell whether a text has a word that is hardly another language's, or two that seldom are.
+    """Tell whether a text has a word that is surely English, or two that probably are.
 
     Example:
         >>> is_english("reset my card"), is_english("I ragazzi a casa"), is_english("Tom is not in")
@@ -255,7 +255,7 @@ def alternatives_of(text: str) -> dict[int, set[int]]:
 
 
 def excluded_words(text: str) -> set[str]:
-    """List single words that would make a paraphrase an exchange, or bring a date of its own.
+    """List words that would exchange one of the text's in a paraphrase, or add a date.
 
     Example:
         >>> sorted(excluded_words("see my doctor tomorrow") - FIXED)
@@ -283,9 +283,9 @@ def is_balanced(text: str) -> bool:
 
 
 def repeats_facts(text: str, other: str) -> bool:
-    """Whether another text has a number more often, or one that comes again less often.
+    """Whether another text repeats a number, or has a repeated one less often.
 
-    Or a currency more often, but for one that stands for its sign, or "a.m.", or a denial.
+    Or whether it repeats a currency, "a.m." or a negation more often than the text.
 
     Example:
         >>> repeats_facts("at 6:30", "at 6:30, 6:30"), repeats_facts("4242 4242", "4242")
@@ -311,7 +311,7 @@ def repeats_facts(text: str, other: str) -> bool:
 
 
 def loses_denials(text: str, other: str) -> bool:
-    """Whether an English text denies more often than another, which has no new word for it.
+    """Whether an English text has more negations than another, which has no new word for them.
 
     Example:
         >>> loses_denials("It isn't late, nor won't it be", "It isn't late, and will be")
@@ -325,7 +325,7 @@ def loses_denials(text: str, other: str) -> bool:
 
 
 def loses_bounds(text: str, other: str) -> bool:
-    """Whether an English text says that a number is a bound, and another not, or the other way.
+    """Whether a number is a bound in an English text, but not in another, or is the opposite one.
 
     Example:
         >>> loses_bounds("It fell below 10 %", "It fell 10 %"), loses_bounds("up to 5", "over 5")
@@ -355,7 +355,7 @@ def _numbers(text: str) -> Counter[str]:
 
 
 def has_stray_letters(text: str, other: str) -> bool:
-    """Whether to an English text another has more single letters, but for words and ``a.m.``.
+    """Whether another text has more single letters than an English one, besides words and ``a.m.``.
 
     Example:
         >>> has_stray_letters("at five o'clock", "at five p'clock")
@@ -370,12 +370,12 @@ def has_stray_letters(text: str, other: str) -> bool:
 
 
 def facts_of(text: str) -> frozenset[str]:
-    """Find numbers, addresses, dates, words with marks inside, and whether English denies anything.
+    """Find numbers, addresses, dates, words with marks inside, and whether English has a negation.
 
-    Numbers in English words count as their figures do, except a lone "one", "first" or "second".
-    Dates are English names of days, and of months but May. Currencies, "per cent" and "degrees"
-    count by their signs, "a.m." however it is written, and thousands with a comma or without.
-    "Unless" stands for itself, as "if" is no other word for it.
+    Numbers in English words count as figures, except a lone "one", "first" or "second". Dates are
+    English names of days, and of months except May. Currencies, "per cent" and "degrees" count as
+    their signs; "a.m." counts in any spelling, and thousands with or without a comma. "Unless" is
+    a fact too, as "if" cannot replace it.
 
     Example:
         >>> sorted(facts_of("Don't send 5 dollars to a.b@c.com, or 3.5% of it by 9 p.m."))

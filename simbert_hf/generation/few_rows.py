@@ -1,7 +1,7 @@
 """Linear layers for few rows on a CPU, where a step of a search spends most of its time.
 
-On a CPU with AVX2 alone, weights times columns took MKL a third to a half of the time of rows times
-weights; on one with AVX-512 they took longer.
+On a CPU with AVX2 only, MKL took a third to a half as long for weights times columns as for rows
+times weights; on one with AVX-512, it took longer.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-FEW = 8  # more rows are no faster as columns; nor is one alone
+FEW = 8  # more rows are no faster as columns; nor is a single one
 
 
 def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
-    """Return what the layer does, by a product with the rows as columns if they are few.
+    """Apply a linear layer, by a product with the rows as columns if they are few.
 
     Args:
         layer: Its weights have the shape (O, D).
@@ -41,10 +41,10 @@ def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
 
 @contextmanager
 def few_rows(model: nn.Module) -> Iterator[None]:
-    """Let a float32 model's linear layers on a CPU do as :func:`linear` inside the block.
+    """Make a float32 model's linear layers on a CPU use :func:`linear` inside the block.
 
-    They do where the CPU has AVX2 and no AVX-512. Layers that something else has changed stay as
-    they are: quantised or sharded ones, or those with a ``forward`` of their own.
+    They do if the CPU has AVX2 and no AVX-512. Layers that something else has changed are left
+    alone: quantised or sharded ones, or those with a ``forward`` of their own.
     """
     slow = torch.backends.cpu.get_cpu_capability() == "AVX2"
     layers = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-# Verbs whose last consonant is doubled, but for those whose "-ing" every vocabulary has
+# Verbs whose last consonant is doubled, except those whose "-ing" every vocabulary has
 DOUBLED = frozenset(
     "admit beg blog blur chat chip chop clap clip clog commit concur crop deter dig dip drag drip "
     "drum equip excel expel flap flip forbid forget format grin handicap hop hug hum input jog "
@@ -46,7 +46,7 @@ STEM = re.compile("(?=.*[aeiouy])..")  # of a word, at least
 
 @lru_cache(maxsize=2**16)
 def stems(word: str) -> frozenset[str]:
-    """List of what an English word can be a form, itself and words that are none among them.
+    """List what an English word can be a form of, including itself and words that do not exist.
 
     Example:
         >>> sorted(stems("tries")), sorted(stems("went")), "stop" in stems("stopped")
@@ -64,7 +64,7 @@ def stems(word: str) -> frozenset[str]:
 
 
 def inflect(stem: str, ending: str) -> str:
-    """Put an English word and "ing", "ed" or "s" together, any other as they are.
+    """Add "ing", "ed" or "s" to an English word; other endings are added unchanged.
 
     Example:
         >>> inflect("reset", "ing"), inflect("balance", "ing"), inflect("cry", "s")
@@ -86,11 +86,11 @@ def inflect(stem: str, ending: str) -> str:
 
 
 def inflect_pieces(pieces: Sequence[str], known: AbstractSet[tuple[str, str]]) -> list[str]:
-    """Spell WordPiece's words with :func:`inflect` if they are a whole word and its ending.
+    """Spell words of WordPiece with :func:`inflect` if they consist of a word and its ending.
 
     Args:
-        pieces: What was written.
-        known: Pieces that stand side by side in the source, which stay as they are.
+        pieces: The written pieces.
+        known: Pairs of neighbouring pieces in the source, which are left unchanged.
 
     Example:
         >>> inflect_pieces("reset ##ing and ping ##ing".split(), {("ping", "##ing")})

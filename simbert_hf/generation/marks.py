@@ -1,9 +1,9 @@
-"""Marks as people type them, and plain for the model: curly, several, left out, or for emphasis.
+"""Marks as people type them, and plain for the model: curly, repeated, missing, or for emphasis.
 
 Phones and word processors write "it’s" where most text that models learnt from has "it's". To a
-tokenizer these and "its" are other words, and one for the other would pass for a paraphrase. And
-behind "???" or "..." models write more of a sentence that has ended. Asterisks around a word they
-leave out together with it.
+tokenizer these and "its" are different words, and one for the other would pass for a paraphrase.
+After "???" or "...", models continue a sentence that has ended. Asterisks around a word are left
+out together with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simbert_hf.generation.sentences import TAG
 from simbert_hf.utils.text import CJK, CJK_CHAR
 
 BETWEEN = re.compile(r"(?<=[^\W\d_])[’\u02bc\u00b4`](?=[^\W\d_])")
-SINGLE = re.compile(  # quotation marks, and no apostrophe before a word or at its end
+SINGLE = re.compile(  # quotation marks, but not an apostrophe before a word or at its end
     r"(?<!\w)(['‘])(?!\s|(?i:bout|cause|ello|em|er|im|n|ole|round|s|t|til|tis|twas|\d\ds?)\b)"
     r"((?:[^'‘’\"“”„»\n]|(?<=\w)['’](?=\w))+)(?<!\s)(['’])(?!\w)"
 )
@@ -28,7 +28,7 @@ SHORT = (
     "aren't can't couldn't didn't doesn't don't hadn't hasn't haven't he's here's how's i'm i've "
     "isn't mustn't needn't she's shouldn't that's there's they'll they're they've wasn't we've "
     "weren't what's where's who's won't wouldn't you'll you're you've"
-).split()  # which are no other words without the apostrophe
+).split()  # which are not other words without the apostrophe
 UNMARKED = {word.replace("'", ""): word.index("'") for word in SHORT}
 UNMARKED_WORD = re.compile(
     rf"(?<![\w'’@#/.-])(?!(?-i:IM)\b)({'|'.join(UNMARKED)})(?![\w'’@/-]|\.\w)", re.IGNORECASE
@@ -46,9 +46,9 @@ DOTS = re.compile(r"(?<=[^\W_])(?:\.{2,}|\u2026+)")
 def plain_marks(text: str) -> str:
     r"""Write apostrophes and pairs of quotation marks straight, and one mark for several in a row.
 
-    English gets its apostrophes where they lack. Marks of inches are no quotation marks. Single
-    quotation marks become double, which no apostrophe is taken for; text with Chinese keeps them
-    all. Words within a line lose the marks of their emphasis.
+    English gets its missing apostrophes. Inch marks are not quotation marks. Single quotation
+    marks become double, so that no apostrophe is taken for one; text with Chinese keeps them all.
+    Words within a line lose their emphasis.
 
     Example:
         >>> plain_marks("I’m “out” of the boys’ room"), plain_marks("‘out’ isn’t «in»")
@@ -78,7 +78,7 @@ def plain_marks(text: str) -> str:
 
 
 def has_inches(text: str) -> bool:
-    """Whether a text's straight marks all stand behind figures, and so quote nothing.
+    """Whether a text's straight quotation marks all follow figures, and so quote nothing.
 
     Example:
         >>> has_inches('a 65" and a 55" one'), has_inches('"7" is 7"')
@@ -88,13 +88,13 @@ def has_inches(text: str) -> bool:
 
 
 def unemphasised(line: str) -> str:
-    """Leave out the marks of emphasis, unless the line has no other words."""
+    """Remove the marks of emphasis, unless the line has no other words."""
     others = TAG.sub("", EMPHASIS.sub("", line))
     return EMPHASIS.sub(r"\3", line) if any(map(str.isalnum, others)) else line
 
 
 def emphasised(source: str, text: str) -> str:
-    """Emphasise the words that a source does, if a text has them once."""
+    """Emphasise the same words as a source, if a text has them once."""
     lines = (line for line in source.splitlines() if unemphasised(line) != line)
     emphases = list(chain.from_iterable(map(EMPHASIS.findall, lines)))
     phrases = [words.lower() for _, _, words, _ in emphases]
@@ -113,7 +113,7 @@ def emphasised(source: str, text: str) -> str:
 
 
 def marked(found: re.Match[str]) -> str:
-    """Put the apostrophe into a word that lacks it."""
+    """Insert the apostrophe into a word that lacks it."""
     at = UNMARKED[found[0].lower()]
     return f"{found[0][:at]}'{found[0][at:]}"
 
@@ -124,7 +124,7 @@ def plain_end(marks: str) -> str:
 
 
 def quotation_marks(text: str) -> tuple[str, str]:
-    """Find the one kind of quotation marks that a text has, in pairs; straight ones if none.
+    """Find the only kind of paired quotation marks in a text; straight ones if there is none.
 
     Example:
         >>> quotation_marks("“so”"), quotation_marks("'so'"), quotation_marks("‘so’ or 'so'")
@@ -138,7 +138,7 @@ def quotation_marks(text: str) -> tuple[str, str]:
 
 
 def marks_as_in(source: str, text: str) -> str:
-    r"""Write those marks as a source does, if it writes each in one way.
+    r"""Write marks as a source does, if it writes each of them in only one way.
 
     Example:
         >>> marks_as_in("We’re “in”.", "I'm \"out\", isn't it?"), marks_as_in("we're, I’m", "I'm")

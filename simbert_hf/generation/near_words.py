@@ -1,4 +1,4 @@
-"""Small changes that are seldom right: a word coined, exchanged, put in or said twice.
+"""Small changes that are seldom right: a word coined, swapped, inserted or repeated.
 
 Of 31,224 paraphrases that a reader rated (scripts/data/rated_en) and the other rules let pass, 2 %
 have one, and 2 % of these are good.
@@ -16,7 +16,7 @@ from simbert_hf.generation.completeness import WORD
 from simbert_hf.generation.inflection import stems
 
 SHORT = re.compile("n['’]t\\b")
-LONG = 5  # letters of a word that is seldom said twice, or coined
+LONG = 5  # letters of a word that is seldom repeated, or coined
 LIKE = 0.75  # difflib's ratio of a word to one that it was made from
 SWAPS = [
     frozenset(pair.split())
@@ -67,7 +67,7 @@ SAME = [  # each says what the other does
 
 
 def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) -> bool:
-    """Whether an English text's long word has become one that is no form of it, nor one token.
+    """Whether a long English word has become one that is neither a form of it nor one token.
 
     Example:
         >>> def tokenize(word: str) -> list[str]:
@@ -91,7 +91,7 @@ def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) 
 
 
 def swaps_word(text: str, other: str) -> bool:
-    """Whether another English text differs by "do" for "be" or the like alone, or by "what" put in.
+    """Whether another English text differs only by "do" for "be" or the like, or an added "what".
 
     Example:
         >>> (
@@ -117,7 +117,7 @@ def swaps_word(text: str, other: str) -> bool:
 
 
 def says_twice(text: str, other: str) -> bool:
-    """Whether another English text has a word more often than the text, or one beside its like.
+    """Whether another English text has a word more often than the text, or adds its synonym.
 
     Example:
         >>> says_twice("a deductible and a copay", "a deductible and a deductible")

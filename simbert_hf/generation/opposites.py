@@ -1,8 +1,8 @@
 """Opposites: "rise" for the text's "fall", which vectors hardly tell apart.
 
-Of 28,530 paraphrases that a reader rated (the first two rounds of scripts/data/rated_en) .7 % have
-one in place of a word of the text, and 2 % of these are good; of the 8,436 in the other files there
-.6 %, of which none is.
+Of 28,530 paraphrases that a reader rated (the first two rounds of scripts/data/rated_en), .7 % have
+one in place of a word of the text, and 2 % of these are good; of the 8,436 in the other files
+there, .6 %, and none of these is good.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 from simbert_hf.generation.facts import words_of
 
-# In each line two sides; a bar stands between words of one side.
+# Each line has two sides; a bar separates the words of one side.
 PAIRS = """\
 from to
 in out
@@ -88,7 +88,7 @@ TIMES = re.compile(
 
 
 def opposes(text: str, other: str) -> bool:
-    """Whether another English text has the opposite of a word that it has not.
+    """Whether another English text has the opposite of a word that it lacks.
 
     Example:
         >>> opposes("Stocks rise.", "Stocks fall."), opposes("Move it to A.", "Move it from A.")

@@ -1,9 +1,9 @@
-"""Placeholders: what a model cannot write stands as one letter in the text that it paraphrases.
+"""Placeholders: what a model cannot write is one letter in the text that it paraphrases.
 
-That are words with signs or in a script that the tokenizer does not know, a template's variables,
-code, a command's options, links, tags and entities, emoticons, long addresses and, where the model
-does not copy them, long figures. Each has a letter of its own, so that it stays whole and comes
-where the paraphrase has it (as in Luong et al. 2015, arXiv:1410.8206).
+These are words with signs or in a script that the tokenizer does not know, template variables,
+code, command options, links, tags and entities, emoticons, long addresses and, if the model does
+not copy them, long figures. Each has its own letter, so that it stays intact and comes where the
+paraphrase has that (as in Luong et al. 2015, arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
 from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
 
-# Letters without case of scripts that few texts have, phonetic ones first; Korean is composed.
+# Caseless letters of rare scripts, phonetic ones first, up to Korean, whose letters are composed.
 FIRST, BEHIND = "\u0250", "\u1100"
 LONG = 5  # tokens
 _ATTRIBUTES = r"(?: +[\w:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s<>\"']+))*"
@@ -42,7 +42,7 @@ _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character'
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."
 WORD = re.compile(rf"(?:{_VARIABLE}|\S)+")
-APART = re.compile(rf"(?:{_VARIABLE}|[^\s{CJK}])+|[{CJK}]")  # where no blanks part words
+APART = re.compile(rf"(?:{_VARIABLE}|[^\s{CJK}])+|[{CJK}]")  # where no blanks separate words
 EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
 
@@ -51,8 +51,8 @@ class Held(NamedTuple):
     """A text in which placeholders stand for words.
 
     Attributes:
-        text: The text.
-        words: Each placeholder's word.
+        text: The text with placeholders.
+        words: The word of each placeholder.
 
     Example:
         >>> held = Held("Is ɕ or ɴ up?", {"ɕ": "a.com/b-c", "ɴ": "你好"})
@@ -72,18 +72,18 @@ class Held(NamedTuple):
         return all(written.count(letter) == self.text.count(letter) for letter in self.words)
 
     def says_something(self) -> bool:
-        """Whether the text has a letter or figure beside its placeholders."""
+        """Whether the text has a letter or figure besides its placeholders."""
         return any(char.isalnum() and char not in self.words for char in self.text)
 
 
 def hold_words(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, figures: bool = False
 ) -> list[Held]:
-    """Put placeholders in texts, so far as a WordPiece tokenizer, a fast one, knows such letters.
+    """Put placeholders in texts, if a fast WordPiece tokenizer knows suitable letters.
 
     Args:
         tokenizer: The model's.
-        texts: What to paraphrase.
+        texts: Texts to paraphrase.
         figures: Also for figures of five tokens or more.
 
     Example:
@@ -133,7 +133,7 @@ def hold(
 
 
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
-    """Yield words without the marks around them, and where they begin."""
+    """Yield where words begin, and the words without the marks around them."""
     for found in (WORD if in_words else APART).finditer(text):
         if variables := list(VARIABLE.finditer(found[0])):  # one alone, or parts of an address
             alone = not found[0].replace(variables[0][0], "", 1).strip(EDGES)
@@ -147,7 +147,7 @@ def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
 def cannot_be_written(
     word: str, pieces: Sequence[str], in_words: bool, *, unknown: str, figures: bool
 ) -> bool:
-    """Whether a word, of these tokens, is not for the model to write."""
+    """Whether a word, given its tokens, cannot be left to the model."""
     foreign = in_words and any(map(str.isalnum, CJK_CHAR.findall(word)))
     return bool(
         foreign

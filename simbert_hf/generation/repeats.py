@@ -1,7 +1,7 @@
-"""Repeats: no long word is written more often than the source has it, so far as it is one token.
+"""Repeats: no long word of one token is written more often than the source has it.
 
-Small models write words twice ("when will my card get my card?"), which vectors hardly see and
-people do. (Coverage, See et al. 2017, learns not to; this needs no training.)
+Small models repeat words ("when will my card get my card?"), which vectors hardly show but people
+notice. (Coverage, See et al. 2017, learns to avoid it; this needs no training.)
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from simbert_hf.generation.search import Decoder
 from simbert_hf.utils.text import CJK, HAN, is_wordpiece
 
 # A token for a word of four letters, or of two Chinese characters; shorter ones, such as "the",
-# come again, and so do the pieces inside of words.
+# may be repeated, and so may pieces inside words.
 WORDPIECE = re.compile(rf"[^\W\d_{HAN}]{{4,}}|[{HAN}]{{2,}}")
 OTHERS = re.compile(rf"▁[^\W\d_{HAN}]{{4,}}|▁?[{HAN}]{{2,}}")
-LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{CJK}]+")  # Chinese characters are doubled
+LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{CJK}]+")  # Chinese characters may be doubled
 
 
 class UnrepeatingDecoder:
-    """A decoder that writes no long word more often than the source has it, or once.
+    """A decoder that writes no long word more often than the source has it, or than once.
 
-    Nor does it write letters twice in a row ("the the") that the source does not.
+    Nor does it write letters twice in a row ("the the") unless the source does.
 
     Args:
-        decoder: It has not started.
-        sources: Token ids without special ones, padded with -1. Shape: (S, L).
-        long: Of each token, whether it stands for a long word. Shape: (V,).
-        letters: Of each token, whether it is of letters alone. Shape: (V,).
+        decoder: A decoder that has not started.
+        sources: Token ids without special tokens, padded with -1. Shape: (S, L).
+        long: For each token, whether it is a long word. Shape: (V,).
+        letters: For each token, whether it consists of letters only. Shape: (V,).
     """
 
     def __init__(self, decoder: Decoder, sources: Tensor, long: Tensor, letters: Tensor) -> None:
@@ -67,7 +67,7 @@ def count(tokens: Tensor, among: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def kinds_of_tokens(tokenizer: PreTrainedTokenizerBase, size: int) -> tuple[Tensor, Tensor]:
-    """Tell which of ``size`` tokens stand for a long word, and which are letters: (V,) each.
+    """Tell which of ``size`` tokens are long words, and which are only letters: (V,) each.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert

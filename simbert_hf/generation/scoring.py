@@ -1,4 +1,4 @@
-"""What a model makes of pairs: the first sentence's vector, and how likely the second is."""
+"""Score pairs with a model: the first sentence's vector, and how likely the second is."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BATCH_SIZE = 64  # pairs in a forward pass
 
 
 class Reading(NamedTuple):
-    """Pairs as a model reads them; tensors on the CPU.
+    """What a model finds in pairs; tensors on the CPU.
 
     Attributes:
-        vectors: Of the sources, of length 1, as ``SimBert.encode`` makes them. Shape: (N, D).
-        log_probs: Of the targets, [SEP] included, given their sources: sums over the tokens, in
-            nats. Shape: (N,).
-        tokens: How many these are. Shape: (N,).
+        vectors: Vectors of the sources, of length 1, as from ``SimBert.encode``. Shape: (N, D).
+        log_probs: Log-probabilities of the targets, [SEP] included, given their sources: sums
+            over the tokens, in nats. Shape: (N,).
+        tokens: Number of these tokens. Shape: (N,).
     """
 
     vectors: Tensor
@@ -35,20 +35,20 @@ class Reading(NamedTuple):
 
     @property
     def means(self) -> Tensor:
-        """Mean log-probability of a target's token. Shape: (N,)."""
+        """Mean log-probability per target token. Shape: (N,)."""
         return self.log_probs / self.tokens
 
 
 @torch.no_grad()
 def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
-    """Read each pair's source and, given it, its target, in one forward pass.
+    """Embed each pair's source and score its target, given the source, in one forward pass.
 
-    The source sees nothing of its target, so its vector is that of the source alone. A target is
-    cut to half of the model's positions, a source to what is left and to the model's
+    The source sees nothing of its target, so its vector is that of the source alone. Targets are
+    cut to half of the model's positions, sources to what is left and to the model's
     ``max_length``.
 
     Args:
-        model: A model with an LM head; its dropout is off meanwhile.
+        model: A model with an LM head; its dropout is switched off meanwhile.
         pairs: Sources and targets. Shape: (N,).
 
     Raises:
@@ -87,7 +87,7 @@ def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
 
 
 def cut(row: list[int], room: int) -> list[int]:
-    """Cut a source's row to the room there is; its separator stays."""
+    """Cut a source row to the available room; its separator is kept."""
     if len(row) <= room:
         return row
     warn_of_cuts(room)
@@ -95,7 +95,7 @@ def cut(row: list[int], room: int) -> list[int]:
 
 
 def target_losses(model: SimBert, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
-    """Cross-entropy of each target token in nats, (N,); the logits exist for a few at a time."""
+    """Return each target token's cross-entropy in nats, (N,); few logits exist at a time."""
     positions, labels = target_labels(batch).values()
     size = chunk_rows(hidden.device, model.config.vocab_size)
     states = hidden.flatten(0, 1)

@@ -26,7 +26,7 @@ class SearchSettings:
 
     Attributes:
         max_new_tokens: Longest sentence in tokens, with its [SEP].
-        copying: As there; 0 leaves the logits as they are.
+        copying: As in ``gen_synonyms``; 0 leaves the logits unchanged.
 
     Raises:
         ValueError: If a value is out of range.
@@ -57,13 +57,13 @@ class SearchSettings:
         is_seed = isinstance(self.seed, Integral) and -(2**63) <= self.seed < 2**64
         if self.seed is not None and not is_seed:
             raise ValueError(
-                f"seed={self.seed!r} is out of range: it must be a whole number of 64 bits or None."
+                f"seed={self.seed!r} is out of range: it must be a 64-bit integer or None."
             )
         if self.top_k is not None:
             check_count("top_k", self.top_k, ", or None for all tokens")
         if self.top_p is not None and not (is_number(self.top_p) and 0 < self.top_p <= 1):
             raise ValueError(
-                f"top_p={self.top_p!r} is out of range: it must be a number above 0, at most 1."
+                f"top_p={self.top_p!r} is out of range: it must be a number above 0 and at most 1."
             )
         if not (is_number(self.copying) and 0 <= self.copying < float("inf")):
             raise ValueError(f"copying={self.copying!r} is out of range: it must be 0 or more.")
@@ -74,8 +74,8 @@ class SearchSettings:
             )
         if self.strategy == "beam" and (self.temperature != 1 or self.top_p is not None):
             raise ValueError(
-                "temperature and top_p shape what is drawn, and strategy='beam' draws nothing: "
-                "leave them out, or give strategy='sample'."
+                "temperature and top_p affect only sampling, and strategy='beam' draws nothing: "
+                "leave them out, or use strategy='sample'."
             )
 
 
@@ -88,7 +88,7 @@ class Hypotheses:
         tokens: New tokens, then [SEP] to the end. Shape: (R, T).
         log_prob: The decoder's log-probability of the tokens. Shape: (R,), float64.
         path: Their log-probability under the distribution drawn from. Shape: (R,), float64.
-        score: What the strategy goes by: how many of the samples share the prefix, or the
+        score: What the strategy ranks by: how many of the samples share the prefix, or the
             (perturbed) log-probability. Shape: (R,), float64.
     """
 
@@ -126,8 +126,8 @@ class NextTokens:
 class Noise:
     """Uniform numbers, drawn on the CPU so that a seed means the same on every device.
 
-    With a seed every source draws the same numbers, wherever in a batch it stands; without one they
-    are independent.
+    With a seed, every source draws the same numbers, whatever its place in a batch; without one,
+    they are independent.
     """
 
     def __init__(self, seed: int | None, n: int) -> None:
@@ -148,7 +148,7 @@ class Noise:
 
 
 class Decoder(Protocol):
-    """Gives the next-token logits of growing prefixes; ``decoder.BertDecoder`` for a SimBert."""
+    """Computes next-token logits of growing prefixes; ``decoder.BertDecoder`` for a SimBert."""
 
     sources: int
 
@@ -171,8 +171,7 @@ class Decoder(Protocol):
 def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypotheses:
     """Find up to n different token sequences for each source.
 
-    A sequence that has not ended after ``max_new_tokens`` counts only where its source has none
-    that has.
+    A sequence that has not ended after ``max_new_tokens`` is kept only if none of its source has.
 
     Returns:
         The sentences; in sampling, ``score`` says how often each was drawn.
@@ -233,7 +232,7 @@ def next_tokens(logits: Tensor, settings: SearchSettings) -> NextTokens:
 def grow(
     done: Hypotheses, live: Hypotheses, options: NextTokens, scores: Tensor, n: int, step: int
 ) -> tuple[Hypotheses, Hypotheses, Tensor]:
-    """Lengthen the unfinished hypotheses by a token; each source keeps its n best of all.
+    """Extend the unfinished hypotheses by a token; each source keeps its n best of all.
 
     Args:
         done: Finished hypotheses, which compete.

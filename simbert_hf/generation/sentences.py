@@ -1,4 +1,4 @@
-"""A text -> its sentences."""
+"""Split texts into sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML
 LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
 BEFORE_ITEM = re.compile(rf"(?:[\n。！？；]|{_BLOCK})\s*$")
 BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
-# Of a Chinese list's item, without a blank behind it
+# Markers of Chinese list items, without a blank after them
 _NUMERAL = "[一二三四五六七八九十]"
 _ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|{_NUMERAL}+、(?!{_NUMERAL}))\s*(?=[{HAN}]|$)"
 MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
@@ -24,7 +24,7 @@ MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's it
 UNKNOWN_END = re.compile(
     rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)(?![^“（]{{0,99}}[”）])|(?<=\n)(?={_ITEM})"
 )
-APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence does not go with
+APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence is not joined to
 # White space, and emoji and signs of their kind, which few models read, with what joins them
 SIGNS_IN = (
     "\\s\u2190-\u21ff\u2300-\u27e5\u27f0-\u27ff\u2900-\u2bff\U0001f000-\U0001faff"
@@ -32,8 +32,8 @@ SIGNS_IN = (
 )
 SIGNS = re.compile(f"[{SIGNS_IN}]+")
 EMOTICON = r"(?<!\S)(?:[:;=]['’]?-?[()\[\]DPpOo/|*]+|\^_*\^)(?!\w)"
-_LAST = r"(?<!\S)(?:<3+|[xX]D+)(?=[\s.!?]*$)"  # one at the end of a sentence alone
-# Begun once in each run of blanks
+_LAST = r"(?<!\S)(?:<3+|[xX]D+)(?=[\s.!?]*$)"  # only at the end of a sentence
+# Tried once in each run of blanks
 EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{EMOTICON}|{_LAST}|{_BLOCK}){{0,30}}"
 _PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
 CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
@@ -41,20 +41,20 @@ CORE = re.compile(  # Markdown's headings and quotations, and what is bold or qu
     rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR}){EDGE})",
     re.DOTALL,
 )
-LEAST = 3  # words of a sentence that stands alone; less is left as it is
+LEAST = 3  # words of a sentence that is paraphrased; shorter ones are left as they are
 
 
 def split_sentences(text: str) -> list[str]:
-    r"""Cut a text behind its sentences; joined again, they are the text.
+    r"""Split a text into sentences, which joined again give the text.
 
-    Very short ones go with the next, or at the end with the last, unless a line ends between them.
-    Markers of a list's items stand alone.
+    Very short ones are joined to the next, or at the end to the previous one, unless a line ends
+    between them. List markers stand alone.
 
     Args:
-        text: English, or any language that ends its sentences alike, as Chinese does.
+        text: English, or any language that ends its sentences in a similar way, such as Chinese.
 
     Returns:
-        At least one sentence, each with the white space behind it.
+        At least one sentence, each with the white space after it.
 
     Example:
         >>> split_sentences("Hi! Does Mr. Smith work here? i lost my card. thanks")
@@ -90,7 +90,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def cut_blocks(sentence: str) -> Iterator[str]:
-    """Cut a sentence behind the tags of HTML that end or begin lines and blocks.
+    """Cut a sentence after the HTML tags that end or begin lines and blocks.
 
     Example:
         >>> list(cut_blocks("<p>my card is lost<br>what now</p>"))
@@ -106,7 +106,7 @@ def cut_blocks(sentence: str) -> Iterator[str]:
 
 
 def cut_short_lines(sentence: str) -> Iterator[str]:
-    r"""Cut a sentence behind the lines of a word or two at its beginning; long ones may be wrapped.
+    r"""Cut a sentence after lines of a word or two at its beginning; long ones may be wrapped.
 
     Example:
         >>> list(cut_short_lines("Hi,\ncan you send\nit?"))
@@ -145,12 +145,12 @@ def worth_writing(sentences: Sequence[str]) -> list[str]:
 
 
 def cut_signs(sentence: str) -> tuple[str, str, str]:
-    """Cut white space, emoji, emoticons, markup and quotation marks at its ends from a sentence.
+    """Strip white space, emoji, emoticons, markup and quotation marks from a sentence's ends.
 
-    Unless it has nothing else.
+    If it has nothing else, only white space is stripped.
 
     Returns:
-        What stands before it, the sentence, and what stands behind.
+        What comes before the sentence, the sentence, and what comes after it.
 
     Example:
         >>> cut_signs("I love it! \N{GRINNING FACE} "), cut_signs("\N{GRINNING FACE}")
@@ -169,7 +169,7 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
 
 
 def leave_signs_out(text: str) -> str:
-    """Put a blank for white space and emoji, unless there is nothing else.
+    """Replace white space and emoji with a blank, unless there is nothing else.
 
     Example:
         >>> (

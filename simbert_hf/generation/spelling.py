@@ -1,7 +1,7 @@
-"""Tokens -> a sentence spelled as the text that it paraphrases.
+"""Turn tokens into a sentence that is spelled like the text it paraphrases.
 
-An uncased tokenizer forgets case and accents, WordPiece where blanks stood, and NFKC that Chinese
-writes its marks wide. The source shows how it spells.
+An uncased tokenizer loses case and accents, WordPiece the blanks, and NFKC the wide marks of
+Chinese. The source shows how to spell them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ YEAR = re.compile(r"['’]\d\ds?\b")  # "'98"
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
-NEAR = 100  # characters, in which the marks before a word lie
+NEAR = 100  # characters before a word that are searched for its marks
 CASED = re.compile(r"[^\W\d_]{2,}")
-# What stands before a capital that may be the place's: nothing but marks, or one of these.
+# What comes before a capital that may be due to its place: only marks, or one of these.
 START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
 FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
 NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
@@ -58,17 +58,17 @@ ASKING = re.compile(  # what begins a question
 )
 UNSTOPPED = re.compile(r"\b([ap])\.m\b(?!\.)")
 ARTICLE = re.compile(r"(?<![\w'’@#/-])(an?|An?) (\w+)")
-# A vowel as it sounds (before u, who knows), and no word behind a name, as in "plan a is"
+# A vowel by its sound (that of u is unclear), but no word after a name, as in "plan a is"
 VOWEL = re.compile(
     r"(?!eu|ew|one|once|oui|(?:a[mst]|after|also|and|are|i[fns]|into|o[fnr]|only|over|isn|aren)\b)"
     "[aeio][a-z]"
 )
-# A long word, as letters are said one by one ("an mba"), that does not begin with h ("an hour")
+# A long word, as short ones may be spelled out ("an mba"), not beginning with h ("an hour")
 CONSONANT = re.compile(r"[bcdfgjklmnpqrstvwyz][a-z]{4,}")
 HYPHENED = re.compile(r"(?<!\w)(\w+)([-\u2013])(?=(\w+))")
 DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
-# They may stand for another word than the source's US, IT or Will; "the US" is no "us".
+# These may be other words than the source's US, IT or Will; "the US" is not "us".
 COMMON = frozenset(
     "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
     "to up us we who why will you".split()
@@ -77,9 +77,9 @@ COMMON = frozenset(
 
 @cache
 def known_names() -> frozenset[str]:
-    """Return words that English writes with a capital wherever they stand, in small letters.
+    """Return, in lower case, words that English capitalises wherever they stand.
 
-    ``scripts/data/prepare_names.py`` counted them.
+    They were counted by ``scripts/data/prepare_names.py``.
 
     Example:
         >>> sorted(known_names() & {"tom", "paris", "monday", "will", "table"})
@@ -92,12 +92,12 @@ class Spelling:
     """How a text spells what its tokenizer does not tell apart.
 
     The source's own words are spelled as there, unless it spells one in several ways; other words
-    are left as they are, but for English endings, and "a" or "an" stands before a word as there, in
-    English "an" before other vowels; a question keeps its mark. Sentences begin with a capital if
-    the source does, marks beside Chinese are wide unless the source's are not, blanks set off its
-    other words, and dashes that are no hyphens, if they do there, and Chinese has no blanks beside
-    it where the source has none. But for articles and endings all of it only where the tokenizer
-    forgets it: what a cased model writes stays.
+    are left unchanged, except for English endings. "a" or "an" is chosen as there, in English "an"
+    before other vowels, and a question keeps its mark. Sentences begin with a capital if the source
+    does, and marks next to Chinese are wide unless the source's are not. Blanks between Chinese and
+    other words, and around dashes that are not hyphens, follow the source. Except for articles and
+    endings, this applies only where the tokenizer loses the spelling: what a cased model writes is
+    kept.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -147,7 +147,7 @@ class Spelling:
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
-        """Part what WordPiece parts, and must be found before blanks are placed, from the rest."""
+        """Separate words that WordPiece splits, which must be found before blanks are placed."""
         keys = [key for key in known if self.wordpiece and (" " in key or not key[0].isalnum())]
         self.parted = {key: known[key] for key in keys}
         self.words = {key: form for key, form in known.items() if key not in self.parted}
@@ -196,10 +196,10 @@ class Spelling:
 
 
 def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield a text's words that are no Chinese, and their parts.
+    """Yield a text's words, except Chinese ones, and their parts.
 
     Yields:
-        The word; the one before it; and whether its capital may be the place's, not its own.
+        The word, the one before it, and whether its capital may be due to its place.
 
     Example:
         >>> [word for word, _, _ in words_of("Is .net T-Mobile's? 我用iPhone。")]
@@ -229,7 +229,7 @@ def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def articles_of(source: str) -> dict[str, str]:
-    """Tell which article words of a text have, if always the same one.
+    """Find which article the words of a text have, if it is always the same one.
 
     Example:
         >>> articles_of("An hour in a European ATM? A one, an one.")
@@ -242,7 +242,7 @@ def articles_of(source: str) -> dict[str, str]:
 
 
 def is_titled(text: str) -> bool:
-    """Whether Most Words Begin with a Capital, which is then not their own.
+    """Whether Most Words Begin with a Capital, as in a Title.
 
     Example:
         >>> is_titled("How to Reset My Password?"), is_titled("Is John Smith there?")
@@ -254,7 +254,7 @@ def is_titled(text: str) -> bool:
 
 
 def is_shouted(text: str) -> bool:
-    """Whether a text has capitals alone, in more than one word.
+    """Whether a text has only capitals, in more than one word.
 
     Example:
         >>> is_shouted("WHERE IS IT?"), is_shouted("ATM?"), is_shouted("我用VISA卡和ATM")
@@ -268,14 +268,14 @@ def is_shouted(text: str) -> bool:
 
 
 def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str]:
-    """Find words, the longest first; "s" and "ll" are no words behind a '."""
+    """Match any of some words, the longest first; "s" and "ll" are not words after a '."""
     by_length = sorted(map(re.escape, words), key=len, reverse=True)
     known = "|".join(word if len(word) > 2 else APOSTROPHE + word for word in by_length)
     return re.compile(f"{before}(?:{known or '(?!)'}){behind}")
 
 
 def begin_sentences(text: str) -> str:
-    """Begin sentences with capitals, but for addresses and code.
+    """Begin sentences with capitals, except addresses and code.
 
     Example:
         >>> begin_sentences("(what's new?) iPhone or 3d? or a.com?")
@@ -304,7 +304,7 @@ def begin(sentence: str) -> str:
 
 
 def widen(text: str) -> str:
-    """Write the marks of a Chinese text wide: beside Chinese, at the end, and a bracket's other.
+    """Make marks of a Chinese text wide: next to Chinese, at the end, and a bracket's partner.
 
     Example:
         >>> widen("好吗(iPhone)?"), widen("5,000元, 100%?"), widen("ok?")

@@ -34,25 +34,25 @@ from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count, is_number
 
 FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, either way
-DIVERSITY = 0.2  # what a paraphrase that is wholly like a better one loses, in cosine
-OWN_WORDS = 0.25  # of it loses one in the same words as its text ("what's" for "what is")
+DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
+OWN_WORDS = 0.25  # the share of it that one in its text's own words loses ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
 
 
 class Paraphrase(NamedTuple):
-    """A paraphrase and why it stands where it does.
+    """A paraphrase and the figures behind its rank.
 
     Attributes:
         text: The sentence, or sentences.
-        score: ``similarity + fluency_weight * (log_prob + reverse_log_prob)``; the order is by it
-            and by ``diversity``.
-        similarity: Cosine of its vector with the input's, emoji left out, and of plain marks:
+        score: ``similarity + fluency_weight * (log_prob + reverse_log_prob)``; paraphrases are
+            ordered by it and by ``diversity``.
+        similarity: Cosine of its vector and the input's, without emoji and with plain marks: see
             :mod:`simbert_hf.generation.marks`.
-        log_prob: Mean log-probability per token, [SEP] included, in nats, 0 being certain. It is
-            the model's after ``copying`` and ``repeats`` have changed it. Of several sentences, the
-            mean of theirs.
-        reverse_log_prob: The same of the input, given this sentence, by the model alone, whatever
-            ``copying`` and ``repeats`` are: low where something is left out or changed.
+        log_prob: Mean log-probability per token, [SEP] included, in nats (0 is certain), after
+            ``copying`` and ``repeats`` have changed the model's. For several sentences, the mean
+            of theirs.
+        reverse_log_prob: The same of the input, given this sentence, by the model alone, without
+            ``copying`` and ``repeats``: low if something is left out or changed.
     """
 
     text: str
@@ -84,55 +84,55 @@ def gen_synonyms(
 ) -> Any:
     """Write n sentences that mean the same and return the k best, best first.
 
-    What SimBERT's own function of this name does (Su 2020,
+    This does what SimBERT's function of the same name does (Su 2020,
     https://github.com/ZhuiyiTechnology/simbert), with other defaults: see ``docs/paraphrasing.md``.
 
-    Of a text of several sentences each is paraphrased, and the best of each are put together, with
-    the line breaks, blanks and emoji between them. The input itself and repetitions are dropped,
-    and what changes its facts (see ``copying``), so fewer than k may be left. In float32 a text
-    gets the same paraphrases alone and among others; in 16 bits rounding may change some.
+    In a text of several sentences, each is paraphrased, and the best of each are combined, with
+    the line breaks, blanks and emoji between them. The input itself, repetitions and whatever
+    changes its facts (see ``copying``) are dropped, so fewer than k may be left. In float32, a text
+    gets the same paraphrases alone or in a batch; in 16 bits, rounding may change some.
 
     Args:
         text: One text, or several.
-        n: Sentences to write for each text; memory grows with it.
-        k: Paraphrases to return for each text, at most; 20, or n if that is less, if None.
-        model: A ``SimBert``; or a directory or ``org/name``, which is loaded once and then kept. By
+        n: Number of sentences to write for each text; memory use grows with it.
+        k: Maximum number of paraphrases to return for each text; min(20, n) if None.
+        model: A ``SimBert``, or a directory or ``org/name``, which is loaded once and then kept. By
             default the package's English model.
         strategy: ``beam`` (the n likeliest sentences), ``sample`` (n independent samples, as
             SimBERT does) or ``without_replacement`` (n different ones: stochastic beam search).
-            The last two vary from seed to seed.
-        top_k: Draw from this many likeliest tokens; None from all. ``beam``, which draws nothing,
-            takes no notice of it and of ``seed``.
-        top_p: Draw from the likeliest tokens that together hold this probability; None from all.
-            Not for ``beam``.
-        temperature: Above 1 the sentences vary more, below 1 less. Not for ``beam``.
-        seed: Same seed, same answer; None draws afresh.
+            The last two depend on ``seed``.
+        top_k: Draw from this many likeliest tokens; None means all. ``beam``, which draws nothing,
+            ignores it and ``seed``.
+        top_p: Draw from the likeliest tokens that together hold this probability; None means all.
+            Not supported by ``beam``.
+        temperature: Above 1 the sentences vary more, below 1 less. Not supported by ``beam``.
+        seed: The same seed gives the same answer; with None it varies from call to call.
         min_similarity: Drop paraphrases whose cosine with the input is below this.
-        max_new_tokens: Longest paraphrase in tokens. One that has not ended by then is dropped,
-            unless none has.
+        max_new_tokens: Maximum length of a paraphrase in tokens. One that has not ended by then is
+            dropped, unless none has.
         copying: How strongly source tokens that the model would replace (names, numbers) are made
             likelier. Unless 0, paraphrases are dropped that have other figures or addresses than
-            the text (of a Chinese one, other words in Latin letters), and in English other days or
-            months, that deny what it does not, leave out a name or exchange words such as "my" and
-            "your". 0 leaves all that to the model, as the original does.
-        repeats: Let long words come more often than in the text, as the original does.
+            the text (for Chinese, other words in Latin letters), and in English also those that
+            have other days or months, add or lose negation, leave out a name, or exchange words
+            such as "my" and "your". 0 leaves all this to the model, as the original does.
+        repeats: Allow long words more often than in the text, as the original does.
         fluency_weight: What a nat of mean log-probability is worth in cosine: of the paraphrase,
             given the text, and of the text, given the paraphrase. 0 ranks by meaning alone, as the
-            original does, which lets slips of grammar rank high.
-        diversity: Penalty for likeness to paraphrases already chosen (maximal marginal relevance:
-            :mod:`simbert_hf.generation.diversity`), as large as this for an equal one. Of those in
-            the same words, but for punctuation and short forms, the others come last; those in the
-            words of the text lose a quarter of it. 0 ranks by score alone, as the original does,
-            and the k best are often much alike.
-        by_sentence: Paraphrase each sentence by itself and put them together; False treats the text
-            as one, as the original does, which models trained on single sentences do badly.
-        return_scores: Return ``Paraphrase`` tuples in place of strings.
+            original does, which lets grammatical errors rank high.
+        diversity: Penalty for similarity to paraphrases already chosen (maximal marginal relevance:
+            :mod:`simbert_hf.generation.diversity`), this much for an equal one. Of those that
+            differ only in punctuation and contractions, all but the best come last, and those that
+            differ so from the text lose a quarter of it. 0 ranks by score alone, as the original
+            does; the k best are then often much alike.
+        by_sentence: Paraphrase each sentence by itself and combine them; False treats the text as
+            one, as the original does, which works badly with models trained on single sentences.
+        return_scores: Return ``Paraphrase`` tuples instead of strings.
 
     Returns:
-        A list of k strings or ``Paraphrase`` tuples; a list of such lists for several texts.
+        A list of up to k strings or ``Paraphrase`` tuples; a list of such lists for several texts.
 
     Raises:
-        TypeError: If a text is not a string, or the model none.
+        TypeError: If a text is not a string, or ``model`` is not a model.
         ValueError: If a text is empty, an argument is out of range, or the model has no LM head.
 
     Example:
@@ -165,8 +165,8 @@ def gen_synonyms(
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
     """Choose k paraphrases of a text, best first; see :func:`gen_synonyms`.
 
-    With a diversity, of those in the same words only the best, if k others are there, and those in
-    the text's own words less readily.
+    With a diversity, only the best of those in the same words is chosen, if there are k others,
+    and those in the text's own words are chosen less readily.
     """
     if not diversity:
         return list(ranked[:k])
@@ -181,12 +181,14 @@ def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) ->
 def check_ranking(
     n: int, k: int, min_similarity: float | None, fluency_weight: float, diversity: float
 ) -> None:
-    """Raise a ValueError if something to rank by is out of range."""
+    """Raise a ValueError if a ranking option is out of range."""
     check_count("k", k)
     if k > n:
         raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
     if min_similarity is not None and not (is_number(min_similarity) and -1 <= min_similarity <= 1):
-        raise ValueError(f"min_similarity={min_similarity!r} is no cosine: it must be in [-1, 1].")
+        raise ValueError(
+            f"min_similarity={min_similarity!r} is not a cosine: it must be in [-1, 1]."
+        )
     for name, value in {"fluency_weight": fluency_weight, "diversity": diversity}.items():
         if not (is_number(value) and 0 <= value < math.inf):
             raise ValueError(f"{name}={value!r} is out of range: it must be 0 or more.")
@@ -223,11 +225,11 @@ def paraphrase(
 def join(
     sentences: Sequence[str], found: Mapping[str, Sequence[Paraphrase]], n: int
 ) -> list[Paraphrase]:
-    """Put paraphrases of sentences together: the n combinations of the best summed score.
+    """Combine paraphrases of sentences: the n combinations with the best summed scores.
 
-    The white space and emoji between them stay, as does a sentence without a paraphrase or of a
-    word or two. All figures are means of theirs; :func:`sort_by_score` replaces score and
-    similarity.
+    The white space and emoji between them are kept, as is a sentence without a paraphrase or of a
+    word or two. All figures are means over the sentences; :func:`sort_by_score` replaces score
+    and similarity.
     """
     best: list[tuple[Paraphrase, ...]] = [()]
     cut = list(map(cut_signs, sentences))
@@ -254,8 +256,8 @@ def rank(
 ) -> list[list[Paraphrase]]:
     """Sort each text's drafts by their score, best first; see :class:`Paraphrase`.
 
-    One forward pass reads a draft and, given it, the text: it gives the vector of the one and the
-    probability of the other (as Li et al. 2016, arXiv 1510.03055, rank replies).
+    One forward pass reads a draft and, given it, the text: it gives the draft's vector and the
+    text's probability (Li et al. 2016, arXiv 1510.03055, rank replies in this way).
     """
     pairs = [(draft.text, text) for text, row in zip(texts, drafts, strict=True) for draft in row]
     reading = read_pairs(model, pairs)
@@ -273,12 +275,12 @@ def sort_by_score(
     text_vectors: Vectors,
     fluency_weight: float,
 ) -> list[list[Paraphrase]]:
-    """Give paraphrases of texts their similarity and score, and sort them, best first.
+    """Set the similarity and score of paraphrases, and sort them, best first.
 
     Args:
-        rows: Of each of T texts; N together.
-        vectors: Theirs, in order. Shape: (N, D).
-        text_vectors: Those of the texts. Shape: (T, D).
+        rows: Paraphrases of each of T texts; N in total.
+        vectors: Their vectors, in order. Shape: (N, D).
+        text_vectors: The texts' vectors. Shape: (T, D).
         fluency_weight: As in :func:`gen_synonyms`.
     """
     ordered, first = [], 0
@@ -297,15 +299,15 @@ def sort_by_score(
 
 
 def load(name_or_path: str | os.PathLike[str]) -> SimBert:
-    """Load a model once, on the GPU if there is one; again only when its directory has changed.
+    """Load a model once, on the GPU if there is one; again only if its directory has changed.
 
-    An index names the model that comes with the package by its folder's name alone; so may this.
+    The package's own model may be given by its bare name, as indexes store it.
 
     Raises:
-        TypeError: If it is no name.
+        TypeError: If it is not a name.
     """
     if not isinstance(name_or_path, str | os.PathLike):
-        raise TypeError(f"model={name_or_path!r:.40} is no SimBert, directory or org/name.")
+        raise TypeError(f"model={name_or_path!r:.40} is not a SimBert, directory or org/name.")
     name = resolve_name(name_or_path)
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
@@ -323,7 +325,7 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
 
 
 def modified(file: Path) -> int:
-    """Tell when a file was changed, in ns; 0 if it is gone, or a link to nothing."""
+    """Return when a file was modified, in ns; 0 if it is gone, or a broken link."""
     try:
         return file.stat().st_mtime_ns
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A model's sentences for each text: all different, spelled as the text and true to its facts."""
+"""Write sentences for each text: all different, spelled like the text and true to its facts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     Writer: TypeAlias = SimBert | OnnxSimBert
 
 QUOTED = re.compile('["“]([^"“”]*)["”]')
-MAX_ROWS = 1024  # hypotheses of the texts that share a batch; a text of more has one for itself
+MAX_ROWS = 1024  # hypotheses in a batch; a text with more has a batch of its own
 
 
 class Draft(NamedTuple):
@@ -60,7 +60,7 @@ class Draft(NamedTuple):
 
     Attributes:
         text: The sentence.
-        log_prob: As :class:`~simbert_hf.generation.synonyms.Paraphrase` has it.
+        log_prob: As in :class:`~simbert_hf.generation.synonyms.Paraphrase`.
     """
 
     text: str
@@ -71,12 +71,12 @@ Written = TypeVar("Written", bound="Draft | Paraphrase")
 
 
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
-    """Write different sentences for each text, the text itself left out.
+    """Write different sentences for each text, excluding the text itself.
 
-    Texts of like length share a batch; in float32 what is written does not depend on it.
+    Texts of similar length share a batch; in float32, this does not affect what is written.
 
     Returns:
-        At most n drafts for each text; none for one of which the model knows no token.
+        At most n drafts for each text; none if the model knows none of its tokens.
 
     Raises:
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
@@ -91,7 +91,7 @@ def check_can_write(model: SimBert) -> None:
     if not model.has_lm_head:
         raise ValueError(
             "This model only embeds: its checkpoint has no LM head to write with. Train one with "
-            "scripts/train_simbert.py, or load a checkpoint that was."
+            "scripts/train_simbert.py, or load a checkpoint that has one."
         )
 
 
@@ -102,12 +102,12 @@ def write_by(
     texts: Sequence[str],
     settings: SearchSettings,
 ) -> list[list[Draft]]:
-    """Do as :func:`write` does, whatever runs the model.
+    """Write like :func:`write`, with any decoder.
 
     Args:
-        make_decoder: (source rows, ``max_new_tokens``, banned ids) -> what the search asks.
-        model: Its tokens and limits.
-        texts: What to paraphrase.
+        make_decoder: (source rows, ``max_new_tokens``, banned ids) -> decoder for the search.
+        model: Provides the tokenizer and the limits.
+        texts: Texts to paraphrase.
         settings: How to search.
 
     Raises:
@@ -173,12 +173,12 @@ def restrained(
     rows: Sequence[list[int]],
     settings: SearchSettings,
 ) -> Decoder:
-    """Let a decoder of texts copy, leave out and repeat words as the settings say."""
+    """Make a decoder copy, exclude and repeat words as the settings say."""
     tokenizer, device = model.rows.tokenizer, model.device
     decoder: Decoder = reader
     ids = padded([row[1:-1] for row in rows]).to(device)
     if settings.copying:
-        fed = ids[:, : settings.max_new_tokens]  # as many as can be
+        fed = ids[:, : settings.max_new_tokens]  # as many as can be fed
         inside = padded(inside_words(tokenizer, texts)).to(device)
         decoder = CopyingDecoder(reader, fed, inside, settings.copying)
         decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows).to(device))
@@ -192,7 +192,7 @@ def restrained(
 
 
 def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
-    """Make a source row of each text, cut where ``max_new_tokens`` leaves it no more positions.
+    """Make a source row of each text, cut to the positions that ``max_new_tokens`` leaves.
 
     Raises:
         ValueError: If there is no room for ``max_new_tokens``.
@@ -218,7 +218,7 @@ def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list
 
 
 def banned_tokens(model: Writer) -> Tensor:
-    """Ids that no sentence contains: special tokens but the separator, unused and unnamed ones."""
+    """Return ids never to write: special tokens but the separator, unused and unnamed ones."""
     tokenizer = model.rows.tokenizer
     unused = map(tokenizer.convert_tokens_to_ids, (f"[unused{i}]" for i in range(1000)))
     unnamed = range(len(tokenizer), model.config.vocab_size)
@@ -227,7 +227,7 @@ def banned_tokens(model: Writer) -> Tensor:
 
 
 def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
-    """Yield each one's source, tokens and mean log-probability of a token; see ``Draft``."""
+    """Yield each one's source, tokens and mean log-probability per token; see ``Draft``."""
     builder = model.rows
     written = found.tokens != builder.sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
@@ -238,7 +238,7 @@ def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], flo
 
 
 def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written]:
-    """Keep the likeliest of sentences that are the same one, and none that is unwanted or empty.
+    """Keep the likeliest of equal sentences, and none that is unwanted or empty.
 
     Example:
         >>> distinct([Draft("Go", -2.0), Draft("go!", -1.0), Draft("stop", -3.0)], ["Stop."])
@@ -251,7 +251,7 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 
 
 def restored(drafts: Sequence[Draft], held: Held) -> list[Draft]:
-    """Put words in their places, in those drafts that have all of these."""
+    """Put the words back in place of the placeholders, in drafts that have all of them."""
     whole = (draft for draft in drafts if held.is_in(draft.text))
     return [draft._replace(text=held.restore(draft.text)) for draft in whole]
 
@@ -263,19 +263,19 @@ def keep_facts(
     *,
     repeats: bool = True,
 ) -> list[Draft]:
-    """Drop drafts with other facts, numbers repeated or words exchanged.
+    """Drop drafts with other facts, repeated numbers or exchanged words.
 
-    Drafts of a Chinese text keep its words in Latin letters, and have no others. If others are
-    left, drop those that have a letter alone, a verb that does not agree, half of a pair of marks
-    or other quotations, or that leave out a variable, what may be a name or one of several denials,
-    have another bound, name somebody else, add a sentence, coin, swap, repeat or alter a word or
-    put its opposite, misplace "be", or leave out or add much.
+    Drafts of a Chinese text must keep its words in Latin letters, and add none. As long as others
+    are left, also drop drafts that have a stray letter, a verb that does not agree, an unpaired
+    mark or other quotations; leave out a variable, a possible name or one of several negations;
+    change a bound, name somebody else, add a sentence, coin, swap, repeat or alter a word, use its
+    opposite, misplace "be", or leave out or add much.
 
     Args:
         drafts: Sentences.
         text: What they paraphrase.
-        tokenize: Cuts words that are none of a WordPiece vocabulary; by default, it has all.
-        repeats: Words may come more often than in the text.
+        tokenize: Splits words that are not in a WordPiece vocabulary; by default, all are in it.
+        repeats: Allow words more often than in the text.
 
     Example:
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
@@ -327,7 +327,7 @@ def keep_facts(
 def unify(text: str) -> str:
     """Unify compatibility characters of a Chinese text: wide figures and letters, "㎡".
 
-    As many tokenizers do; but a wide comma joins no numbers.
+    Many tokenizers do so; here, a wide comma does not join numbers.
 
     Example:
         >>> unify("120㎡，2路")
@@ -337,33 +337,33 @@ def unify(text: str) -> str:
 
 
 def quotations_of(text: str) -> set[str]:
-    """Find what stands in double quotation marks."""
+    """Find what is quoted in double quotation marks."""
     return {quote.strip(" ,.;:?!") for quote in QUOTED.findall(text.lower())}
 
 
 def warn_of_unknown(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rows: Sequence[Sequence[int]]
 ) -> None:
-    """Tell of texts with a word or sign that no paraphrase can have."""
-    foreign = set(unread(tokenizer, texts))  # of which the model's encode tells
+    """Warn of texts with a word or sign that no paraphrase can have."""
+    foreign = set(unread(tokenizer, texts))  # the model's encode warns of these
     pairs = zip(texts, rows, strict=True)
     lost = [text for text, row in pairs if tokenizer.unk_token_id in row and text not in foreign]
     if lost:
-        more = f", and of {len(lost) - 1} more" if lost[1:] else ""
+        more = f", and in {len(lost) - 1} more" if lost[1:] else ""
         warnings.warn(
-            f"The model has no token for a word or sign of {lost[0]!r:.100}{more}: paraphrases "
+            f"The model has no token for a word or sign in {lost[0]!r:.100}{more}: paraphrases "
             "lack it, and may have another in its place.",
             stacklevel=2,
         )
 
 
 def warn_of_length(rows: Sequence[Sequence[int]], max_new_tokens: int) -> None:
-    """Tell of sentences too long to be paraphrased, as the shorter ones they get leave much out."""
+    """Warn of sentences so much longer than their paraphrases may be that these leave much out."""
     longest = max(map(len, rows), default=2) - 2  # without [CLS] and [SEP]
     if 2 * longest > 3 * max_new_tokens:
         warnings.warn(
             f"Paraphrases of at most max_new_tokens={max_new_tokens} tokens leave much out of a "
-            f"sentence of {longest}. Cut it into shorter ones; or raise max_new_tokens, if the "
+            f"sentence of {longest}. Split it into shorter ones, or raise max_new_tokens if the "
             "model was trained on such long ones.",
             stacklevel=2,
         )

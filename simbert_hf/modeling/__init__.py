@@ -1,1 +1,1 @@
-"""SimBert, the encoders beside it, and what makes their checkpoints."""
+"""SimBert, the other encoders, and the code behind their checkpoints."""

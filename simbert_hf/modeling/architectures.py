@@ -1,7 +1,7 @@
-"""SimBert on BERT's relatives: factorised embeddings (ELECTRA) and rotary positions (RoFormer).
+"""SimBert on variants of BERT: factorised embeddings (ELECTRA) and rotary positions (RoFormer).
 
-Neither architecture has a pooler of its own. Ours lies beside the encoder as ``sentence_pooler``:
-plain ``AutoModel`` leaves it out, and SentenceTransformer reads it as a Dense module.
+Neither architecture has a pooler of its own. Ours is stored next to the encoder as
+``sentence_pooler``: plain ``AutoModel`` ignores it, and SentenceTransformer reads a Dense module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simbert_hf.modeling.simbert import SimBert, SimBertOutput
 
 
 class FactorisedConfig(ElectraConfig):
-    """An ``ElectraConfig`` that also says how a sentence vector is made."""
+    """An ``ElectraConfig`` that also stores how sentence vectors are made."""
 
     model_type = "electra"
     sentence_pooling: str = "mean"
@@ -31,11 +31,11 @@ class FactorisedConfig(ElectraConfig):
 
 
 class FactorisedSimBert(SimBert, ElectraPreTrainedModel):
-    """A SimBert with embeddings narrower than its layers, as the released tiny and small.
+    """A SimBert whose embeddings are narrower than its layers, like the released tiny and small.
 
-    Embeddings of E dimensions are mapped to the H of the layers, and the LM head's transform maps H
-    back to E. Saved, it is an ELECTRA generator: ``AutoModel`` gives an ``ElectraModel`` and
-    ``AutoModelForMaskedLM`` an ``ElectraForMaskedLM``.
+    E-dimensional embeddings are projected to the hidden size H, and the LM head's transform
+    projects H back to E. It is saved as an ELECTRA generator: ``AutoModel`` loads an
+    ``ElectraModel`` and ``AutoModelForMaskedLM`` an ``ElectraForMaskedLM``.
     """
 
     config: FactorisedConfig  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class FactorisedSimBert(SimBert, ElectraPreTrainedModel):
 
 
 class RotaryConfig(RoFormerConfig):
-    """A ``RoFormerConfig`` that also says how a sentence vector is made."""
+    """A ``RoFormerConfig`` that also stores how sentence vectors are made."""
 
     model_type = "roformer"
     sentence_pooling: str = "mean"
@@ -83,8 +83,8 @@ class RotaryConfig(RoFormerConfig):
 class RotarySimBert(SimBert, RoFormerPreTrainedModel):
     """A SimBert with rotary positions (Su et al. 2021, https://arxiv.org/abs/2104.09864).
 
-    As RoFormer-Sim. Only distances between tokens count, so ``position_ids`` are not read: with a
-    cache, sources must be padded on the left.
+    This is the architecture of RoFormer-Sim. Only distances between tokens matter, so
+    ``position_ids`` are ignored: with a cache, sources must be padded on the left.
     """
 
     config: RotaryConfig  # type: ignore[assignment]
@@ -113,7 +113,7 @@ class RotarySimBert(SimBert, RoFormerPreTrainedModel):
     def forward(
         self, input_ids: Tensor, *args: Any, position_ids: Tensor | None = None, **kwargs: Any
     ) -> SimBertOutput:
-        """Encode rows as :meth:`SimBert.forward` does, by the distances between tokens."""
+        """Encode rows like :meth:`SimBert.forward`; ``position_ids`` are ignored."""
         output: SimBertOutput = super().forward(input_ids, *args, **kwargs)
         return output
 

@@ -1,8 +1,8 @@
-"""Averages of models' weights (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
+"""Average the weights of models (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
-A fine-tuned model gains on what it was trained for, and loses on the rest. The mean of its weights
-with its start's costs nothing; it often keeps most of the gain and wins back the loss. It helps
-only models that were trained from one start.
+A fine-tuned model gains on its training task and loses elsewhere. The mean of its weights and
+those of its base model (the model that training starts from) costs nothing, and often keeps most
+of the gain while undoing the loss. It helps only models trained from the same base model.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 def average_models(
     models: Iterable[AnyEmbedder], shares: Sequence[float] | None = None
 ) -> AnyEmbedder:
-    """Make a model whose weights are the mean of others'.
+    """Average the weights of several models.
 
     Args:
-        models: Of one architecture, size, vocabulary and pooling. The first gives the tokenizer;
-            an LM head is the mean of those there are.
-        shares: How much each counts, of their sum; all the same if None.
+        models: Models of the same architecture, size, vocabulary and pooling. The tokenizer is
+            the first one's; the LM head is averaged over the models that have one.
+        shares: Relative weight of each model; equal weights if None.
 
     Raises:
-        ValueError: If there are less than two models, they do not fit together, one is whitened,
-            or the shares are not one number above 0 for each.
+        ValueError: If there are fewer than two models, they do not match, one is whitened, or
+            ``shares`` is not one number above 0 for each.
 
     Example:
         >>> from simbert_hf import SimBert
@@ -44,10 +44,10 @@ def average_models(
     models = list(models)
     shares = [1.0] * len(models) if shares is None else shares
     if len(models) < 2:
-        raise ValueError("Less than two models have no average: give more.")
+        raise ValueError("Averaging needs at least two models; give more.")
     if len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
         raise ValueError(
-            f"{len(models)} models and the shares {list(shares)}: give each a number above 0."
+            f"{len(models)} models but shares {list(shares)}: give one number above 0 for each."
         )
     for model in models:
         check_alike(models[0], model)
@@ -66,9 +66,9 @@ def average_models(
 
 
 def check_alike(first: Embedder, other: Embedder) -> None:
-    """Raise a ValueError if a model's weights mean something else than the first one's."""
+    """Raise a ValueError if a model cannot be averaged with the first one."""
     if other.whitening is not None:
-        raise ValueError(f"{other.name_or_path} is whitened; average first, and whiten after.")
+        raise ValueError(f"{other.name_or_path} is whitened: average first, then whiten.")
     shapes, others = (
         {name: weight.shape for name, weight in model.named_parameters()}
         for model in (first, other)
@@ -76,15 +76,15 @@ def check_alike(first: Embedder, other: Embedder) -> None:
     if type(first) is not type(other) or shapes != others:
         odd = sorted(name for name, _ in shapes.items() ^ others.items())
         raise ValueError(
-            f"{first.name_or_path} and {other.name_or_path} are of different architectures or sizes"
+            f"{first.name_or_path} and {other.name_or_path} have different architectures or sizes"
             f": {', '.join(odd)[:200] or f'{type(first).__name__}, {type(other).__name__}'}."
         )
     poolings = [getattr(one.config, "sentence_pooling", None) for one in (first, other)]  # a GRU
     if poolings[0] != poolings[1]:
         raise ValueError(
             f"{first.name_or_path} and {other.name_or_path} have different poolings, {poolings[0]} "
-            f"and {poolings[1]}: average models of one; if a start just names none, load all with "
-            "the one it was trained with (--pooling, pooling=)."
+            f"and {poolings[1]}: average models with the same one; if the base model names none, "
+            "load all with the pooling used in training (--pooling, pooling=)."
         )
     if first.loaded_tokenizer().get_vocab() != other.loaded_tokenizer().get_vocab():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""An encoder of this package, as it is in memory, inside sentence-transformers."""
+"""Use an in-memory encoder of this package in sentence-transformers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from simbert_hf.rows import check_texts
 
 
 class EmbedderTransformer(SentenceTransformer):
-    """A SentenceTransformer around a model: the same weights, saved and loaded as the model is.
+    """A SentenceTransformer around a model: it shares its weights and is saved and loaded like it.
 
     Args:
-        model: The encoder; or its directory, from which SentenceTransformerTrainer loads the best.
-            What it is given besides, prompts for example, is saved with it.
-        **_: More of what SentenceTransformer takes.
+        model: The encoder, or its directory, which SentenceTransformerTrainer passes to load the
+            best one. What is set on the wrapper, such as prompts, is saved with it.
+        **_: Other arguments of SentenceTransformer, which are ignored.
     """
 
     def __init__(self, model: Embedder | str | os.PathLike[str], **_: Any) -> None:
@@ -43,19 +43,19 @@ class EmbedderTransformer(SentenceTransformer):
         train_datasets: list[str] | None = None,
         safe_serialization: bool = True,
     ) -> None:
-        """Write the model's own directory, and sentence-transformers' card.
+        """Write the model's own directory and a sentence-transformers model card.
 
         Raises:
-            ValueError: If pickles are asked for, or modules were added, which it does not save.
+            ValueError: If pickles are requested, or modules were added, which cannot be saved.
         """
         if path is None:
             return
         if not safe_serialization:
-            raise ValueError("Weights are written as safetensors alone.")
+            raise ValueError("Weights are written as safetensors only.")
         if [type(module) for module in self] != [EmbedderModule, Normalize]:
             raise ValueError(
-                "Only the model itself is saved, not modules that were added to it: train them "
-                "with SentenceTransformer(folder) of a model that is saved already."
+                "Only the model itself is saved, not modules added to it: to train those, save "
+                "the model first and load it with SentenceTransformer(folder)."
             )
         first: Any = self[0]
         first.model.save_pretrained(path)
@@ -86,7 +86,7 @@ class EmbedderModule(InputModule):
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **_: Any
     ) -> dict[str, Tensor | Any]:
-        """Turn texts into padded rows.
+        """Tokenize texts into padded rows.
 
         Raises:
             TypeError: If a text is not a string.
@@ -104,7 +104,7 @@ class EmbedderModule(InputModule):
 
     @property
     def max_seq_length(self) -> int:
-        """Longest row in tokens; it is set in the tokenizer, and saved with it."""
+        """Maximum length in tokens; it is stored in the tokenizer and saved with it."""
         return self.model.max_length
 
     @max_seq_length.setter
@@ -116,5 +116,5 @@ class EmbedderModule(InputModule):
         return self.model.dimension
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
-        """Write the encoder, to be loaded with its own ``from_pretrained``."""
+        """Save the encoder; its own ``from_pretrained`` loads it."""
         self.model.save_pretrained(output_path)

@@ -1,4 +1,4 @@
-"""The last touches that let every loader read a saved model."""
+"""Finishing steps that make a saved model readable by every loader."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
     """Add what plain transformers does not write: loader hints, tokenizer, modules.
 
     Args:
-        model: Was saved; may be sharded.
+        model: The saved model, perhaps sharded.
         path: Directory that holds its weights and config.
-        weights: Its whole weights, by name.
+        weights: Its full weights (not sharded), by name.
     """
     hints = {
-        "architectures": [type(model.base_model).__name__],  # serving engines know no SimBert
+        "architectures": [type(model.base_model).__name__],  # serving engines lack SimBert
         "dtype": "float32",  # else weights stored as fp16 load, and run slowly, as fp16
         "is_decoder": False,
         # WeightedLayerPooling reads all layers:
@@ -42,20 +42,20 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         model.tokenizer.save_pretrained(path)
         if model.pads_right:
             pad_on_the_right(path)
-        with torch.random.fork_rng(devices=[]):  # modules draw weights; saving must change no run
+        with torch.random.fork_rng(devices=[]):  # saving must not affect a run
             write_modules(model, model.tokenizer, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
-        shutil.copymode(path / "config.json", file)  # safetensors shows them to their owner alone
+        shutil.copymode(path / "config.json", file)  # else only their owner can read them
 
 
 def update_json(path: Path, values: Mapping[str, Any], **options: Any) -> None:
-    """Change fields of a JSON file; a crash leaves the old file or the new one, never a half."""
+    """Update fields of a JSON file; a crash leaves either the old file or the new one."""
     content = json.loads(path.read_text(encoding="utf-8"))
     write_json(path, {**content, **values}, **options)
 
 
 def pad_on_the_right(path: Path) -> None:
-    """Let other loaders pad and cut a text as ``RowBuilder`` does, not as the last call did."""
+    """Make other loaders pad and truncate like ``RowBuilder``, not like the last tokenizer call."""
     config, state = path / "tokenizer_config.json", path / "tokenizer.json"
     sides = {"padding_side": "right", "truncation_side": "right"}
     for file, values in ((config, sides), (state, {"padding": None, "truncation": None})):
@@ -71,9 +71,9 @@ def write_modules(
     directory: Path,
     weights: Mapping[str, Tensor],
 ) -> None:
-    """Write the sentence-transformers modules through its own API, beside the saved weights.
+    """Write the sentence-transformers modules with its own API, next to the saved weights.
 
-    The modules are saved around a one-layer stand-in, so that the weights are not written twice.
+    A one-layer model stands in for the encoder, so that its weights are not written twice.
     """
     from sentence_transformers import SentenceTransformer  # slow to import, needed only here
     from sentence_transformers.base.modules import Transformer

@@ -1,4 +1,4 @@
-"""What every encoder of this package does around its forward pass: vectors of sentences."""
+"""Base class of this package's encoders: loading, saving, uploading and ``encode``."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ logger = logging.getLogger(__name__)
 
 
 class Embedder(PreTrainedModel):
-    """A model whose forward pass gives ``sentence_embedding``.
+    """A model whose forward pass returns ``sentence_embedding``.
 
-    Its config names the ``sentence_pooling``, and the ``whitening_dim`` of whitened vectors.
+    Its config stores ``sentence_pooling``, and ``whitening_dim`` if the vectors are whitened.
 
     Attributes:
-        tokenizer: Loaded with the model, saved with it; None for a model built from a config.
-        whitening: Linear map of the pooled vectors (:mod:`simbert_hf.modeling.whitening`) that
-            does not train; None for none.
-        training_head: Applied to the sentence vectors in training mode only; None for none.
+        tokenizer: Loaded and saved with the model; None for a model built from a config.
+        whitening: Frozen linear map of the pooled vectors (:mod:`simbert_hf.modeling.whitening`),
+            or None.
+        training_head: Layers applied to the sentence vectors in training mode only, or None.
     """
 
     tokenizer: PreTrainedTokenizerBase | None
     whitening: nn.Linear | None
     training_head: nn.Module | None
-    pads_right = False  # whatever the tokenizer's own side is
+    pads_right = False  # whatever the tokenizer's padding side
     cls_mode = "cls"  # sentence-transformers' name for the pooling that takes [CLS]
 
     @classmethod
@@ -64,20 +64,20 @@ class Embedder(PreTrainedModel):
         modules: Sequence[Module] = (),
         **kwargs: Any,
     ) -> tuple[Self, set[str], bool]:
-        """Load the weights as transformers does, what follows the pooling from its modules.
+        """Load the weights as transformers does, and layers after the pooling from the modules.
 
         Args:
             name_or_path: Directory or ``org/name``.
-            dispensable: Parts of the names of weights that may be missing.
-            modules: The checkpoint's for sentence-transformers.
+            dispensable: Substrings of the names of weights that may be missing.
+            modules: The checkpoint's sentence-transformers modules.
             **kwargs: As in transformers.
 
         Returns:
-            The model, the names of the weights that were missing, and whether what follows the
-            pooling was taken from the modules.
+            The model, the names of the missing weights, and whether the layers after the pooling
+            were taken from the modules.
 
         Raises:
-            ValueError: If others are missing or misshapen.
+            ValueError: If other weights are missing or have the wrong shape.
         """
         with loading(name_or_path):
             loaded: Any = super().from_pretrained(name_or_path, output_loading_info=True, **kwargs)
@@ -89,7 +89,7 @@ class Embedder(PreTrainedModel):
         if broken or misshapen:
             raise ValueError(
                 f"{name_or_path} does not hold the weights its config.json describes; missing or "
-                f"misshapen: {', '.join(broken or map(str, misshapen))[:200]}."
+                f"mismatched: {', '.join(broken or map(str, misshapen))[:200]}."
             )
         if model.whitening is not None:
             model.whitening.requires_grad_(False)  # loading makes every weight trainable
@@ -98,32 +98,32 @@ class Embedder(PreTrainedModel):
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **kwargs: Any
     ) -> None:
-        """Write one directory: weights (safetensors), config, tokenizer, modules.
+        """Save the model to a directory: weights (safetensors), config, tokenizer, modules.
 
-        Without this package and without remote code, a model with the weights of one of
-        transformers' architectures loads in ``AutoModel`` and ``SentenceTransformer``, and one with
-        an LM head in ``AutoModelForMaskedLM``. Arguments as in transformers.
+        A model of one of transformers' architectures then loads in ``AutoModel`` and
+        ``SentenceTransformer``, and with an LM head in ``AutoModelForMaskedLM``, without this
+        package and without remote code. Arguments as in transformers.
 
         Raises:
-            ValueError: If asked to ``push_to_hub`` too, which would upload a part of the files; or
-                if the model has an adapter, of which transformers would save nothing else.
+            ValueError: If ``push_to_hub`` is set, which would upload only some of the files, or
+                the model has an adapter, which transformers would save alone.
         """
         if kwargs.pop("push_to_hub", False):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
         if getattr(self, "_hf_peft_config_loaded", False):
             raise ValueError(
-                "The model has an adapter (add_adapter), and transformers would save that alone. "
-                "Use peft.get_peft_model, and save its merge_and_unload()."
+                "The model has an adapter (add_adapter), and transformers would save only that. "
+                "Use peft.get_peft_model instead, and save the result of merge_and_unload()."
             )
         given = kwargs.pop("state_dict", None)
         weights = self.weights_to_save(self.state_dict() if given is None else given)
-        with quiet_transformers():  # which empties the dictionary that it is given
+        with quiet_transformers():  # saving empties the dictionary that it is given
             super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
         if kwargs.get("is_main_process", True):
             self.finish_saving(Path(save_directory), weights)
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Choose among the model's weights."""
+        """Select the weights to save."""
         return weights
 
     def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:
@@ -141,22 +141,22 @@ class Embedder(PreTrainedModel):
         card: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
     ) -> CommitInfo | Plan:
-        """Upload all that ``save_pretrained`` writes, and a model card, in one commit.
+        """Upload everything that ``save_pretrained`` writes, and a model card, in one commit.
 
-        See :func:`simbert_hf.hub.push`, also for the errors. Onnx files and figures of a folder go
-        with ``scripts/push_to_hub.py``.
+        See :func:`simbert_hf.hub.push` for details and errors. To upload a folder with its ONNX
+        files and figures, use ``scripts/push_to_hub.py``.
 
         Args:
-            repo_id: ``org/name``; a name alone is one of the token's owner.
+            repo_id: ``org/name``; a bare name belongs to the token's owner.
             private: Make the repository private; None for the owner's default.
-            revision: Branch, made if need be.
-            token: The stored one if None.
+            revision: Branch, created if needed.
+            token: Hub token; the stored one if None.
             commit_message: First line of the commit's message.
-            card: A ``README.md``. None keeps the repository's, or writes a plain one.
+            card: A ``README.md`` to upload. None keeps the repository's, or writes a plain one.
             dry_run: Return the plan, which prints as a list of files and sizes, and upload nothing.
 
         Returns:
-            The commit.
+            The commit, or the plan of a dry run.
         """
         from simbert_hf.cards import CardArguments, write_card  # imports the evaluations
         from simbert_hf.hub import plan_upload, push  # imports checkpoints
@@ -193,7 +193,7 @@ class Embedder(PreTrainedModel):
         self.tokenizer = tokenizer
 
     def add_vector_modules(self) -> None:
-        """Make what follows the pooling, as the config says."""
+        """Create the layers after the pooling, as configured."""
         self.tokenizer = self.training_head = self.whitening = None
         dim = getattr(self.config, "whitening_dim", None)
         if dim is not None:
@@ -206,16 +206,16 @@ class Embedder(PreTrainedModel):
         self.training_head = nn.Sequential(dense, nn.Tanh()).to(self.device, self.dtype)
 
     def finish_vectors(self, pooled: Tensor) -> Tensor:
-        """Apply what follows the pooling. (B, D) -> (B, D), or (B, whitening_dim)."""
+        """Apply the layers after the pooling. (B, D) -> (B, D), or (B, whitening_dim)."""
         vectors: Tensor = pooled if self.whitening is None else self.whitening(pooled)
         if self.training and self.training_head is not None:
             vectors = self.training_head(vectors)
         return vectors
 
     def sentence_transformer(self) -> SentenceTransformer:
-        """Return a SentenceTransformer around this model (the same weights), to use and to train.
+        """Return a SentenceTransformer that shares this model's weights, to use and to train.
 
-        It is saved as this model is, LM head included.
+        It is saved like this model, LM head included.
         """
         from simbert_hf.modeling.bridge import EmbedderTransformer  # slow to import
 
@@ -223,7 +223,7 @@ class Embedder(PreTrainedModel):
 
     @property
     def vector_layers(self) -> dict[str, nn.Linear]:
-        """The linear layers that pooled vectors pass, by name, in order."""
+        """The linear layers applied to pooled vectors, by name, in order."""
         return {} if self.whitening is None else {"whitening": self.whitening}
 
     @property
@@ -239,7 +239,7 @@ class Embedder(PreTrainedModel):
 
     @property
     def rows(self) -> Rows:
-        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
+        """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         raise NotImplementedError
 
     def loaded_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -280,16 +280,16 @@ class Embedder(PreTrainedModel):
 
         Args:
             texts: One text, or several.
-            batch_size: Texts a forward pass; texts of like length share one.
+            batch_size: Texts per forward pass; texts of similar length share one.
             normalize_embeddings: Scale vectors to length 1, so that a dot product is the cosine.
-            show_progress_bar: Show one on stderr.
+            show_progress_bar: Show a progress bar on stderr.
 
         Returns:
             float32, shape (N, D); (D,) for a single text.
 
         Raises:
             TypeError: If a text is not a string.
-            ValueError: If a text is empty, the batch size below 1, or there is no tokenizer.
+            ValueError: If a text is empty, the batch size is below 1, or there is no tokenizer.
         """
 
         def embed(inputs: dict[str, Tensor]) -> np.ndarray:
@@ -310,21 +310,21 @@ def encode_by(
     batch_size: int,
     show_progress_bar: bool = False,
 ) -> np.ndarray:
-    """Embed sentences in batches of like length.
+    """Embed sentences in batches of similar length.
 
     Args:
         embed: Turns padded rows into vectors, (B, D).
-        model: Has ``rows``, ``max_length`` and ``dimension``.
+        model: An object with ``rows``, ``max_length`` and ``dimension``.
         texts: One text, or several.
-        batch_size: Texts a batch.
-        show_progress_bar: Show one on stderr.
+        batch_size: Texts per batch.
+        show_progress_bar: Show a progress bar on stderr.
 
     Returns:
         float32, shape (N, D); (D,) for a single text.
 
     Raises:
         TypeError: If a text is not a string.
-        ValueError: If a text is empty, or the batch size no whole number of at least 1.
+        ValueError: If a text is empty, or the batch size is not an integer of at least 1.
     """
     check_count("batch_size", batch_size)
     some, builder = check_texts(texts), model.rows
@@ -348,7 +348,7 @@ _EVALUATING: WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]] = WeakKey
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off inside the block, and on again when no thread is in one any more."""
+    """Switch dropout off inside the block, and on again when the last thread has left it."""
     with _SWITCHING:
         users, training = _EVALUATING.get(model, (0, []))
         training += [module for module in model.modules() if module.training]

@@ -22,7 +22,7 @@ from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
 
 POOLINGS = ("mean", "cls", "first_last_mean")
-# What configs call BERT's two dropouts; XLNet's one is both.
+# What configs call BERT's two dropouts; XLNet has one for both.
 DROPOUTS = {
     "hidden_dropout_prob": ("hidden_dropout_prob", "hidden_dropout", "dropout", "mlp_dropout"),
     "attention_probs_dropout_prob": ("attention_probs_dropout_prob", "attention_dropout"),
@@ -30,18 +30,18 @@ DROPOUTS = {
 
 
 class SentenceEncoder(Embedder):
-    """RoBERTa, XLNet, DistilBERT, ...: an ``AutoModel`` and a pooling, for SimCSE and its like.
+    """An ``AutoModel`` (RoBERTa, XLNet, DistilBERT, ...) and a pooling, for SimCSE and the like.
 
-    The tokenizer's own template makes the rows, so special tokens, segments and the padding side
+    The tokenizer's own template builds the rows, so special tokens, segments and the padding side
     are the architecture's. A saved directory loads in ``AutoModel`` and ``SentenceTransformer``,
-    and the latter gives the same vectors. It has no LM head; BERT's own class is ``SimBert``.
+    and the latter gives the same vectors. It has no LM head; for BERT, use ``SimBert``.
 
     Args:
-        config: Of the architecture, with ``sentence_pooling``: mean, cls or first_last_mean.
+        config: The architecture's, with ``sentence_pooling``: mean, cls or first_last_mean.
 
     Raises:
-        ValueError: If the pooling is another one, or the architecture has a decoder too, or reads
-            no mask.
+        ValueError: If the pooling is not one of these, or the architecture has a decoder or takes
+            no attention mask.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL
@@ -53,7 +53,7 @@ class SentenceEncoder(Embedder):
         False
     """
 
-    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # the encoder inside judges
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = True  # the encoder inside decides
     _supports_attention_backend = True
 
     def __init__(self, config: PreTrainedConfig) -> None:
@@ -63,7 +63,7 @@ class SentenceEncoder(Embedder):
                 f"{', '.join(POOLINGS)}."
             )
         if config.is_encoder_decoder:
-            raise ValueError(f"A {config.model_type!r} has a decoder; give an encoder alone.")
+            raise ValueError(f"A {config.model_type!r} model has a decoder; give an encoder only.")
         encoder = AutoModel.from_config(config)
         super().__init__(encoder.config)  # which now names an attention that the encoder has
         # Weights are named as in the architecture's own task models, which AutoModel reads.
@@ -72,7 +72,7 @@ class SentenceEncoder(Embedder):
         self.supports_gradient_checkpointing = encoder.supports_gradient_checkpointing
         taken = inspect.signature(encoder.forward).parameters
         if "attention_mask" not in taken:
-            raise ValueError(f"A {config.model_type!r} reads no mask: it would read the padding.")
+            raise ValueError(f"A {config.model_type!r} model takes no mask to hide the padding.")
         self.takes_segments = "token_type_ids" in taken
         self.pooling = Pooling(config.hidden_size, self.pooling_mode)
         self.add_vector_modules()
@@ -86,21 +86,21 @@ class SentenceEncoder(Embedder):
 
         Args:
             name_or_path: Directory or ``org/name``.
-            pooling: Overrides the checkpoint's; one that names none gets ``mean``.
+            pooling: Overrides the checkpoint's pooling; ``mean`` if it names none.
             **kwargs: As in transformers. ``hidden_dropout_prob`` and
-                ``attention_probs_dropout_prob`` set what the architecture calls otherwise.
+                ``attention_probs_dropout_prob`` work whatever the architecture calls them.
 
         Raises:
-            ValueError: If the checkpoint lacks encoder weights, has no such dropout, or is a
-                ``CharGru``, or a whole ``config`` is given.
+            ValueError: If the checkpoint lacks encoder weights, has no such dropout or is a
+                ``CharGru``, or a ``config`` object is given.
             OSError: If there is no such checkpoint.
         """
         hub = hub_options(kwargs)
         found = read_config(name_or_path, hub)
         if found.get("model_type") == "char_gru":
             raise ValueError(
-                f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained, train it by "
-                "--encoder gru, where there is this flag."
+                f"{name_or_path} is a CharGru: load it with CharGru.from_pretrained, or train it "
+                "with --encoder gru, where there is such a flag."
             )
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
         dtype = kwargs.pop("dtype")
@@ -125,7 +125,7 @@ class SentenceEncoder(Embedder):
         return model
 
     def freeze_idle(self) -> None:
-        """Freeze what no sentence vector depends on, such as a pooler: DDP refuses idle weights."""
+        """Freeze weights that no vector depends on, such as a pooler: DDP rejects unused ones."""
         self(**self.rows.pad(self.rows.sources(["a"], 8))).sentence_embedding.sum().backward()
         for parameter in self.parameters():
             parameter.requires_grad_(parameter.grad is not None)
@@ -139,7 +139,7 @@ class SentenceEncoder(Embedder):
         Args:
             input_ids: Shape: (B, L).
             attention_mask: 1 for tokens, 0 for padding on either side. Shape: (B, L).
-            token_type_ids: Where the tokenizer gives them. Shape: (B, L).
+            token_type_ids: If the tokenizer returns them. Shape: (B, L).
 
         Returns:
             A ``SimBertOutput`` without logits.
@@ -158,13 +158,13 @@ class SentenceEncoder(Embedder):
 
     @property
     def rows(self) -> TemplateRows:
-        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
+        """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         return TemplateRows(self.loaded_tokenizer())
 
 
 def set_dropout(config: PreTrainedConfig, option: str, value: float) -> None:
-    """Set a dropout by BERT's name; raise a ValueError if the architecture has none."""
+    """Set a dropout by BERT's name for it; raise a ValueError if the architecture has none."""
     name = next((name for name in DROPOUTS[option] if hasattr(config, name)), None)
     if name is None:
-        raise ValueError(f"A {config.model_type!r} has no {option} of its own; leave it out.")
+        raise ValueError(f"A {config.model_type!r} model has no {option}; leave it out.")
     setattr(config, name, value)

@@ -1,4 +1,4 @@
-"""ONNX graphs beside a model, and whether they are of its weights."""
+"""Check that a model's ONNX graphs were exported from its weights."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ GRAPHS_OF = "onnx/weights.json"
 
 
 def record_graphs(folder: Path) -> None:
-    """Write beside a model's ONNX graphs which weights they were made from."""
+    """Record next to a model's ONNX graphs which weights they were exported from."""
     write_json(folder / GRAPHS_OF, hashes_of(folder))
 
 
 def check_graphs(folder: Path) -> None:
-    """Refuse ONNX graphs that were made from other weights than those beside them.
+    """Refuse ONNX graphs that were exported from other weights than the folder's.
 
-    Graphs of other tools have no record, and a folder that only serves may hold no weights.
+    Graphs of other tools have no record, and a folder for serving may hold no weights; both pass.
 
     Raises:
         ValueError: If the weights have changed.
@@ -30,13 +30,13 @@ def check_graphs(folder: Path) -> None:
     known = {name: digest for name, digest in found.items() if name in recorded or "/" not in name}
     if known.items() - recorded.items():  # older records lack the modules
         raise ValueError(
-            f"The graphs in {record.parent} were made from other weights than those in {folder}: "
-            "export again with scripts/export_onnx.py, or delete them."
+            f"The graphs in {record.parent} were exported from other weights than those in "
+            f"{folder}: export them again with scripts/export_onnx.py, or delete them."
         )
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of weights, those of sentence-transformers' modules among them."""
+    """Return the SHA-256 of each weights file, including sentence-transformers modules."""
     found = {}
     for path in sorted(
         [*folder.glob("model*.safetensors"), *folder.glob("[0-9]*_*/model.safetensors")]

@@ -1,4 +1,4 @@
-"""Loading a model by its name: quietly, and with the file named that is damaged."""
+"""Load a model by name: quietly, and with errors that name the damaged file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = (
 
 
 def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
-    """Give the path of the package's own model for its folder's name alone, as indexes have it.
+    """Return the path of the package's own model for its bare name, which indexes store.
 
     Example:
         >>> Path(resolve_name("simbert-minilm-en")).is_dir(), resolve_name("org/name")
@@ -44,9 +44,9 @@ def model_name(name_or_path: str | os.PathLike[str]) -> str:
 
 
 def damage(file: Path) -> str:
-    """Say what is wrong with a file of text, weights or torch's; nothing if it seems to be whole.
+    """Say what is wrong with a text, weights or torch file; empty if it seems complete.
 
-    What was cut off shows at the beginning or the end, so that large files are not read.
+    Truncation shows at the beginning or the end, so large files are not read in full.
     """
     try:
         if file.suffix in (".json", ".md", ".txt"):
@@ -57,7 +57,7 @@ def damage(file: Path) -> str:
             with safe_open(file, "pt"):
                 pass
         elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
-            return "it was cut off"
+            return "it is truncated"
     except (OSError, ValueError, SafetensorError) as error:
         return str(error)
     return ""
@@ -65,7 +65,7 @@ def damage(file: Path) -> str:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Hide transformers' load reports and progress bars: what matters is judged here."""
+    """Hide transformers' load reports and progress bars: what matters is checked here."""
     level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
@@ -79,10 +79,10 @@ def quiet_transformers() -> Iterator[None]:
 
 @contextmanager
 def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
-    """Load a model quietly, and name its file if one is damaged, or its place if it has none.
+    """Load a model quietly; errors name the damaged file, or the place without a model.
 
     Raises:
-        OSError: If a file is cut, missing or of another kind; or there is no such model.
+        OSError: If a file is truncated, missing or of another kind, or there is no such model.
     """
     with quiet_transformers():
         try:
@@ -97,14 +97,14 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
             if not isinstance(error, OSError):
                 raise
             raise OSError(
-                f"Cannot load {str(name_or_path)!r}: it is no directory, and the Hub does not give "
-                f"it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this process "
-                f"runs in {Path.cwd()}) or the id, the token and the network."
+                f"Cannot load {str(name_or_path)!r}: it is not a directory, and the Hub does not "
+                f"provide it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this "
+                f"process runs in {Path.cwd()}) or the id, token and network."
             ) from error
 
 
 def fault_of_model(folder: Path) -> str:
-    """Name the file by which a model cannot be loaded; nothing if none is known.
+    """Name the file that keeps a model from loading; empty if none is known.
 
     Example:
         >>> fault_of_model(Path(DEFAULT_MODEL))
@@ -112,7 +112,7 @@ def fault_of_model(folder: Path) -> str:
     """
     for file in sorted(path for read in READ for path in folder.glob(read)):
         if fault := damage(file):
-            return f"{file} is cut or damaged ({fault})."
+            return f"{file} is truncated or damaged ({fault})."
     modules = folder / "modules.json"
     named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
     for module in named:

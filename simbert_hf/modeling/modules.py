@@ -1,6 +1,6 @@
-"""What sentence-transformers' modules of a checkpoint do to pooled vectors.
+"""Read what a checkpoint's sentence-transformers modules do to pooled vectors.
 
-sentence-transformers trains and saves copies of a model's own layers, and may be given others.
+sentence-transformers trains and saves copies of a model's own layers, and users may add others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEUTRAL = ("Transformer", "Normalize", "Dropout")  # change no cosine
 
 
 class Module(NamedTuple):
-    """A module as it lies in a checkpoint.
+    """A sentence-transformers module of a checkpoint.
 
     Attributes:
         kind: Its class: Pooling, Dense, ...
@@ -43,7 +43,7 @@ class Module(NamedTuple):
 
 
 def read_modules(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> list[Module]:
-    """Read the modules of a checkpoint that change vectors, in order; none if none are listed."""
+    """Read the modules of a checkpoint that change vectors, in order; [] if none are listed."""
     found = []
     for module in optional_json(name_or_path, "modules.json", hub) or []:
         kind, path = module["type"].rsplit(".", 1)[-1], module["path"]
@@ -56,7 +56,7 @@ def read_modules(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> l
 def module_weights(
     name_or_path: str | os.PathLike[str], module: Module, hub: dict[str, Any]
 ) -> dict[str, Tensor]:
-    """Read a module's weights; none where it has no safetensors."""
+    """Read a module's weights; {} if it has no safetensors file."""
     try:
         return load_file(str(cached_file(name_or_path, f"{module.path}/model.safetensors", **hub)))
     except OSError:
@@ -66,11 +66,11 @@ def module_weights(
 def usual_pooling(
     modules: Sequence[Module], *, whitened: bool = False, cls_mode: str = "cls"
 ) -> str | None:
-    """Name the pooling that does as some modules do; None for none.
+    """Name the pooling that some modules amount to; None if there is none.
 
     Args:
-        modules: A checkpoint's.
-        whitened: The last one, a Dense, is no part of it.
+        modules: A checkpoint's modules.
+        whitened: Whether the last one, a Dense, whitens and is not part of the pooling.
         cls_mode: sentence-transformers' name for the pooling that takes [CLS].
 
     Example:
@@ -119,9 +119,9 @@ def check_wanted_pooling(
     pooling: str | None,
     modules: Sequence[Module],
 ) -> None:
-    """Check a pooling, where one is wanted, against a checkpoint's.
+    """Check a requested pooling, if any, against a checkpoint's.
 
-    The log tells where one takes the place of that which the checkpoint's vectors were trained for.
+    Log when it replaces the one that the checkpoint's vectors were trained with.
 
     Raises:
         ValueError: If there is no such pooling, or the checkpoint is whitened for another one.
@@ -131,12 +131,12 @@ def check_wanted_pooling(
         return
     if config.get("whitening_dim") is not None:
         raise ValueError(
-            f"{name_or_path} is whitened for the pooling {own!r}, which {pooling!r} would not fit; "
-            "whiten the model it was made from anew."
+            f"{name_or_path} is whitened for the pooling {own!r}, so {pooling!r} cannot be used; "
+            "whiten the model it was made from again."
         )
     if "sentence_pooling" in config or usual_pooling(modules) == "mean":
         logger.info(
-            "%s: its vectors were trained with the pooling %s; this takes %s (--pooling, yours or "
+            "%s: its vectors were trained with the pooling %s; now using %s (--pooling, yours or "
             "a preset's).",
             *(name_or_path, own, pooling),
         )
@@ -149,10 +149,10 @@ def take_vector_layers(
     name_or_path: str | os.PathLike[str],
     hub: dict[str, Any],
 ) -> set[str]:
-    """Give a model's layers behind the pooling the weights of their Dense modules.
+    """Copy the weights of Dense modules to the model's layers after the pooling.
 
     Returns:
-        The names of the weights that were given; none where the modules are others.
+        The names of the weights that were copied; none if the modules do not match.
     """
     layers = model.vector_layers
     dense = [module for module in modules if module.kind == "Dense"]
@@ -181,15 +181,15 @@ def warn_of_other_vectors(
     taken: bool,
     wanted: str | None,
 ) -> None:
-    """Log a warning if sentence-transformers makes other vectors of a checkpoint than a model.
+    """Log a warning if sentence-transformers makes other vectors from a checkpoint than a model.
 
     Args:
-        model: Was loaded.
-        modules: The checkpoint's.
-        name_or_path: Names it.
-        hub: Says where it lies.
-        taken: The layers behind the pooling are those of the modules.
-        wanted: The pooling that was asked for, if one was.
+        model: The loaded model.
+        modules: The checkpoint's modules.
+        name_or_path: Directory or Hub id of the checkpoint.
+        hub: Options of the Hub; see :func:`hub_options`.
+        taken: Whether the layers after the pooling were taken from the modules.
+        wanted: The requested pooling, if any.
     """
     reasons = other_pooling(model, modules, taken=taken, wanted=wanted)
     if not modules or reasons is None:
@@ -197,18 +197,18 @@ def warn_of_other_vectors(
     if modules[0].kind == "WeightedLayerPooling" and not reasons:
         shares = module_weights(name_or_path, modules[0], hub).get("layer_weights")
         if shares is not None and shares.ne(layer_shares(len(shares))).any():
-            reasons.append("they weigh the layers otherwise")
+            reasons.append("they weight the layers differently")
     settings = optional_json(name_or_path, CONFIG, hub) or {}
     prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
     if prompt:
-        reasons.append(f"it puts {prompt!r} before each text, which is yours to do here")
+        reasons.append(f"it puts {prompt!r} before each text, which you must do here")
     if settings.get("truncate_dim"):
-        reasons.append(f"it cuts them to {settings['truncate_dim']} dimensions")
+        reasons.append(f"it truncates them to {settings['truncate_dim']} dimensions")
     if model.pads_right and model.loaded_tokenizer().padding_side == "left":
-        reasons.append("its tokenizer pads on the left, until this model is saved again")
+        reasons.append("its tokenizer pads on the left until this model is saved again")
     if reasons:
         logger.warning(
-            "%s: sentence-transformers makes other vectors than this package: %s.",
+            "%s: sentence-transformers makes different vectors than this package: %s.",
             name_or_path,
             "; ".join(reasons),
         )
@@ -217,7 +217,7 @@ def warn_of_other_vectors(
 def other_pooling(
     model: Embedder, modules: Sequence[Module], *, taken: bool, wanted: str | None
 ) -> list[str] | None:
-    """Say how modules pool otherwise than a model; None where another pooling was wanted."""
+    """List how modules pool differently than a model; None if another pooling was requested."""
     whitened = model.whitening is not None
     usual = usual_pooling(modules, whitened=whitened, cls_mode=model.cls_mode)
     if wanted is not None and usual not in (None, wanted):
@@ -227,16 +227,16 @@ def other_pooling(
             f"Pooling ({pooling_mode(module.config)})" if module.kind == "Pooling" else module.kind
             for module in modules
         )
-        return [f"they are made by {kinds}, which is not read here"]
+        return [f"they are made by {kinds}, which is not supported here"]
     if usual != model.config.sentence_pooling:
         return [f"their pooling is {usual}; pass pooling={usual!r} (--pooling {usual})"]
     if model.vector_layers and not taken:
-        return ["they pass a Dense whose weights are not read here"]
+        return ["they pass through a Dense whose weights are not read here"]
     return []
 
 
 def layer_shares(layers: int) -> Tensor:
-    """Weights of layers 1 to the last for the pooling ``first_last_mean``: (layers,)."""
+    """Return the weights of layers 1 to the last for ``first_last_mean``: (layers,)."""
     shares = torch.zeros(layers)
     shares[0] += 1
     shares[-1] += 1

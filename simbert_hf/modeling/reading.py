@@ -1,4 +1,4 @@
-"""What a checkpoint's own files say of its config, tokenizer and vectors, beside its weights."""
+"""Read what a checkpoint's files say about its config, tokenizer and vectors."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ HUB_ARGUMENTS = (
 
 
 def hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Copy what says where a checkpoint lies from arguments of a ``from_pretrained``.
+    """Copy the Hub's options (``HUB_ARGUMENTS``) from the arguments of a ``from_pretrained``.
 
-    The arguments get a ``dtype``, float32, where they have none.
+    The arguments get a ``dtype``, float32, if they have none.
 
     Raises:
-        ValueError: If there is a whole ``config`` among them, or ``output_loading_info``.
+        ValueError: If they contain a ``config`` object or ``output_loading_info``.
     """
     if "config" in options:
-        raise ValueError("config= is not taken: give its fields, such as hidden_dropout_prob=0.2.")
+        raise ValueError("config= is not supported: pass fields, such as hidden_dropout_prob=0.2.")
     if options.pop("output_loading_info", False):
         raise ValueError(
-            "output_loading_info= is not taken: missing weights are an error, but for those of an "
-            "LM head, of which model.has_lm_head tells."
+            "output_loading_info= is not supported: missing weights are an error, except those of "
+            "an LM head, which model.has_lm_head reports."
         )
     options.setdefault("dtype", options.pop("torch_dtype", torch.float32))
     return {name: options[name] for name in HUB_ARGUMENTS if name in options}
@@ -52,13 +52,13 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
         config, why = {}, error
     if not config and Path(name_or_path, "adapter_config.json").exists():
         raise OSError(
-            f"{name_or_path} holds an adapter alone: merge it into its model with peft "
-            "(merge_and_unload), save that, and load the result."
+            f"{name_or_path} holds only an adapter: merge it into its base model with peft "
+            "(merge_and_unload), save the result and load that."
         )
-    if not config:  # of a folder without one, transformers says nothing
+    if not config:  # transformers does not complain of a folder without one
         raise OSError(
-            f"Cannot load {str(name_or_path)!r}: it is no directory with a config.json, and the "
-            "Hub does not give it. Check the path or id, the revision, the token and the network."
+            f"Cannot load {str(name_or_path)!r}: it is not a directory with a config.json, and the "
+            "Hub does not provide it. Check the path or id, revision, token and network."
         ) from why
     return dict(config)
 
@@ -66,15 +66,15 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
 def check_tokenizer(
     name_or_path: str | os.PathLike[str], tokenizer: Any, vocab_size: int = sys.maxsize
 ) -> None:
-    """Refuse a tokenizer of special tokens alone, which transformers makes up where none lies.
+    """Refuse the tokenizer of special tokens only that transformers invents if there is none.
 
     Args:
         name_or_path: Where it was loaded from.
-        tokenizer: One of another library is not looked at.
-        vocab_size: Number of tokens that the model knows.
+        tokenizer: The loaded one; those of other libraries are not checked.
+        vocab_size: Number of tokens that the model embeds.
 
     Raises:
-        ValueError: If it is such a one, or knows more tokens than the model.
+        ValueError: If it has only special tokens, or more tokens than the model.
     """
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return
@@ -82,16 +82,16 @@ def check_tokenizer(
         return
     embeddings = "" if vocab_size == sys.maxsize else f" for {vocab_size} embeddings"
     raise ValueError(
-        f"{name_or_path} holds no tokenizer that fits its weights ({len(tokenizer)} tokens"
-        f"{embeddings}); copy the tokenizer files of the model it was made from."
+        f"{name_or_path} has no tokenizer that fits its weights ({len(tokenizer)} tokens"
+        f"{embeddings}); copy the tokenizer files from the model it was made from."
     )
 
 
 def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> dict[str, int]:
-    """Find where sentence-transformers cuts a sentence, as tokenizer options; {} for nowhere.
+    """Return sentence-transformers' maximum length as tokenizer options; {} if it sets none.
 
-    A file of its own may set a lower limit than the tokenizer's, by old custom under the name of
-    an architecture, and not always the right one.
+    A separate file may set a lower limit than the tokenizer's. By convention its name contains an
+    architecture, not always the right one.
     """
     if optional_json(name_or_path, "modules.json", hub) is None:
         return {}
@@ -104,7 +104,7 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
 
 
 def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
-    """Read a JSON file of a checkpoint, None where there is none; raise an OSError if damaged."""
+    """Read a checkpoint's JSON file, None if there is none; raise an OSError if it is damaged."""
     try:
         path = Path(str(cached_file(name_or_path, file, **hub)))
     except OSError:
@@ -112,4 +112,6 @@ def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise OSError(f"{path} is cut or damaged ({error}). Copy or download it again.") from error
+        raise OSError(
+            f"{path} is truncated or damaged ({error}). Copy or download it again."
+        ) from error

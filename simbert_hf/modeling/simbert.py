@@ -1,4 +1,4 @@
-"""SimBert: one BERT that writes paraphrases and embeds sentences, saved in plain BERT form."""
+"""SimBert: one BERT that writes paraphrases and embeds sentences, saved in plain BERT format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CACHE = "cache" if "cache" in inspect.signature(BertModel.forward).parameters el
 
 
 class SimBertConfig(BertConfig):
-    """A ``BertConfig`` that also says how a sentence vector is made.
+    """A ``BertConfig`` that also stores how sentence vectors are made.
 
     Every other loader reads the saved file as a plain ``BertConfig``.
     """
@@ -47,17 +47,17 @@ class SimBertConfig(BertConfig):
 
 @dataclass
 class SimBertOutput(ModelOutput):
-    """What one forward pass gives.
+    """Output of a forward pass.
 
     Attributes:
         sentence_embedding: Vector of each row's source sentence, not normalised. Shape: (B, D).
-        logits: LM head's scores, only where asked for: (N, V) for N positions, (B, K, V) for
-            ``logits_to_keep=K``; None when neither was asked for.
+        logits: Scores of the LM head, if requested: (N, V) for N ``lm_positions``, (B, K, V) for
+            ``logits_to_keep=K``.
         lm_losses: Sum of the cross-entropies of each named set of ``lm_targets``, in nats; scalars.
         last_hidden_state: Shape: (B, L, D).
-        cache: The cache that was passed in, grown by this pass.
-        hidden_states: Of the embeddings and each layer, where asked for; each (B, L, D).
-        attentions: Of each layer, where asked for and eager; each (B, heads, L, keys).
+        cache: The cache that was passed in, extended by this pass.
+        hidden_states: Of the embeddings and each layer, if requested; each (B, L, D).
+        attentions: Of each layer, if requested and attention is eager; each (B, heads, L, keys).
     """
 
     sentence_embedding: Tensor | None = None
@@ -72,9 +72,9 @@ class SimBertOutput(ModelOutput):
 class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     """BERT + tied LM head + pooler under the UniLM prefix mask (Su 2020, SimBERT).
 
-    The original is https://github.com/ZhuiyiTechnology/simbert. This loads any BERT-architecture
-    checkpoint. A checkpoint without an LM head embeds; its fresh head (its transform starts at the
-    identity) can write only after training.
+    The original is https://github.com/ZhuiyiTechnology/simbert. Any checkpoint of the BERT
+    architecture can be loaded. Without an LM head it only embeds; its new head (whose transform
+    starts as the identity) can write only after training.
 
     Attributes:
         has_lm_head: Whether the LM head's weights were loaded or trained.
@@ -109,13 +109,13 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         self._add_layers(config)
         self.has_lm_head = True
         if not config.tie_word_embeddings:
-            self._keys_to_ignore_on_save = []  # its decoder's weights are its own
+            self._keys_to_ignore_on_save = []  # the decoder has its own weights
         self.add_vector_modules()
         self.post_init()
         self._freeze_unused_pooler()
 
     def _add_layers(self, config: SimBertConfig) -> None:
-        """Make the encoder and the LM head; other architectures have others."""
+        """Create the encoder and the LM head; other architectures override this."""
         self.bert = BertModel(config)
         self.cls = BertOnlyMLMHead(config)
 
@@ -136,8 +136,8 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 ``hidden_dropout_prob``, ...
 
         Raises:
-            ValueError: If the checkpoint is of another architecture, or lacks encoder weights, or
-                a whole ``config`` is given.
+            ValueError: If the checkpoint has another architecture or lacks encoder weights, or a
+                ``config`` object is given.
             OSError: If there is no such checkpoint.
         """
         from simbert_hf.modeling.architectures import ARCHITECTURES  # which are subclasses of this
@@ -168,9 +168,9 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         if any("pooler." in name for name in missing):
             if pooling is None and model.config.sentence_pooling in POOLER_POOLINGS:
                 raise ValueError(
-                    f"{name_or_path} has lost the pooler that its vectors pass (its config.json "
-                    f"says {model.config.sentence_pooling!r}): copy modules.json and its folders "
-                    "from the model it was made from, or choose a pooling."
+                    f"{name_or_path} lacks the pooler that its vectors need (its config.json says "
+                    f"{model.config.sentence_pooling!r}): copy modules.json and the folders it "
+                    "names from the model it was made from, or choose a pooling."
                 )
             start_at_identity(model.pooler)
         model._freeze_unused_pooler()
@@ -185,12 +185,12 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
 
     def _freeze_unused_pooler(self) -> None:
-        """Train the pooler only where it makes the vector: DDP refuses idle weights."""
+        """Train the pooler only if the pooling uses it: DDP rejects unused weights."""
         self.pooler.requires_grad_(self.config.sentence_pooling in POOLER_POOLINGS)
 
     def freeze_idle(self) -> None:
-        """Leave the LM head as it is; its decoder is the word embeddings, which go on training."""
-        for name, parameter in self.named_parameters():  # the decoder is named as embeddings
+        """Freeze the LM head; its decoder is the word embeddings, which are still trained."""
+        for name, parameter in self.named_parameters():  # the decoder's are named as embeddings
             if name.startswith(self.head_prefix):
                 parameter.requires_grad_(False)
 
@@ -202,7 +202,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     @property
     def vector_layers(self) -> dict[str, torch.nn.Linear]:
-        """The linear layers that pooled vectors pass, by name, in order."""
+        """The linear layers applied to pooled vectors, by name, in order."""
         if self.config.sentence_pooling not in POOLER_POOLINGS:
             return super().vector_layers
         name = next(name for name, module in self.named_modules() if module is self.pooler)
@@ -239,23 +239,23 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> SimBertOutput:
-        """Encode rows under the prefix mask; the LM head runs only where asked.
+        """Encode rows under the prefix mask; the LM head runs only where requested.
 
         Args:
             input_ids: Shape: (B, L).
-            attention_mask: 1 for tokens, 0 for padding, (B, L), from which and ``token_type_ids``
-                the prefix mask is built; or a ready additive mask, (B, 1, L, keys).
+            attention_mask: 1 for tokens, 0 for padding, (B, L), combined with ``token_type_ids``
+                into the prefix mask; or a ready-made additive mask, (B, 1, L, keys).
             token_type_ids: 0 for the source, 1 for the target; all source if None. Shape: (B, L).
             position_ids: Shape: (B, L); 0, 1, 2, ... if None.
             lm_positions: Indices into the flattened (B * L) positions where the LM head runs.
                 Shape: (N,).
             lm_targets: Named pairs of such positions and their labels, (M,) each. Their losses are
                 returned, without ever holding all logits.
-            cache: Keys and values of earlier tokens, which grows; ``attention_mask`` must then be
+            cache: Keys and values of earlier tokens, extended in place; ``attention_mask`` must be
                 4-D. ``past_key_values``, its name before transformers 5.24, is accepted too.
             use_cache: Ignored: caching follows ``cache``.
-            logits_to_keep: Run the LM head on the last this many positions of each row.
-            output_hidden_states: Return those of every layer too.
+            logits_to_keep: Run the LM head on this many last positions of each row.
+            output_hidden_states: Also return the hidden states of every layer.
             **kwargs: Passed to ``BertModel``.
         """
         cache = kwargs.pop("past_key_values", cache)
@@ -304,14 +304,14 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
             **kwargs: Passed to ``BertModel``.
 
         Returns:
-            ``last_hidden_state``, (B, L, D), and ``hidden_states``, if asked for.
+            ``last_hidden_state``, (B, L, D), and ``hidden_states``, if requested.
         """
         mask = prefix_mask(segments, real, self.dtype) if real.dim() == 2 else real
         types = self.token_types(segments)
         return self.base_model(input_ids, attention_mask=mask, token_type_ids=types, **kwargs)
 
     def token_types(self, segments: Tensor) -> Tensor:
-        """Segments as the embeddings know them: some checkpoints have one vector for all."""
+        """Map segments to token types: some checkpoints have one embedding for all."""
         return segments if self.config.type_vocab_size > 1 else torch.zeros_like(segments)
 
     def lm_logits(self, hidden: Tensor) -> Tensor:
@@ -337,7 +337,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
     # ------------------------------------------------------------------ transformers' generate()
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Write behind each row as transformers does; padding on the right goes to the left."""
+        """Continue each row as transformers does; padding on the right is moved to the left."""
         ids, mask = kwargs.get("input_ids", inputs), kwargs.get("attention_mask")
         if ids is not None and mask is None and self.config.pad_token_id is not None:
             mask = ids.ne(self.config.pad_token_id).long()
@@ -385,7 +385,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     @property
     def rows(self) -> RowBuilder:
-        """Builds token rows with the model's tokenizer; raises a ValueError if it has none."""
+        """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         return RowBuilder(self.loaded_tokenizer())
 
     def gen_synonyms(
@@ -399,6 +399,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
 @torch.no_grad()
 def start_at_identity(linear: torch.nn.Linear) -> None:
-    """Let a fresh layer pass its input on; an LM head's transform then learns far faster."""
+    """Initialise a layer as the identity; an LM head's transform then learns far faster."""
     linear.weight.copy_(torch.eye(*linear.weight.shape))
     linear.bias.zero_()

@@ -2,8 +2,8 @@
 
 An affine map, fitted on unlabelled sentences, that centres the vectors and makes their covariance
 the identity; dropping its directions of least variance also makes them shorter. BERT-flow (Li et
-al. 2020), which trains an invertible network to the same end, is left out: the whitening paper
-finds this closed form as good, and a flow is no module that sentence-transformers could load.
+al. 2020), which trains an invertible network for the same purpose, is left out: the whitening
+paper finds this closed form as good, and sentence-transformers could not load a flow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
         The mean (D,) and the matrix (D, d).
 
     Raises:
-        ValueError: If ``dim`` is more than the vectors span, or there are fewer than D of them.
+        ValueError: If ``dim`` exceeds what the vectors span, or there are no more than D of them.
 
     Example:
         >>> mean, matrix = fit_whitening(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 4.0]]), dim=1)
@@ -44,8 +44,8 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
     count, size = vectors.shape
     if count <= size:
         raise ValueError(
-            f"{count} different sentences do not tell the covariance of {size} dimensions; give "
-            "more, better some times as many."
+            f"{count} different sentences are too few to estimate the covariance of {size} "
+            "dimensions; give more, ideally several times as many."
         )
     vectors = vectors.astype(np.float64)
     variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending
@@ -53,24 +53,26 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
     spanned = int((variances > NOISE * variances[0]).sum())
     dim = spanned if dim is None else dim
     if not 1 <= dim <= spanned:
-        raise ValueError(f"Whitening to {dim} dimensions: the vectors span {spanned} directions.")
+        raise ValueError(
+            f"Cannot whiten to {dim} dimensions: the vectors span {spanned} directions."
+        )
     return vectors.mean(axis=0), directions[:, :dim] / np.sqrt(variances[:dim])
 
 
 def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) -> None:
-    """Fit the whitening of a model's sentence vectors, and make it a part of the model.
+    """Fit the whitening of a model's sentence vectors, and make it part of the model.
 
-    ``encode`` applies it before it normalises; a saved model keeps it, as a Dense module for
+    ``encode`` applies it before normalising; it is saved with the model, as a Dense module for
     sentence-transformers.
 
     Args:
         model: A model that is not whitened yet.
-        sentences: What the map is fitted on, each once: some thousands, of the kind that will be
-            embedded.
+        sentences: Sentences to fit the map on (repetitions are ignored): some thousands, similar
+            to those that will be embedded.
         dim: Number of dimensions to keep; all that the vectors span if None.
 
     Raises:
-        ValueError: If the model is whitened already, or the sentences are too few.
+        ValueError: If the model is already whitened, or the sentences are too few.
 
     Example:
         >>> from simbert_hf.gru import CharGru
@@ -82,7 +84,7 @@ def whiten(model: Embedder, sentences: Sequence[str], dim: int | None = None) ->
         ((6, 2), True)
     """
     if model.whitening is not None:
-        raise ValueError("The model is whitened already; whiten the one it was made from.")
+        raise ValueError("The model is already whitened; whiten the one it was made from.")
     vectors = model.encode(list(dict.fromkeys(sentences)), normalize_embeddings=False)
     mean, matrix = fit_whitening(vectors, dim)
     linear = nn.Linear(*matrix.shape).requires_grad_(False)
