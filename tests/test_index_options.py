@@ -119,11 +119,11 @@ def test_an_index_tells_of_questions_that_cannot_be_read_when_they_come(model, t
     many = [foreign | {"question": 3 * char} for char in "你好吗朋友们再见"]
     rows = [{"question": f"the cat sat {i}", "answer": "Late."} for i in range(9)]
     with pytest.warns(UserWarning, match="trained on their language"):
-        FaqIndex.build(model, many + rows).save(tmp_path)
+        FaqIndex.build(model, many + rows).save(tmp_path / "many")
     other = tiny_simbert(pooling="cls")
     other.load_state_dict(model.state_dict())
     with pytest.raises(DataError, match="its pooling or length is another"):
-        FaqIndex.load(tmp_path, other)
+        FaqIndex.load(tmp_path / "many", other)
 
 
 READ = (
