@@ -328,7 +328,7 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
     FaqIndex.build(str(tmp_path / "model"), ROWS).save(tmp_path / "index")
     (tmp_path / "model").rename(tmp_path / "moved")
     with pytest.raises(
-        OSError, match=r"index: its model cannot be loaded: .*give its new place .*--model"
+        OSError, match=r"index: its model cannot be loaded: .*give its new path .*--model"
     ):
         FaqIndex.load(tmp_path / "index")
     assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)

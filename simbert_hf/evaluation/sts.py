@@ -114,17 +114,17 @@ class StsTask:
 def load_sts_tasks(
     files: Iterable[tuple[str | None, Path]], columns: Sequence[str] = ()
 ) -> list[StsTask]:
-    r"""Read scored pairs and put files of one task together.
+    r"""Read scored pairs and group the files by task.
 
     Args:
         files: Name of the task and file. Where the name is None, files of SemEval's years
-            (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task a year, and every other file
-            one of its own, named by its stem.
+            (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task per year, and every other file
+            a task of its own, named after its stem.
         columns: See :func:`simbert_hf.data.scored.load_scored_pairs`.
 
     Raises:
-        DataError: If a file cannot be read, holds one pair, scores all pairs alike, or is the same
-            part of a task as another.
+        DataError: If a file cannot be read, holds only one pair, scores all pairs equally, or is
+            the same part of a task as another.
 
     Example:
         >>> from tempfile import TemporaryDirectory

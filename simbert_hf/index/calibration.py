@@ -256,7 +256,7 @@ def _warn(found: Calibration) -> None:
         )
     if not rates.answered.count:
         logger.warning(
-            "no query is in scope, so how many the threshold %.4g answers is unknown. Add some.",
+            "no query is in scope: how many the threshold %.4g answers is unknown. Add such ones.",
             found.threshold,
         )
     if found.interval and np.isinf(found.interval[1]):

@@ -217,7 +217,7 @@ class FaqIndex:
             Hits; for several queries, a list of such lists.
 
         Raises:
-            DataError: If a query is not a string, empty, too long or holds control characters.
+            DataError: If a query is not a string, is empty, too long or holds control characters.
         """
         check_count("k", k)
         vectors = self._embed(listed(query))

@@ -238,8 +238,8 @@ def _as_row(item: object) -> Row:
     if isinstance(item, Mapping):
         return dict(item)
     raise TypeError(
-        f"A row is {shorten(item)}; pass dictionaries such as {{'question': ...}}, for a pandas "
-        "frame frame.to_dict('records')."
+        f"A row is {shorten(item)}; pass dictionaries such as {{'question': ...}}; for a pandas "
+        "frame, frame.to_dict('records')."
     )
 
 

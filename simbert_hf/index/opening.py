@@ -41,14 +41,14 @@ def open_index(
     made = facts["model"]
     name = made["name"]
     if model is None and not name:
-        raise fault(place, None, "was built by a model that was never saved", "Pass it as model")
+        raise fault(place, None, "was built by a model that was never saved", "Pass it as model=")
     options = {"batch_size": batch_size, "prompt": made.get("prompt")}
     try:
         encoder = TextEncoder(name if model is None else model, **options)
     except OSError as error:
         if model is not None:
             raise
-        remedy = "If it has moved, give its new place (--model; FaqIndex.load(path, model))"
+        remedy = "If it has moved, give its new path (--model; FaqIndex.load(path, model))"
         raise OSError(f"{place}: its model cannot be loaded: {error} {remedy}.") from error
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"

@@ -291,7 +291,7 @@ def _read(path: Path, mmap: bool) -> Any:
 
 
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
-    """Open the store that :meth:`VectorStore.save` described; raise a DataError if it cannot be."""
+    """Open the store that :meth:`VectorStore.save` described; raise a DataError if it is bad."""
     if facts["type"] == "faiss":
         return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
     if facts["type"] != "milvus":

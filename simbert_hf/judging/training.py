@@ -241,7 +241,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     """
     if args.resume_from_checkpoint:
         raise ValueError("--resume_from_checkpoint: a judge cannot be resumed; train it again.")
-    refuse_idle(args, IDLE, "a judge is measured once, at its end, and is not uploaded")
+    refuse_idle(args, IDLE, "a judge is only measured at the end, and is not uploaded")
     files = load_splits(given)
     kept = [file.pairs for file in files["train"]]
     added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
