@@ -26,7 +26,7 @@ class TaskResult:
         facts: Other numbers: thresholds, the share of positives.
         histograms: Cosines of ``positives`` and of ``negatives``, counted in 100 bins.
         curve: Columns of the score curve, equally long.
-        lacks: Files of the official set of that name that this one lacks.
+        lacks: Parts of the official set of that name that this one lacks.
     """
 
     kind: str

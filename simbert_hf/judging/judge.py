@@ -274,7 +274,7 @@ def kinship(first: Embeddings, second: Embeddings) -> float:
 
 
 def check_independent(judge: Judge, model: Any, name: str, allow_kin: bool = False) -> float:
-    """Check that a model, its base model or its teacher is not related to a judge.
+    """Check that a model, or a base model or teacher of it, is not related to a judge.
 
     Returns:
         Its :func:`kinship` with the judge.

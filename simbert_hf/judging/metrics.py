@@ -73,7 +73,7 @@ def check_lists(rows: Sequence[Sequence[str]]) -> None:
 
 
 def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
-    """Compute the share of candidates that equal their source, up to case and outer punctuation.
+    """Compute the share of candidates that equal their source but for case, spaces, end marks.
 
     Example:
         >>> copy_rate(["Is it late?"], [["is it late", "is it late now?"]])

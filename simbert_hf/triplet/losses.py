@@ -73,7 +73,7 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
 
 
 def paired_distances(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
-    """Compute the distance of each row of ``first`` to that of ``second``: 2 (N, D) -> (N,)."""
+    """Compute row-wise distances of ``first`` and ``second``: (N, D), (N, D) -> (N,)."""
     if kind == "cosine":
         return 1 - cosine_similarity(first, second)
     return (at_least_float32(first) - at_least_float32(second)).square().sum(dim=-1)

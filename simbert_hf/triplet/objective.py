@@ -48,7 +48,7 @@ class TripletParts:
 
 @dataclass(frozen=True)
 class TripletObjective:
-    """Pull positive pairs nearer than negative ones.
+    """Make positive pairs nearer than negative ones.
 
     Negatives are given for each row, if the batch has ``negative_rows``, or mined in the batch of
     all processes together; each process computes the entire loss. The losses of accumulated
