@@ -1,1 +1,1 @@
-"""The same work done by this package, by a naive port of SimBERT and by the package's peers."""
+"""Compare this package with a naive port of SimBERT and with the package's peers."""

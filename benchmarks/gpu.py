@@ -1,14 +1,14 @@
-"""Everything that needs a GPU, in stages of minutes, each of which is run once.
+"""Run everything that needs a GPU, in stages of minutes, each once.
 
     python -m pytest -m gpu tests
     python -m benchmarks.gpu --model START [--trained DIR] [--lengths groups.json] \
         [--seconds 500] [--output outputs/benchmarks/gpu.json]
 
-START is an encoder with its tokenizer (all-MiniLM-L6-v2), DIR a model that writes; the shipped
-model is both. Run it again to go on: finished stages stay in the output file, failed ones are tried
-anew, and with ``--seconds`` it stops in time. What the goals are about comes first; ``--list``
-names the stages, ``--stages`` chooses. ``--device cpu --toy`` tries the program on a tiny scale:
-its figures say nothing.
+START is an encoder with its tokenizer (all-MiniLM-L6-v2), DIR a model that generates; the shipped
+model is both. Run it again to continue: finished stages stay in the output file, failed ones are
+retried, and with ``--seconds`` it stops in time. The most important stages come first; ``--list``
+lists the stages, ``--stages`` selects some. ``--device cpu --toy`` tries the program on a tiny
+scale: its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FIRST = (  # what the goals are about, before what is measured to explain it
 
 
 def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
-    """BERT-base's shape, plain and with what makes it fast."""
+    """Return the stages of BERT-base's shape, plain and with all optimizations."""
     common = ["benchmarks.headline", f"--device={args.device}"]
     common += [f"--lengths={args.lengths}"] * bool(args.lengths)
     common += ["--toy", "--steps=2"] if args.toy else ["--steps=20", "--seconds=3"]
@@ -76,7 +76,7 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
-    """The other benchmarks, which compare programs on the same weights."""
+    """Return the other benchmarks, which compare programs on the same weights."""
     model = f"--model={args.model}"
     small = {
         "train": ["--pairs=2", "--steps=1", "--shapes=start"],
@@ -110,7 +110,7 @@ def peer_stages(args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def run(command: list[str], device: str, limit: float = LIMIT) -> dict[str, Any]:
-    """Run one stage in a process of its own.
+    """Run one stage in a separate process.
 
     Returns:
         Its report as ``result``, or what went wrong as ``error``; ``seconds`` it took.
@@ -144,13 +144,13 @@ def main() -> None:
     """Run the stages that are not done yet; exit with 1 if one fails."""
     parser = report_parser(__doc__, "gpu")
     parser.add_argument("--model", required=True, help="an encoder with its tokenizer")
-    parser.add_argument("--trained", help="a model that writes, for `generate`")
-    parser.add_argument("--lengths", help="groups of Chinese sentences, for their lengths alone")
+    parser.add_argument("--trained", help="a model that generates, for `generate`")
+    parser.add_argument("--lengths", help="groups of Chinese sentences, only for their lengths")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--seconds", type=float, default=math.inf, help="Stop before.")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="time limit")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the program")
-    parser.add_argument("--stages", nargs="+", help="these alone")
-    parser.add_argument("--list", action="store_true", help="name the stages and stop")
+    parser.add_argument("--stages", nargs="+", help="only these")
+    parser.add_argument("--list", action="store_true", help="list the stages and exit")
     args = parser.parse_args()
     known_stages = headline_stages(args) | peer_stages(args)
     stages = {name: known_stages[name] for name in (*FIRST, *known_stages) if name in known_stages}
@@ -164,11 +164,11 @@ def main() -> None:
     for name in args.stages or stages:
         known = report.get(name, {})
         if "result" in known and known["command"] == stages[name]:
-            print(f"{name}: done before")
+            print(f"{name}: already done")
             continue
         left = args.seconds - (time.monotonic() - began)
         if left < LEAST:
-            print("The time is up; run again to go on.")
+            print("The time is up; run again to continue.")
             break
         report[name] = run(stages[name], args.device, min(LIMIT, left))
         save_report(args.output, report)
@@ -176,7 +176,7 @@ def main() -> None:
         print(f"{name}: {told} ({report[name]['seconds']} s)", flush=True)
     failed = [name for name in args.stages or stages if "error" in report.get(name, {})]
     if failed:
-        sys.exit(f"Failed: {', '.join(failed)}; run again to try anew.")
+        sys.exit(f"Failed: {', '.join(failed)}; run again to retry.")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""How many paraphrases hold a slip of grammar, and what gen_synonyms' options do about it.
+"""How many paraphrases have grammatical errors, and how gen_synonyms' options change that.
 
 python -m benchmarks.grammar [--models DIR_OR_ID ...] [--groups pairs.jsonl] [--output FILE]
     (pip install harper-py; and Debian's python3-link-grammar)
 
-Harper, a grammar checker of rules, reads the best and the five best paraphrases of each sentence,
-and people's for comparison, and so does Link Grammar, a parser, which finds those that it cannot
-read without leaving words out. Neither knows all the slips that a reader sees, and both find fault
-with some of people's sentences: measures to compare by. Beside them chrF (Popovic 2015) of the same
-candidates with people's paraphrases, how alike the five are (self-BLEU, Zhu et al. 2018), and how
-many different sentences were written. Each option is tested against the defaults, or each model,
-with these, against the first (paired bootstrap over the sentences).
+Harper, a rule-based grammar checker, and Link Grammar, a parser that finds sentences that it cannot
+parse without leaving words out, read the best and the five best paraphrases of each sentence, and
+human ones for comparison. Neither finds all the errors that a reader sees, and both object to some
+human sentences, so only the differences count. Also measured are the chrF (Popovic 2015) of the
+candidates with human paraphrases, how alike the five are (self-BLEU, Zhu et al. 2018), and the
+number of distinct sentences. Each option is tested against the defaults, or each model, with the
+defaults, against the first (paired bootstrap over the sentences).
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ NAMES = (
 
 
 class Slips:
-    """Tells whether Harper finds a slip in a sentence."""
+    """Checks whether Harper finds an error in a sentence."""
 
     def __init__(self) -> None:
         self.linter, self.known = Linter(), dict[str, bool]()
 
     def __call__(self, text: str) -> bool:
-        """Look each text up once."""
+        """Check each text once."""
         text = text[:1].upper() + text[1:]  # some rules look where sentences begin
         if text not in self.known:
             self.known[text] = any(x.lint_kind in SLIPS for x in self.linter.lint(text))
@@ -83,7 +83,7 @@ def measure(
     references: Sequence[Sequence[str]],
     checks: Sequence[Callable[[str], bool]],
 ) -> dict[str, Figure]:
-    """Measure sentences' candidates, best first; where there are none, all is 0."""
+    """Measure sentences' candidates, best first; without any, all figures are 0."""
     metric, rows = CHRF(lowercase=True), []
     for found, people in zip(candidates, references, strict=True):
         top = found[:TOP]
@@ -96,14 +96,14 @@ def measure(
 
 
 def cell(name: str, figure: Figure, usual: Figure) -> str:
-    """Show a figure, shares in per cent; a star where it differs from the first's at p < .05."""
+    """Format a figure, shares in per cent; a star if it differs from the first's at p < .05."""
     text = f"{100 * figure.value if name.startswith(FAULTS) else figure.value:.1f}"
     p_value = compare(figure, usual).p_value
     return f"{text}*" if p_value is not None and p_value < 0.05 else text
 
 
 def main() -> None:
-    """Write with each option or model, measure, print a Markdown table, keep it."""
+    """Generate with each option or model, measure, print and save a Markdown table."""
     parser = report_parser(__doc__, "grammar")
     parser.add_argument(
         "--models", nargs="+", default=[DEFAULT_MODEL], help="one with all options, or several"

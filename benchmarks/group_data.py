@@ -1,6 +1,6 @@
-"""Public groups of sentences for ``benchmarks.groups``: what is trained, and what is measured.
+"""Public groups of sentences for ``benchmarks.groups``, to train and to measure on.
 
-Every set becomes a folder with ``train.tsv`` and what its measure reads, once a seed.
+Every set becomes a folder per seed, with ``train.tsv`` and the files that its measure reads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECALL = 0.95  # share of the questions in scope that an FAQ is to answer
 
 
 def find_all(data: Path, pattern: str) -> list[Path]:
-    """Find files by the ends of their paths below a folder, or else among the shipped ones."""
+    """Find files by the ends of their paths below a folder, otherwise among the shipped ones."""
     found = sorted(data.rglob(pattern)) or sorted(SHIPPED.rglob(pattern))
     if not found:
         sys.exit(f"There is no {pattern} below {data}; see benchmarks/README.md.")
@@ -40,7 +40,7 @@ def find_all(data: Path, pattern: str) -> list[Path]:
 
 
 def find(data: Path, name: str) -> Path:
-    """Find one such file."""
+    """Find one file in the same way."""
     return find_all(data, name)[0]
 
 
@@ -54,7 +54,7 @@ def read_splits(data: Path, name: str, parts: Sequence[str]) -> dict[str, list[l
 
 
 def clinc150(data: Path) -> dict[str, list[list[str]]]:
-    """Read CLINC150, the shipped one if there is no other; dev and test hold `oos`, too."""
+    """Read CLINC150, by default the shipped one; dev and test also hold `oos`."""
     return read_splits(data, "clinc150", ("train", "dev", "test"))
 
 
@@ -72,12 +72,12 @@ def by_class(rows: Iterable[Sequence[str]]) -> Groups:
 
 
 def intents(data: Path) -> Groups:
-    """The training sentences of CLINC150's 150 intents and Banking77's 77."""
+    """Return the training sentences of CLINC150's 150 intents and Banking77's 77."""
     return by_class(clinc150(data)["train"]) + by_class(banking77(data)["train"])
 
 
 def components(path: Path, least: int) -> Groups:
-    """What pairs connect, where these are at least so many sentences."""
+    """Return the connected components of pairs with at least so many sentences."""
     found: dict[int, dict[str, None]] = {}
     for row in load_groups(path)[0]:
         found.setdefault(row["group"], {}).update(dict.fromkeys(row["texts"]))
@@ -85,7 +85,7 @@ def components(path: Path, least: int) -> Groups:
 
 
 def qqp(data: Path, folder: Path) -> Groups:
-    """Quora's duplicate questions: three or more that are duplicates directly or over others."""
+    """Quora's duplicate questions: three or more that are duplicates directly or through others."""
     pairs = folder / "pairs.jsonl"
     with pairs.open("w", encoding="utf-8") as file:
         for part in ("train", "test"):
@@ -103,7 +103,7 @@ def write_groups(path: Path, groups: Groups) -> None:
 
 
 def write_split(folder: Path, groups: Groups, seed: int) -> None:
-    """Hold out a fifth of the groups, no sentence on both sides."""
+    """Hold out a fifth of the groups, so that no sentence is on both sides."""
     write_groups(folder / "all.tsv", groups)
     rows, _ = load_groups(folder / "all.tsv", cache_dir=folder / "cache")
     for name, part in zip(
@@ -129,7 +129,7 @@ def make_zh(data: Path, folder: Path, seed: int) -> None:
 
 
 def make_faq(data: Path, folder: Path, seed: int) -> None:
-    """An FAQ of CLINC150's training sentences, all trained; its test queries, also out of scope."""
+    """Make an FAQ of CLINC150's training sentences, all trained on, and of its test queries."""
     splits = clinc150(data)
     write_groups(folder / "train.tsv", by_class(splits["train"]))
     rows = {
@@ -148,7 +148,7 @@ def find_group_mates(model: Any, folder: Path) -> dict[str, float]:
 
 
 def answer(model: Any, folder: Path) -> dict[str, float]:
-    """Answer by the nearest sentence of the FAQ; its cosine tells what is out of scope.
+    """Answer by the nearest sentence of the FAQ; its cosine detects out-of-scope queries.
 
     Returns:
         ``top1``: share of the queries in scope with the right intent; ``auroc`` of the best cosine,
@@ -194,7 +194,7 @@ DATASETS = {
 
 
 def prepare(name: str, data: Path, folder: Path, seed: int) -> Path:
-    """Make a data set's folder, which appears when it is whole."""
+    """Make a data set's folder, which appears only when it is complete."""
     if not folder.exists():
         part = folder.with_name(f"{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The articles' table: losses on groups of sentences, measured on groups never seen in training.
+"""The articles' table: losses on groups of sentences, measured on groups not seen in training.
 
 python -m benchmarks.groups --data DIR --bert PATH [--bert_zh me5=PATH] [--bf16]
     [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2]
@@ -8,14 +8,14 @@ Sets, from files anywhere below DIR or shipped: ``intents`` (CLINC150 and Bankin
 intent), ``qqp`` (Quora duplicates, connected ones of three questions or more), ``zh``
 (data_similarity.json, connected pairs): a fifth of the groups is held out, another one for each
 seed, and each of their sentences ranks all the others. ``faq``: a practitioner has the FAQ's own
-sentences to train on, so all intents of CLINC150's training split are trained; its test queries
-look for them, and the best cosine tells the 1,000 queries out of scope.
+sentences to train on, so all intents of CLINC150's training split are trained on; its test queries
+search for them, and the best cosine detects the 1,000 out-of-scope queries.
 
-Every loss has the same start, steps, learning rate and rows a step: sentences for the margin
+Every loss has the same base model, steps, learning rate and rows per step: sentences for the margin
 softmaxes, half as many pairs, a third as many triplets. ``simbert`` is SimBERT's objective without
-its seq2seq part; of the GRU the same loss on single sentences. ``mined``: nearest strangers by the
-start; ``remined``: by the start, and again halfway. What has been measured is not done again: a
-stopped command goes on where it was; ``--show`` only prints what there is.
+its seq2seq part; for the GRU the same loss on single sentences. ``mined``: negatives that the base
+model finds nearest; ``remined``: the same, mined again halfway. Finished measurements are not
+repeated: an interrupted command resumes where it was; ``--show`` only prints the results so far.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SHARES = ("top1", "top5", "top10", "auroc", "fpr95")  # shown in per cent, with 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a loss is trained.
+    """Training settings of a loss.
 
     Attributes:
         script: Its ``main``.
@@ -98,7 +98,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement: a loss (or the start) over a data set, by an encoder, with a seed."""
+    """One measurement: a loss (or the base model) on a data set, with an encoder and a seed."""
 
     dataset: str
     encoder: str
@@ -108,12 +108,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return f"{self.dataset}-{self.encoder}-{self.loss}-{self.steps}-{self.seed}"
 
 
 def cells(args: argparse.Namespace) -> Iterator[Cell]:
-    """Yield what is to be measured, one seed of everything first."""
+    """Yield the measurements to make, one seed of everything first."""
     for seed, dataset, encoder in product(args.seeds, args.datasets, args.encoders):
         if encoder == "bert" and not berts(args)[dataset]:
             continue
@@ -123,12 +123,12 @@ def cells(args: argparse.Namespace) -> Iterator[Cell]:
 
 
 def berts(args: argparse.Namespace) -> dict[str, str | None]:
-    """The BERT of each data set, if there is one."""
+    """Return the BERT of each data set, if there is one."""
     return {name: args.bert_zh if data.chinese else args.bert for name, data in DATASETS.items()}
 
 
 def start_of(cell: Cell, folder: Path, args: argparse.Namespace) -> Path:
-    """Name the encoder that every loss starts from; a GRU is made."""
+    """Return the encoder that every loss starts from; a GRU is created."""
     if cell.encoder == "bert":
         return Path(berts(args)[cell.dataset])
     made = folder / "gru"
@@ -148,7 +148,7 @@ def load(cell: Cell, path: Path) -> Any:
 
 
 def mined(cell: Cell, start: Path, folder: Path) -> Path:
-    """Mine triplets with the start."""
+    """Mine triplets with the base model."""
     path = folder / f"mined-{cell.encoder}.csv"
     if not path.exists():
         groups, _ = load_groups(folder / "train.tsv")
@@ -179,13 +179,13 @@ def train(cell: Cell, start: Path, folder: Path, out: Path, args: argparse.Names
 
 
 def measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
-    """Return a cell's figures, made and kept if there are none; its model is not kept."""
+    """Return a cell's figures, measured and saved if missing; its model is not saved."""
     place = args.output / "cells" / f"{cell.name}.json"
     return kept(place, lambda: train_and_measure(cell, args))
 
 
 def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
-    """Train a cell's encoder, unless it is the start, and measure it; what it says is logged."""
+    """Train a cell's encoder, unless it is the base model, and measure it; log its output."""
     place = args.output / "data" / f"{cell.dataset}-{cell.seed}"
     with (
         (args.output / LOG).open("a") as log, redirect_stdout(log), redirect_stderr(log),
@@ -200,7 +200,7 @@ def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
 
 
 def table(found: Mapping[Cell, dict[str, float]], dataset: str, encoder: str) -> str:
-    """Lay out one data set and encoder: shares times 100, top-1 also less softmax's, by seed."""
+    """Lay out one data set and encoder: shares times 100, top-1 also minus softmax's, by seed."""
     figures = DATASETS[dataset].figures
     by_loss: dict[str, dict[int, dict[str, float]]] = {}
     for cell, values in found.items():
@@ -225,7 +225,7 @@ def parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--bert", help="A start for English; none trains the GRU alone.")
+    parser.add_argument("--bert", help="Base model for English; if none, only the GRU is trained.")
     parser.add_argument("--bert_zh", help="The same for Chinese.")
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=[*DATASETS])
     parser.add_argument("--encoders", nargs="+", choices=LENGTHS, default=[*LENGTHS])
@@ -236,13 +236,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--gru_learning_rate", type=float, default=3e-3)
     parser.add_argument("--bert_learning_rate", type=float, default=1e-4)
     parser.add_argument("--bf16", action="store_true", help="Train BERT in bfloat16.")
-    parser.add_argument("--show", action="store_true", help="Print what has been measured.")
+    parser.add_argument("--show", action="store_true", help="Only print the results so far.")
     parser.add_argument("--output", type=Path, default=Path("outputs/groups"))
     return parser.parse_args()
 
 
 def main() -> None:
-    """Measure what is missing; print the tables and keep all figures."""
+    """Measure what is missing; print the tables and save all figures."""
     args = parse()
     (args.output / "cells").mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=args.output / LOG, format="%(message)s")

@@ -4,10 +4,10 @@ python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--c
     [--packing padded|flex] [--fused] [--window 50] [--attention_dropout 0] [--port] \
     [--output headline.json]
 
-Rows a second with all that a step needs but the making of batches (median round of at least
---seconds), how the time parts into the passes and the optimiser, and on a GPU a profile. Token ids
-are random: only their number matters. Without --lengths, lengths of sentences are drawn from a
-lognormal distribution with the moments of 19,555 real pairs (29 tokens a row).
+Rows per second of a complete step without the collating of batches (median round of at least
+--seconds), the shares of the passes and the optimiser, and on a GPU a profile. Token ids are
+random, as only their number matters. Without --lengths, sentence lengths are drawn from a lognormal
+distribution with the moments of 19,555 real pairs (29 tokens per row).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TOY = {
 
 
 def pair_lengths(path: str | None, n: int) -> np.ndarray:
-    """Tokens of both sentences of n pairs, without special ones: (n, 2)."""
+    """Draw the token counts of both sentences of n pairs, without special tokens: (n, 2)."""
     rng = np.random.default_rng(0)
     if path is None:
         covariance = LOG_STD**2 * np.array([[1, CORRELATION], [CORRELATION, 1]])
@@ -65,7 +65,7 @@ def pair_lengths(path: str | None, n: int) -> np.ndarray:
 def make_batch(
     lengths: np.ndarray, vocabulary: int, device: str, multiple: int = 1
 ) -> dict[str, Tensor]:
-    """Build the rows (A, B) and (B, A) of P pairs of such lengths: 2P rows.
+    """Build the rows (A, B) and (B, A) of P pairs of given lengths: 2P rows.
 
     With a ``multiple`` above 1, columns are padded to one, and targets repeated up to as many as
     such rows hold: batches then have few shapes, each of which is a CUDA graph.
@@ -102,7 +102,7 @@ def make_batches(args: argparse.Namespace, vocabulary: int) -> list[dict[str, Te
 
 
 def flops(config: SimBertConfig, batch: dict[str, Tensor]) -> float:
-    """Floating-point operations of both passes over the real tokens of a batch."""
+    """Count the floating-point operations of both passes over the real tokens of a batch."""
     d, tokens = config.hidden_size, batch["attention_mask"].sum(dim=1).double()
     layer = 4 * d * d + 2 * d * config.intermediate_size  # weights, each 2 operations a token
     attention = 2 * d * tokens.square().sum().item()  # of queries with keys, and with values
@@ -129,7 +129,7 @@ class Graphs:
         graph.replay()
 
     def record(self, inputs: dict[str, Tensor]) -> tuple[torch.cuda.CUDAGraph, dict[str, Tensor]]:
-        """Warm up on a side stream, as torch wants it, and record."""
+        """Warm up on a side stream, as torch requires, and record."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -143,7 +143,7 @@ class Graphs:
 
 
 def build_model(args: argparse.Namespace) -> Any:
-    """Make the model that is asked for, as it computes."""
+    """Build the requested model in its compute precision."""
     shape = TOY if args.toy else {}
     config = SimBertConfig(
         vocab_size=13685, attention_probs_dropout_prob=args.attention_dropout, **shape
@@ -179,7 +179,7 @@ def passes_of(args: argparse.Namespace, model: Any) -> Step:
 
 
 def time_rounds(run: Step, batches: list[dict[str, Tensor]], args: argparse.Namespace) -> Any:
-    """Go over the batches for some seconds, after once to warm up; list what each round took."""
+    """Run the batches for some seconds, after a warm-up round; return the time of each round."""
     rounds: list[float] = []
     began = 0.0
     while len(rounds) < 2 or clock(args.device) - began < args.seconds:
@@ -192,7 +192,7 @@ def time_rounds(run: Step, batches: list[dict[str, Tensor]], args: argparse.Name
 
 
 def profile(step: Step, batches: list[dict[str, Tensor]]) -> str:
-    """Say which kernels five steps spend the device's time on."""
+    """Profile which kernels take the device's time in five steps."""
     with torch.profiler.profile() as profiler:
         for batch in batches[:5]:
             step(batch)
@@ -251,7 +251,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def utilisation(speed: float, device: str) -> float | None:
-    """Share of the device's peak in bfloat16; None where that is not known."""
+    """Return the share of the device's peak in bfloat16; None if that is unknown."""
     name = environment(device)["device"]
     peak = next((peak for part, peak in PEAKS.items() if part in name), math.nan)
     return None if math.isnan(peak) else speed / peak
@@ -260,13 +260,13 @@ def utilisation(speed: float, device: str) -> float | None:
 def main() -> None:
     """Measure, print and write."""
     parser = report_parser(__doc__, "headline")
-    parser.add_argument("--lengths", help="Groups of Chinese sentences, for their lengths alone.")
+    parser.add_argument("--lengths", help="Groups of Chinese sentences, only for their lengths.")
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
-    parser.add_argument("--fused", action="store_true", help="Attention by our own kernel.")
+    parser.add_argument("--fused", action="store_true", help="Attention by this package's kernel.")
     parser.add_argument("--window", type=int, default=WINDOW, help="Batches grouped by length.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)
     parser.add_argument("--port", action="store_true", help="The naive port, padded to 64.")
@@ -276,11 +276,11 @@ def main() -> None:
     parser.add_argument("--device", default=DEVICE)
     args = parser.parse_args()
     if args.port and (args.compile or args.packing or args.graph):
-        parser.error("--port goes with --bf16 alone.")
+        parser.error("--port can only be combined with --bf16.")
     if args.graph and args.device != "cuda":
         parser.error("--graph needs CUDA.")
     if args.graph and args.packing:
-        parser.error("--packing waits for the device at each step, which no graph can record.")
+        parser.error("--packing waits for the device at each step, which a graph cannot record.")
     if WINDOW % args.window:
         parser.error(f"--window {args.window}: give a divisor of {WINDOW}.")
     names = "rows steps port bf16 compile graph packing fused window attention_dropout toy".split()

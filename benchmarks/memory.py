@@ -1,11 +1,11 @@
-"""Peak memory of a training step by the rows of its batch: plain, and with GradCache.
+"""Peak memory of a training step by number of rows in its batch: plain, and with GradCache.
 
 python -m benchmarks.memory --model DIR_OR_ID [--output outputs/benchmarks/memory.json]
 
-Real pairs, SimBERT's joint loss and AdamW, a step after a small one. Each figure is the peak of a
-process of its own: resident memory on a CPU (Python and its libraries with it), allocated memory on
-a GPU. On a CPU glibc is told to give freed blocks back at once, so that the peak is what was held
-at a time, not the holes in its heap; set MALLOC_MMAP_THRESHOLD_=262144 for the same in training.
+Real pairs, SimBERT's joint loss and AdamW, one step after a small one. Each figure is the peak of a
+separate process: resident memory on a CPU (with Python and its libraries), allocated memory on a
+GPU. On a CPU, glibc is set to return freed blocks at once, so that the peak is what was held at a
+time, without holes in its heap; set MALLOC_MMAP_THRESHOLD_=262144 for the same in training.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Raw sentences alone -> mined pairs -> a trained SimBERT: does it retrieve better than its start?
+"""Train a SimBERT on pairs mined from raw sentences: does it retrieve better than its base model?
 
 python -m benchmarks.mining_loop --start PATH --sentences raw.txt [more.txt.xz ...] \
     --retrieval Banking77=test.csv CLINC150=test.csv [--steps 100] [--output outputs/mining_loop]
 
-Pairs are mined by the start's own vectors and by words. Labels are seen by the evaluation alone;
-that its sentences are not among the raw ones is for the caller to see to. What has been done is not
-done again.
+Pairs are mined by the base model's own vectors and by words. Only the evaluation sees labels; the
+caller must make sure that its sentences are not among the raw ones. Finished steps are not
+repeated.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FIGURES = ("top1", "top5", "top10")
 
 
 def main() -> None:
-    """Mine, train, measure; print and keep the table."""
+    """Mine, train, measure; print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--start", required=True)
     parser.add_argument("--sentences", nargs="+", required=True)
     parser.add_argument("--retrieval", nargs="+", required=True, metavar="NAME=FILE")
-    parser.add_argument("--steps", type=int, default=100, help="Of 32 pairs each.")
-    parser.add_argument("--lowest", default="0.8", help="Cosine of a pair, at least.")
+    parser.add_argument("--steps", type=int, default=100, help="Steps of 32 pairs each.")
+    parser.add_argument("--lowest", default="0.8", help="Minimum cosine of a pair.")
     parser.add_argument("--output", type=Path, default=Path("outputs/mining_loop"))
     args = parser.parse_args()
     same_settings(

@@ -3,8 +3,8 @@
     python -m benchmarks.onnx --model DIR --sts stsb-test.csv --output onnx.json
 
 The directory holds the graphs of scripts/export_onnx.py. All three encode the same sentences in one
-process, tokenization included, turn by turn; the best of some rounds counts, so that what else runs
-on the machine hits all alike. Prints a Markdown table; the JSON file holds the same numbers.
+process, including tokenization, in turn; the best of several rounds counts, so that other load on
+the machine affects all equally. Prints a Markdown table; the JSON file holds the same numbers.
 """
 
 from __future__ import annotations

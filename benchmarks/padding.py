@@ -1,11 +1,12 @@
-"""What the order of the batches saves: padding, and time of a training step.
+"""How much padding and training time the order of the batches saves.
 
 python -m benchmarks.padding --model DIR_OR_ID [--groups pairs.jsonl] [--steps 6]
     [--output outputs/benchmarks/padding.json]
 
-Pairs of one epoch in batches at random; of like length within 50 batches, counted in characters
-and in tokens; and the last cut into batches of even tokens. The steps (SimBERT's loss, bfloat16,
-AdamW) take turns; their time is divided by the real tokens in them. On a CPU it is CPU time.
+Pairs of one epoch in random batches; in batches of similar length within 50 batches, counted in
+characters and in tokens; and the last split into batches of equally many tokens. The steps
+(SimBERT's loss, bfloat16, AdamW) take turns; their time is divided by the number of real tokens. On
+a CPU it is CPU time.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Paraphrases by SimBERT and by what transformers offers, from one start and the same pairs.
+"""Paraphrases by SimBERT and by transformers' models, from one base model and the same pairs.
 
 python -m benchmarks.paraphrase_peers --start all-MiniLM-L6-v2 --judge outputs/judge [--steps 150]
     [--sweep 2e-4 5e-4 1e-3] [--output outputs/peers]
 
 - SimBERT: scripts/train_simbert.py, seq2seq and similarity loss, the recipe's learning rates;
 - causal LM: BertLMHeadModel on `[CLS] source [SEP] target [SEP]`, loss on the target alone;
-- encoder-decoder: EncoderDecoderModel, both halves from the start, cross-attention fresh. Nothing
-  is shared between them: `tie_encoder_decoder` is gone from transformers.
+- encoder-decoder: EncoderDecoderModel, both halves from the base model, with new cross-attention.
+  Nothing is shared between them, as transformers has dropped `tie_encoder_decoder`.
 
-All train on both orders of the shipped Tatoeba pairs, one of each group, for as many steps of as
-many rows (like lengths together), in bfloat16, with one schedule and seed. LM heads start at the
-identity, and fresh weights train at ten times the rate of the others. The peers' rate is that of
---sweep with the least loss, after --sweep_steps, on held-out pairs that are not judged.
+All train on both orders of the shipped Tatoeba pairs, one of each group, for the same number of
+steps and rows (similar lengths together), in bfloat16, with one schedule and seed. LM heads start
+at the identity, and new weights train at ten times the rate of the others. The peers' rate is that
+of --sweep with the lowest loss, after --sweep_steps, on held-out pairs that are not judged.
 
-Each writes n samples for every source, top-k 5. From them are taken, repetitions and copies of the
-source left out: by SimBERT's own ranking, the best by its vector and both log-probabilities; `by
-the start`, by the start's vector and the writer's fluency; `as drawn`, the first ones, unranked.
-What has been trained or written is not done again.
+Each generates n samples for every source, with top-k 5. Without repetitions and copies of the
+source, those chosen are: with SimBERT's own ranking, the best by its vector and both
+log-probabilities; `by the start`, the best by the base model's vector and the generator's fluency;
+`as drawn`, the first ones, unranked. Finished training and generation are not repeated.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OURS, TRAIN = "SimBERT", "train.jsonl"
 
 
 def timed(work: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-    """Do some work; return its result with what it took."""
+    """Do some work; return its result and the time it took."""
     clock, cpu = time.perf_counter(), time.process_time()
     result = work(*given)
     spent = {"seconds": time.perf_counter() - clock, "cpu_seconds": time.process_time() - cpu}
@@ -75,7 +75,7 @@ def timed(work: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
 
 
 def best_rate(name: str, args: argparse.Namespace, dev: Sequence[Pair]) -> float:
-    """Return SimBERT's rate, or a peer's with the least loss on held-out groups."""
+    """Return SimBERT's rate, or a peer's with the lowest loss on held-out groups."""
     if name == OURS:
         return float(args.rate)
 
@@ -123,7 +123,7 @@ def train(name: str, args: argparse.Namespace, rate: float, out: Path) -> dict[s
 def write_drafts(
     name: str, out: Path, start: SimBert, texts: Sequence[str], n: int
 ) -> dict[str, list[list[Draft]]]:
-    """Let a trained model write n samples for each text."""
+    """Generate n samples for each text with a trained model."""
     if name == OURS:
         settings = SearchSettings(
             n, "sample", TOP_K, max_new_tokens=NEW_TOKENS, copying=0, repeats=True, seed=SEED
@@ -134,7 +134,7 @@ def write_drafts(
 
 
 def as_drawn(text: str, drafts: Sequence[Draft]) -> list[str]:
-    """Return the different samples that are not the text itself, in their order.
+    """Return the distinct samples that are not the text itself, in their order.
 
     Example:
         >>> as_drawn("Go!", [Draft("go", -1.0), Draft("run", -3.0), Draft("Run.", -2.0)])
@@ -147,7 +147,7 @@ def as_drawn(text: str, drafts: Sequence[Draft]) -> list[str]:
 
 
 def ranked(model: SimBert, name: str, texts: Sequence[str], drafts: Any, k: int) -> System:
-    """Take the k best by a model's vector, the writer's fluency and, if it writes, the reverse."""
+    """Take the k best by a model's vector, the generator's fluency and, if it can, the reverse."""
     unlike = [distinct(row, [text]) for text, row in zip(texts, drafts, strict=True)]
     if model.has_lm_head:
         ordered = rank(model, texts, unlike, FLUENCY_WEIGHT)
@@ -163,7 +163,7 @@ def ranked(model: SimBert, name: str, texts: Sequence[str], drafts: Any, k: int)
 def compete(
     name: str, args: argparse.Namespace, data: HeldOut, dev: Sequence[Pair]
 ) -> tuple[list[System], dict[str, float]]:
-    """Train a model, let it write, take its best by both rankings; say what that took."""
+    """Train a model, generate, take its best by both rankings; return the time it took."""
     rate, start, texts = best_rate(name, args, dev), load(args.start), data.sources
     out = args.output / f"{name}, {args.steps} x {args.pairs} at {rate:g}"
     trained = kept(Path(f"{out}.json"), partial(timed, train, name, args, rate, out))
@@ -213,19 +213,19 @@ def report(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Do what is missing."""
+    """Run the missing steps."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--start", required=True, help="a BERT: directory or Hub id")
-    add("--judge", required=True, help="directory that scripts/train_judge.py wrote")
+    add("--judge", required=True, help="directory written by scripts/train_judge.py")
     add("--steps", type=int, default=150)
-    add("--pairs", type=int, default=32, help="of a step; each makes two rows")
+    add("--pairs", type=int, default=32, help="pairs per step; each makes two rows")
     add("--rate", type=float, default=2e-4, help="SimBERT's learning rate")
     add("--sweep", type=float, nargs="+", default=[2e-4, 5e-4, 1e-3], help="the peers' rates")
     add("--sweep_steps", type=int, default=40)
     add("--limit", type=int, default=200, help="held-out groups that are judged")
-    add("--n", type=int, default=50, help="samples of each source")
-    add("--k", type=int, default=5, help="of which this many are judged")
+    add("--n", type=int, default=50, help="samples per source")
+    add("--k", type=int, default=5, help="number of these that are judged")
     add("--output", type=Path, default=Path("outputs/peers"))
     args = parser.parse_args(argv)
     same_settings(args.output, **{"--start": args.start})
@@ -241,7 +241,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     dev = [(source, others[0]) for source, others in both][args.limit :]  # that are not judged
     if len(args.sweep) > 1 and not dev:
         parser.error(
-            f"--limit {args.limit} leaves nothing of {len(data.sources)} groups to sweep on"
+            f"--limit {args.limit} leaves none of {len(data.sources)} groups for the sweep"
         )
     systems: list[System] = []
     costs: dict[str, dict[str, float]] = {}

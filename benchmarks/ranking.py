@@ -1,8 +1,8 @@
-"""What ranks paraphrases as a reader does: cosine, and the fluency weight of gen_synonyms.
+"""How well cosine and gen_synonyms' fluency weight rank paraphrases as a reader does.
 
-A reader rated candidates of each sentence from 0 to 2 (scripts/data/rated_en). The model reads them
-again, and each weight of the mean log-probability of the candidate, given the sentence, and of the
-sentence, given the candidate, ranks them anew.
+A reader rated candidates of each sentence from 0 to 2 (scripts/data/rated_en). The model scores
+them again and ranks them with each weight of the mean log-probability of the candidate, given the
+sentence, and of the sentence, given the candidate.
 
 python -m benchmarks.ranking [--model MODEL] [--ratings FILE] [--limit N]
 """
@@ -55,7 +55,7 @@ def agreement(scores: np.ndarray, ratings: Sequence[int]) -> tuple[float, float,
 
 
 def main() -> None:
-    """Rank by each weight, print a Markdown table, keep it."""
+    """Rank by each weight; print and save a Markdown table."""
     parser = report_parser(__doc__, "ranking")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--ratings", type=Path, default=RATINGS)

@@ -1,16 +1,16 @@
-"""SimCSE's recipes from several starts, over seeds: train, measure, one table.
+"""Train and measure SimCSE's recipes from several base models, over seeds, in one table.
 
 python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
     [--scratch L3] [--adapted MiniLM] [--seeds 0 1 2] [--output outputs/recipes]
 
-The files that the tables below name lie anywhere below DIR: Wikipedia sentences, one a line; STS-B
+The files in the tables below lie anywhere below DIR: Wikipedia sentences, one per line; STS-B
 (for Chinese, its translation) as CSV without header; SemEval's STS13 to STS16 test files; LCQMC, BQ
 and PAWS-X; Chinese pairs as {"text", "synonyms"} lines. The English pairs are the shipped ones.
 
-What has been trained or measured is not done again, so that a stopped command goes on where it was.
-`--scratch L3` adds a start that has seen no contrastive training: the shape and vocabulary of L3,
-weights drawn anew, MLM on the sentences; `scratch-cls` is the same with [CLS] as the vector.
-`--adapted MiniLM` adds one whose contrastive training MLM has undone in part, in both forms.
+Finished steps are not repeated, so that an interrupted command resumes where it was.
+`--scratch L3` adds a base model without contrastive training: the shape and vocabulary of L3,
+random weights, MLM on the sentences; `scratch-cls` is the same with [CLS] as the vector.
+`--adapted MiniLM` adds one whose contrastive training MLM has partly undone, in both forms.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WHITENING_SENTENCES = 10_000
 
 @dataclass(frozen=True)
 class Recipe:
-    """What scripts/train_simcse.py is given beside a start and a seed."""
+    """Flags of scripts/train_simcse.py besides the base model and the seed."""
 
     data: dict[str, str]
     flags: tuple[str, ...]
@@ -106,7 +106,7 @@ def train(output: Path, *flags: str) -> Path:
 
 
 def drawn_anew(like: str, output: Path) -> str:
-    """Save a model of a start's shape and tokenizer whose weights are random."""
+    """Save a model with a base model's shape and tokenizer and random weights."""
     if not output.exists():
         torch.manual_seed(0)
         start = SimBert.from_pretrained(like)
@@ -117,7 +117,7 @@ def drawn_anew(like: str, output: Path) -> str:
 
 
 def mlm_starts(args: argparse.Namespace, starts: dict[str, str], sentences: Path) -> dict[str, str]:
-    """Train by MLM alone, from random weights or from a start's; each with mean and [CLS]."""
+    """Train by MLM alone, from random weights or from a base model's; each with mean and [CLS]."""
     found = {}
     for name, like in (("scratch", args.scratch), ("adapted", args.adapted)):
         if like is None:
@@ -136,7 +136,7 @@ def mlm_starts(args: argparse.Namespace, starts: dict[str, str], sentences: Path
 
 
 def whitened(start: str, sentences: Path, output: Path) -> Path:
-    """Save a start with whitened vectors."""
+    """Save a base model with whitened vectors."""
     if not output.exists():
         model = SimBert.from_pretrained(start)
         whiten(model, load_sentences(sentences)[:WHITENING_SENTENCES])
@@ -145,7 +145,7 @@ def whitened(start: str, sentences: Path, output: Path) -> Path:
 
 
 def runs(args: argparse.Namespace) -> Iterator[tuple[str, str, str, Path]]:
-    """Train what is missing; yield start, recipe, a name and the path of every model."""
+    """Train what is missing; yield base model, recipe, name and path of every model."""
     lang, starts = args.language, dict(item.split("=", 1) for item in args.start)
     sentences = find(args.data, SENTENCES[lang])
     starts |= mlm_starts(args, starts, sentences)
@@ -181,30 +181,30 @@ def measure(path: Path, args: argparse.Namespace) -> dict[str, float]:
 
 
 def pair_keys(files: Sequence[Path]) -> list[frozenset[str]]:
-    """Scored pairs, alike in any order, case and punctuation."""
+    """Return scored pairs, normalized in order, case and punctuation."""
     pairs = (pair for path in files for pair in load_scored_pairs(path))
     return [frozenset(map(normalize_text, (pair.first, pair.second))) for pair in pairs]
 
 
 def cell(name: str, values: list[float]) -> str:
-    """Show the mean over seeds, and their standard deviation; correlations times 100."""
+    """Format the mean over seeds and their standard deviation; correlations times 100."""
     return spread(values, 3) if name in ("alignment", "uniformity") else spread(values, scale=100)
 
 
 def main() -> None:
-    """Train and measure what is missing; print and keep the table."""
+    """Train and measure what is missing; print and save the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--start", action="append", required=True, metavar="NAME=PATH")
-    parser.add_argument("--scratch", metavar="NAME", help="The start whose shape is drawn anew.")
-    parser.add_argument("--adapted", metavar="NAME", help="The start that goes on by MLM alone.")
+    parser.add_argument("--scratch", metavar="NAME", help="Base model to re-initialize.")
+    parser.add_argument("--adapted", metavar="NAME", help="Base model to train further by MLM.")
     parser.add_argument("--mlm_steps", type=int, default=3000)
     parser.add_argument("--mlm_rate", type=float, default=1e-3, help="Learning rate of the MLM.")
     parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
     add = parser.add_argument
     add("--recipes", nargs="+", choices=RECIPES, default=["cosent", "pairs", "unsup"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=120, help="Of 64 sentences or pairs each.")
+    parser.add_argument("--steps", type=int, default=120, help="Steps, of 64 rows or pairs.")
     parser.add_argument("--output", type=Path, default=Path("outputs/recipes"))
     args = parser.parse_args()
     patterns = [STS["dev"][args.language], SENTENCES[args.language]]

@@ -1,4 +1,4 @@
-"""A benchmark's figures: where they are measured, how they are shown, and on the disk."""
+"""A benchmark's figures: their environment, how they are printed, and how they are saved."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FREED = {"MALLOC_MMAP_THRESHOLD_": "262144"}
 
 
 def clock(device: str) -> float:
-    """The time in seconds, when the device has done what it was told."""
+    """Return the time in seconds, after waiting for the device."""
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def peak_memory(device: str) -> float:
-    """The most bytes of this process: allocated on a GPU, or else resident, with libraries."""
+    """Return this process's peak bytes: allocated on a GPU, otherwise resident, with libraries."""
     if device == "cuda":
         return float(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
@@ -48,7 +48,7 @@ def peak_memory(device: str) -> float:
 def seconds(
     programs: Mapping[str, Callable[[], Any]], rounds: int, enough: float = math.inf
 ) -> dict[str, tuple[float, Any]]:
-    """Run programs in turns; return each one's best time, and its last result.
+    """Run programs in turn; return each one's best time and last result.
 
     After ``enough`` seconds no round is begun.
     """
@@ -65,7 +65,7 @@ def seconds(
 
 
 def measure_apart(work: Callable[..., Any], *given: Any, **environment: str) -> Any:
-    """Call a function in a process of its own; the environment holds for those to come as well.
+    """Call a function in a separate process; the environment also applies to later ones.
 
     On Linux it begins with the peak memory of the process that starts it, which is to be small.
     """
@@ -75,7 +75,7 @@ def measure_apart(work: Callable[..., Any], *given: Any, **environment: str) -> 
 
 
 def environment(device: str) -> dict[str, Any]:
-    """Say where figures come from."""
+    """Describe the environment of the figures."""
     cpu = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else cpu,
@@ -89,7 +89,7 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Lay rows out as a table, their keys its columns; what is missing or None stays empty."""
+    """Lay out rows as a table with their keys as columns; missing values and None stay empty."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return layout(names, [[_cell(row.get(name)) for name in names] for row in rows], left=[0])
 
@@ -101,13 +101,13 @@ def _cell(value: Any) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2, scale: float = 1) -> str:
-    """Show the mean over seeds, and where there are several their standard deviation."""
+    """Format the mean over seeds and, if there are several, their standard deviation."""
     mean = f"{scale * statistics.fmean(values):.{digits}f}"
     return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
 def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Give each row's figures as JSON values, compared with the first row's."""
+    """Return each row's figures as JSON values, compared with the first row's."""
     first = next(iter(found.values()))
     return {
         row: {name: figure_to_json(figure, first[name]) for name, figure in figures.items()}
@@ -119,42 +119,42 @@ def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dic
 
 
 def same_settings(folder: Path, **settings: Any) -> None:
-    """Keep settings that the names of a folder's files do not tell, for the runs to come.
+    """Save settings that a folder's file names do not contain, for later runs.
 
     Raises:
-        SystemExit: If what lies there was made with others.
+        SystemExit: If the results there were made with other settings.
     """
     place = folder / "settings.json"
     known = load_report(place, {})
     for name, value in settings.items():
         if known.get(name, value) != value:
             raise SystemExit(
-                f"{folder} holds what was made with {name} {known[name]}, not {value}: give "
-                "another --output."
+                f"{folder} holds results with {name} {known[name]}, not {value}: choose another "
+                "--output."
             )
     save_report(place, known | settings)
 
 
 def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do some work, and keep its result, unless that is there already."""
+    """Do some work and save its result, unless it already exists."""
     if not path.exists():
-        print(f"making {path.stem}", flush=True)
+        print(f"computing {path.stem}", flush=True)
         save_report(path, work())
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def load_report(place: Path, otherwise: Any) -> Any:
-    """Read figures that were kept; return something else where there are none."""
+    """Read saved figures; return a default if there are none."""
     return json.loads(place.read_text(encoding="utf-8")) if place.exists() else otherwise
 
 
 def report_parser(doc: str, name: str) -> argparse.ArgumentParser:
-    """Make a parser with ``--output``; a folder is refused there before anything is measured."""
+    """Make a parser with ``--output``, which refuses a folder before anything is measured."""
 
     def file(given: str) -> Path:
         if Path(given).is_dir():
-            raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
+            raise argparse.ArgumentTypeError(f"{given} is a folder: give a file in it")
         return Path(given)
 
     parser = argparse.ArgumentParser(description=doc.partition("\n\n")[0])
@@ -163,6 +163,6 @@ def report_parser(doc: str, name: str) -> argparse.ArgumentParser:
 
 
 def save_report(place: Path, report: Any) -> None:
-    """Write figures as JSON, whole or not at all; make the folder where there is none."""
+    """Write figures as JSON, atomically; create the folder if needed."""
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, report, default=str)

@@ -1,14 +1,14 @@
-"""FAQ retrieval that may refuse: quality on CLINC150 and Banking77, paraphrases, index timings.
+"""FAQ retrieval that may decline: quality on CLINC150 and Banking77, paraphrases, index timings.
 
 python -m benchmarks.retrieval --models NAME=DIR_OR_ID ... --data DIR [--writer DIR_OR_ID]
     [--train_from DIR_OR_ID --steps 100]
 python -m benchmarks.retrieval --sizes 10000 100000 1000000
 
 Quality: every training question is a row, its intent the answer; the threshold is calibrated on the
-validation questions (for CLINC150 with its 100 out of scope), and measured on test. Paraphrases: a
-few questions an intent, with and without those that --writer writes. --train_from: models trained
-on the FAQs' own questions, one an objective, join the table. Timings: unit vectors around
-random centres, 20 each, one query at a time on one thread.
+validation questions (for CLINC150 with its 100 out-of-scope ones), and measured on test.
+Paraphrases: a few questions per intent, with and without those that --writer generates.
+--train_from adds models trained on the FAQs' own questions, one per objective. Timings: unit
+vectors around random centres, 20 each, one query at a time on one thread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Remembering(TextEncoder):
 
 
 def as_queries(splits: dict[str, list[list[str]]]) -> dict[str, list[Query]]:
-    """Turn (text, intent) rows into queries; those out of scope have no answer."""
+    """Convert (text, intent) rows to queries; out-of-scope ones have no answer."""
     return {
         part: [Query(text, answer=None if intent == OUT else intent) for text, intent in rows]
         for part, rows in splits.items()
@@ -91,7 +91,7 @@ def build(encoder: TextEncoder, queries: Sequence[Query], votes: int = 1) -> Faq
 
 
 def build_rows(encoder: TextEncoder, rows: Sequence[Faq], votes: int = 1) -> FaqIndex:
-    """Make an index with an encoder that remembers."""
+    """Build an index with a caching encoder."""
     index = FaqIndex.build(encoder.model, rows[:1], store="flat", votes=votes)
     index.encoder = encoder
     if len(rows) > 1:
@@ -100,14 +100,14 @@ def build_rows(encoder: TextEncoder, rows: Sequence[Faq], votes: int = 1) -> Faq
 
 
 def top1(index: FaqIndex, queries: Sequence[Query]) -> float:
-    """Share of the queries in scope whose best answer is theirs."""
+    """Compute the share of in-scope queries whose best answer is right."""
     asked = [query for query in queries if query.in_scope]
     found = index.search([query.text for query in asked], k=1)
     return statistics.mean(hits[0].answer == q.answer for hits, q in zip(found, asked, strict=True))
 
 
 def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration:
-    """Score test queries under the threshold that dev gave."""
+    """Score test queries at the threshold chosen on dev."""
     assert index.calibration is not None
     found = index.search([query.text for query in queries], k=1)
     kinds = [
@@ -155,7 +155,7 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
 
 
 def print_quality(figures: dict[str, dict]) -> None:
-    """Print a row a model."""
+    """Print one row per model."""
     names = ("clinc_top1", "auroc", "answered", "correct", "false_accepts", "banking_top1")
     rows = [[label, *(f"{100 * v[name]:.1f}" for name in names)] for label, v in figures.items()]
     titles = ("CLINC150 top-1", "AUROC", "answered", "rightly", "false accepts", "Banking77 top-1")
@@ -163,7 +163,7 @@ def print_quality(figures: dict[str, dict]) -> None:
 
 
 def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
-    """Top-1 with few questions an intent, with and without paraphrases of them."""
+    """Measure top-1 with few questions per intent, with and without paraphrases of them."""
     encoder = Remembering(args.writer)
     found: dict[str, dict] = {}
     for name, read in (("CLINC150", clinc150), ("Banking77", banking77)):
@@ -200,7 +200,7 @@ def print_paraphrases(found: dict[str, dict]) -> None:
 
 
 def clustered(count: int, centres: np.ndarray, seed: int) -> np.ndarray:
-    """Unit vectors around centres, with cosine .6 between two of one: float32, (count, D)."""
+    """Draw unit vectors around centres, cosine .6 between two of one: float32, (count, D)."""
     rng = np.random.default_rng(seed)
     vectors = centres[rng.integers(len(centres), size=count)]
     vectors += 0.8 * rng.standard_normal(vectors.shape, dtype=np.float32)
@@ -247,7 +247,7 @@ def timings(args: argparse.Namespace) -> dict[str, dict]:
 
 
 def print_timings(found: dict[str, dict]) -> None:
-    """Print a row a store."""
+    """Print one row per store."""
     rows = [[name, *(f"{value:,}" for value in values.values())] for name, values in found.items()]
     print(layout(["vectors", "build, s", "ms a query", "recall@10", "MB on disk"], rows))
 
@@ -256,14 +256,14 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids.")
-    parser.add_argument("--train_from", help="Train this start on the FAQs' own questions.")
-    parser.add_argument("--steps", type=int, default=100, help="Of that training.")
+    parser.add_argument("--train_from", help="Base model to train on the FAQs' questions.")
+    parser.add_argument("--steps", type=int, default=100, help="Steps of that training.")
     parser.add_argument("--trained", type=Path, default=Path("outputs/retrieval"))
-    parser.add_argument("--writer", help="A SimBert that writes the paraphrases, and embeds.")
-    parser.add_argument("--data", type=Path, help="banking77/ lies below it.")
+    parser.add_argument("--writer", help="A SimBert that generates and embeds paraphrases.")
+    parser.add_argument("--data", type=Path, help="Folder that contains banking77/.")
     parser.add_argument("--false_accept_rate", type=float, default=0.05)
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 3, 5], help="Real questions.")
-    parser.add_argument("--added", type=int, default=5, help="Paraphrases of each, at most.")
+    parser.add_argument("--added", type=int, default=5, help="Maximum paraphrases of each.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="Vectors to time.")
     parser.add_argument("--kinds", nargs="*", help="What to time; the size's own if not given.")
@@ -279,7 +279,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure what was asked for, print Markdown tables, write JSON and a plot."""
+    """Run the requested measurements, print Markdown tables, write JSON and a plot."""
     args = parse()
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "retrieval.json"

@@ -1,13 +1,13 @@
-"""How the cost of a training step grows: batch, length, vocabulary, classes, processes.
+"""How the cost of a training step grows with batch, length, vocabulary, classes and processes.
 
 python -m benchmarks.scaling [--toy] [--axes rows tokens ...] [--output outputs/benchmarks]
 
-One thing changes at a time, the others stay at 32 rows of 32 tokens and a vocabulary of 13,685, in
-MiniLM's shape (6 layers of 384). The values of all axes are measured in turn, for some rounds, and
-the least time is kept, so that a busy machine troubles all of them alike. Classes are those of the
-margin softmax on the article's GRU; each process has 32 rows of its own, and sees the vectors of
-all. An exponent of 1 means that the cost doubles with the thing; the one of the last two values
-shows what is left when fixed costs no longer count.
+One quantity changes at a time; the others stay at 32 rows of 32 tokens and a vocabulary of 13,685,
+in MiniLM's shape (6 layers of 384). The values of all axes are measured in turn, for several
+rounds, and the lowest time is kept, so that a busy machine affects all of them equally. Classes are
+those of the margin softmax on the article's GRU; each process has 32 rows of its own, and sees the
+vectors of all. An exponent of 1 means that the cost doubles with the quantity; that of the last two
+values shows the growth when fixed costs no longer count.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def margin_step(setting: dict[str, int], args: argparse.Namespace) -> Callable[[
 
 
 def seconds_of(setting: dict[str, int], args: argparse.Namespace) -> float:
-    """The least time of some steps, after one to warm up."""
+    """Return the lowest time of some steps, after a warm-up step."""
     step = (margin_step if setting["classes"] else simbert_step)(setting, args)
     step()
     found = []
@@ -95,7 +95,7 @@ def seconds_of(setting: dict[str, int], args: argparse.Namespace) -> float:
 
 
 def work(rank: int, world: int, folder: str, args: argparse.Namespace) -> None:
-    """Measure in one of several gloo processes, a thread each."""
+    """Measure in one of several gloo processes with one thread each."""
     torch.set_num_threads(1)
     loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     os.environ["GLOO_SOCKET_IFNAME"] = loopback
@@ -108,7 +108,7 @@ def work(rank: int, world: int, folder: str, args: argparse.Namespace) -> None:
 
 
 def measure(axis: str, value: int, args: argparse.Namespace) -> float:
-    """Seconds of a step with this one thing changed."""
+    """Return the seconds of a step with this one quantity changed."""
     if axis != "processes":
         return seconds_of(USUAL | {axis: value}, args)
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def growth(points: dict[int, float]) -> dict[str, float]:
 
 
 def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
-    """Draw the time over each thing, beside a line of proportion."""
+    """Plot the time by each quantity, with a proportional line."""
     if not found:
         return
     figure = new_figure(3.1 * len(found), 3.2)

@@ -1,10 +1,10 @@
-"""Rows a second of `train_simbert.py` itself, with its loader and its log, and no CUDA graphs.
+"""Rows per second of `train_simbert.py` itself, with its loader and log, without CUDA graphs.
 
 python -m benchmarks.script --model DIR_OR_ID [--rows 128] [--steps 400] [--toy] \
     [--flags="--bf16 --torch_compile"] [--output outputs/benchmarks/script.json]
 
-In BERT-base's shape, with weights drawn anew, on Tatoeba's pairs; the tokenizer is that of --model.
-The median of the logged windows, of which the first quarter, with the compiling, is left out.
+In BERT-base's shape, with random weights, on Tatoeba's pairs; the tokenizer is that of --model. The
+median over the logged windows, without the first quarter, which includes compilation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WINDOWS = 16
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Train by the script, and read its log."""
+    """Train with the script, and read its log."""
     with TemporaryDirectory() as folder:
         tokenizer = AutoTokenizer.from_pretrained(args.model)
         start = SimBert(SimBertConfig(vocab_size=len(tokenizer), **(TOY if args.toy else {})))
@@ -61,11 +61,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Measure, print and write."""
     parser = report_parser(__doc__, "script")
-    parser.add_argument("--model", required=True, help="Whose tokenizer it is.")
-    parser.add_argument("--rows", type=int, default=128, help="A batch; a pair makes two.")
+    parser.add_argument("--model", required=True, help="Model whose tokenizer is used.")
+    parser.add_argument("--rows", type=int, default=128, help="Rows per batch, two per pair.")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
-    parser.add_argument("--flags", type=shlex.split, default=[], help="More for the script.")
+    parser.add_argument("--flags", type=shlex.split, default=[], help="Further flags of it.")
     args = parser.parse_args()
     asked = {name: getattr(args, name) for name in ("rows", "steps", "toy", "flags")}
     report = asked | measure(args) | environment(DEVICE)

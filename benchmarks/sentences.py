@@ -1,11 +1,11 @@
-"""Are texts of several sentences paraphrased better sentence by sentence than at once?
+"""Are texts of several sentences paraphrased better sentence by sentence than as a whole?
 
 python -m benchmarks.sentences --judge DIR --data DIR [--model DIR_OR_ID] [--limit 200]
 
 Banking77's test questions that consist of several sentences are paraphrased both ways. A judge
-(scripts/train_judge.py) says which of the five best paraphrases mean the same, and chrF (Popovic
-2015) with the source how much of it they repeat. A question with one word exchanged shows what the
-judge lets pass.
+(scripts/train_judge.py) decides which of the five best paraphrases mean the same, and chrF (Popovic
+2015) with the source shows how much of it they repeat. A question with one word exchanged shows
+what the judge wrongly accepts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXCHANGED = "one word exchanged"
 
 
 def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> dict[str, Figure]:
-    """Measure sources' candidates, best first; where there are none, all is 0."""
+    """Measure sources' candidates, best first; without any, all figures are 0."""
     metric, rows = CHRF(lowercase=True), []
     for source, found, scores in zip(
         sources, candidates, judge.score_lists(sources, candidates), strict=True
@@ -45,16 +45,16 @@ def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> di
 
 
 def cell(figure: Figure) -> str:
-    """Show a figure with its interval."""
+    """Format a figure with its interval."""
     low, high = figure.interval or (figure.value, figure.value)
     return f"{figure.value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def main() -> None:
-    """Write, judge, print a Markdown table, keep the figures."""
+    """Generate, judge, print a Markdown table, save the figures."""
     parser = report_parser(__doc__, "sentences")
-    parser.add_argument("--judge", required=True, help="a folder of scripts/train_judge.py")
-    parser.add_argument("--data", type=Path, required=True, help="holds Banking77")
+    parser.add_argument("--judge", required=True, help="folder written by scripts/train_judge.py")
+    parser.add_argument("--data", type=Path, required=True, help="folder that contains Banking77")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--n", type=int, default=50)

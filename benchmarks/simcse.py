@@ -1,10 +1,10 @@
-"""Unsupervised SimCSE: this package beside sentence-transformers' own recipe, in one run.
+"""Unsupervised SimCSE: this package and sentence-transformers' own recipe, in one run.
 
 Theirs is MultipleNegativesRankingLoss on every sentence twice, or with ``--cached`` its cached form
-(GradCache), beside ours with as many rows a forward pass. Same model, sentences, batch size,
-optimiser, seed and number of steps. The trainers take turns in blocks of steps, each of which goes
-on from its model's state with a fresh optimiser, so that a busy machine slows them alike; CPU time
-leaves other work out altogether.
+(GradCache), compared with ours at as many rows per forward pass. Model, sentences, batch size,
+optimiser, seed and number of steps are the same. The trainers take turns in blocks of steps, each
+of which continues from its model's state with a new optimiser, so that a busy machine slows both
+equally; CPU time excludes other work altogether.
 
 python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
     [--batch 64] [--cached 0] [--steps 30] [--blocks 4] [--seeds 0] \
@@ -53,13 +53,13 @@ class Clock(TrainerCallback):
     """Times the steps after the first, with the loading of their batches."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note the ends of the first and the last step, by the wall and by this process's work."""
+        """Record the ends of the first and the last step, in wall time and in CPU time."""
         self.end = clock(DEVICE), time.process_time()
         if state.global_step == 1:
             self.start = self.end
 
     def rates(self, steps: int) -> tuple[float, float]:
-        """Return how many of ``steps`` steps were made a second, and a second of CPU time."""
+        """Return how many of ``steps`` steps were made per second, and per second of CPU time."""
         seconds, worked = (b - a for a, b in zip(self.start, self.end, strict=True))
         return (steps - 1) / seconds, (steps - 1) / worked
 
@@ -129,7 +129,7 @@ def main() -> None:
     sentences = load_sentences(args.sentences) if args.sentences else tatoeba()
     due = args.blocks * args.batch * args.steps * len(args.seeds)
     if len(sentences) < due:
-        raise SystemExit(f"{due} sentences are due; there are {len(sentences)}.")
+        raise SystemExit(f"{due} sentences are needed, but there are {len(sentences)}.")
     sts = load_scored_pairs(args.sts) if args.sts else []
     rates: dict[str, list[tuple[float, float]]] = {}
     figures: dict[str, list[tuple[float, float]]] = {}
@@ -147,7 +147,7 @@ def train_in_turns(
     rates: dict[str, list[tuple[float, float]]],
     figures: dict[str, list[tuple[float, float]]],
 ) -> None:
-    """Train every variant from the start; add its blocks' rates, and Spearman before and after."""
+    """Train every variant from the base model; add blocks' rates, and Spearman before and after."""
     variants = {
         PEER: theirs(args.model, args.cached),
         "simbert_hf": ours(args.model, 1, args.compile, args.cached),
@@ -185,12 +185,12 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = report_parser(__doc__, "simcse")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--sentences", help="Sentences, one a line; Tatoeba's if not given.")
+    parser.add_argument("--sentences", help="Sentences, one per line; default: Tatoeba's.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--batch", type=int, default=64, help="Sentences; each makes two rows.")
-    parser.add_argument("--cached", type=int, default=0, help="GradCache: rows a forward pass.")
-    parser.add_argument("--steps", type=int, default=30, help="Steps a block.")
+    parser.add_argument("--cached", type=int, default=0, help="GradCache: rows per pass.")
+    parser.add_argument("--steps", type=int, default=30, help="Steps per block.")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--learning_rate", type=float, default=3e-5)
     parser.add_argument("--bf16", action="store_true")
@@ -199,7 +199,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def trainer_options(args: argparse.Namespace, folder: str) -> dict[str, Any]:
-    """Return what both trainers are told."""
+    """Return the arguments of both trainers."""
     return {
         "output_dir": folder,
         "per_device_train_batch_size": args.batch,

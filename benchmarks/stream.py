@@ -1,11 +1,11 @@
-"""Streaming millions of groups: memory while they pass, their rate, and a resume in the middle.
+"""Streaming millions of groups: peak memory, throughput, and resuming in the middle.
 
 python -m benchmarks.stream [--groups 5000000] [--shards 16] [--processes 4] \
     [--output outputs/benchmarks/stream.json]
 
-Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes (one after
-the other here) takes its batches of an epoch as in training; a new one goes on from the saved
-middle of the first one's epoch, and must give the very same pairs.
+Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes (here run one
+after the other) takes its batches of an epoch as in training; a new one resumes from the saved
+middle of the first one's epoch, and must give exactly the same pairs.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def write_shards(folder: Path, groups: int, shards: int) -> list[str]:
 
 
 def make_stream(files: list[str], process: int, processes: int) -> PairStream:
-    """Open a process's stream as a training script does."""
+    """Open a process's stream as training scripts do."""
     return PairStream(
         load_groups(files, streaming=True)[0], 1, process=process, processes=processes
     )
 
 
 def digest(batches: list[dict[str, Any]]) -> str:
-    """Name batches by their sentences and seeds."""
+    """Identify batches by their sentences and seeds."""
     found = hashlib.sha256()
     for pair in (pair for batch in batches for pair in batch["pairs"]):
         found.update(f"{pair['source']}|{pair['target']}|{pair['seed']}\n".encode())
@@ -61,7 +61,7 @@ def digest(batches: list[dict[str, Any]]) -> str:
 def pass_once(
     stream: PairStream, seen: bytearray, middle: int, compared: int, checkpoint: Path
 ) -> dict[str, Any]:
-    """Take a whole epoch: mark the groups, note memory ten times on the way, save the middle."""
+    """Run an entire epoch: mark the groups, record memory ten times, save the middle."""
     own, after, rows = psutil.Process(), [], 0
     memory: list[int] = []
     step = max(1, len(seen) // stream.processes // 10)
@@ -91,7 +91,7 @@ def pass_once(
 
 
 def resume(stream: PairStream, compared: int, checkpoint: Path) -> dict[str, Any]:
-    """Go on from the saved middle: seconds until the first batch, and what came."""
+    """Resume from the saved middle: seconds until the first batch, and the batches."""
     started = time.perf_counter()
     stream.load(checkpoint)
     loader = stream_loader(stream, BATCH, lambda pairs: {"pairs": pairs})
@@ -110,7 +110,7 @@ def main() -> None:
     parser = report_parser(__doc__, "stream")
     parser.add_argument("--groups", type=int, default=5_000_000)
     parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--processes", type=int, default=4, help="of which each takes its part")
+    parser.add_argument("--processes", type=int, default=4, help="processes that share the groups")
     args = parser.parse_args()
     datasets.disable_progress_bars()
     middle = args.groups // args.processes // BATCH // 2

@@ -1,10 +1,10 @@
-"""Measure what several teachers say together, as training copies it.
+"""Measure the combined similarities of several teachers, as training distills them.
 
 python -m benchmarks.teachers --models mpnet=DIR me5=DIR L3=DIR --mixtures mpnet me5,L3 me5,me5,L3 \
     --strangers en_sentences.txt.xz --sts dev=stsb-en-dev.csv test=stsb-en-test.csv \
     --retrieval Banking77=banking77/test.csv [--output outputs/benchmarks]
 
-A model that a mixture names twice counts twice. The mixture is chosen on dev.
+A model that occurs twice in a mixture counts twice. The mixture is chosen on dev.
 """
 
 from __future__ import annotations

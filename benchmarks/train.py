@@ -1,13 +1,13 @@
-"""Training speed and memory: this package beside the naive faithful port, same pairs, one run.
+"""Training speed and memory of this package and the naive port, on the same pairs in one run.
 
 python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] [--compile] \
     [--output outputs/benchmarks/train.json]
 
-In the shape of --model and, with half the pairs and steps, in BERT-base's; weights are drawn anew.
-The port takes random batches, padded to 64 tokens or to the longest row; the package its own order,
-like lengths together, of the same pairs. Tokens and operations are those that the pairs need, so
-padding and logits of other positions count for nothing. Peak memory is that of two steps on the
-longest batch: of a process of its own on a CPU, of what is allocated on a GPU.
+In the shape of --model and, with half the pairs and steps, in BERT-base's; weights are random. The
+port takes random batches, padded to 64 tokens or to the longest row; the package takes the same
+pairs in its own order, similar lengths together. Tokens and operations are those that the pairs
+need, so padding and logits of other positions do not count. Peak memory is that of two steps on the
+longest batch: of a separate process on a CPU, of allocated memory on a GPU.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def naive(
 
 
 class Contest:
-    """The programs in one shape, and their batches of the same pairs."""
+    """The programs in one shape, with their batches of the same pairs."""
 
     def __init__(self, shape: str, args: argparse.Namespace) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(args.model)
@@ -138,7 +138,7 @@ class Contest:
         return peak_memory(self.device)
 
     def seconds(self, bf16: bool, rounds: int) -> dict[str, float]:
-        """Run the programs in turn over all their batches; sum each batch's least seconds."""
+        """Run the programs in turn over all their batches; sum each batch's lowest seconds."""
         steps = {program: self.step(program, bf16) for program in PROGRAMS}
         least: dict[tuple[str, int], float] = {}
         for _ in range(rounds):
@@ -151,7 +151,7 @@ class Contest:
         return {name: sum(v for (n, _), v in least.items() if n == name) for name in PROGRAMS}
 
     def rates(self, seconds: float) -> dict[str, float | None]:
-        """Say what was done a second, where all batches took so long."""
+        """Return the rates, given the time of all batches."""
         batches = [self.collator(pairs) for pairs in self.batches[OURS]]
         speed = sum(flops(self.config, batch) for batch in batches) / seconds
         return {
@@ -172,7 +172,7 @@ def peak_of(variant: tuple[str, str, str], args: argparse.Namespace) -> float:
 
 
 def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure all programs: a row a shape, precision and program."""
+    """Measure all programs: one row per shape, precision and program."""
     variants = product(args.shapes, PRECISIONS, PROGRAMS)
     # first, while this process, with whose peak the others begin, is small
     peaks = {
@@ -194,7 +194,7 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw speed and memory: a group of bars a shape and precision, a bar a program."""
+    """Plot speed and memory: a group of bars per shape and precision, a bar per program."""
     figure = new_figure(9, 3.4)
     groups = list(dict.fromkeys(f"{row['shape']}\n{row['precision']}" for row in rows))
     keys = {"rows/s": "log", "peak, MB": "linear"}
@@ -212,7 +212,7 @@ def main() -> None:
     """Measure, print a Markdown table, write JSON and a plot."""
     parser = report_parser(__doc__, "train")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--pairs", type=int, default=64, help="Pairs a batch; two rows each.")
+    parser.add_argument("--pairs", type=int, default=64, help="Pairs per batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2, help="The first warms up.")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])

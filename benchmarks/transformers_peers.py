@@ -1,7 +1,7 @@
-"""What transformers offers to write paraphrases with: a causal BERT, and an encoder-decoder.
+"""transformers' own models for paraphrases: a causal BERT, and an encoder-decoder.
 
-Both start from a BERT that has no LM head: its transform starts at the identity, as SimBERT's does,
-and fresh weights train at ten times the rate of the others.
+Both start from a BERT without an LM head: its transform starts at the identity, as SimBERT's does,
+and new weights train at ten times the rate of the others.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ Peer = BertLMHeadModel | EncoderDecoderModel
 
 
 def causal_lm(start: str) -> Peer:
-    """Load the start as a causal language model."""
+    """Load the base model as a causal language model."""
     model = BertLMHeadModel.from_pretrained(start, is_decoder=True, dtype=torch.float32)
     start_at_identity(model.cls.predictions.transform.dense)
     return model
 
 
 def encoder_decoder(start: str) -> Peer:
-    """Load the start twice: an encoder, and a decoder that attends to it."""
+    """Load the base model twice: an encoder, and a decoder that attends to it."""
     model: Any = EncoderDecoderModel.from_encoder_decoder_pretrained(
         start, start, encoder_dtype=torch.float32, decoder_dtype=torch.float32
     )
@@ -64,7 +64,7 @@ PEERS: dict[str, Callable[[str], Peer]] = {
 
 
 def token_rows(tokenizer: Any, pairs: Sequence[Pair], joined: bool) -> datasets.Dataset:
-    """Turn pairs into rows in both orders; joined, one sequence holds source and target.
+    """Convert pairs to rows in both orders; joined, one sequence holds source and target.
 
     The target ends with [SEP]; a target of its own stands without [CLS], which the decoder starts
     with.
@@ -92,7 +92,7 @@ def peer_trainer(
     seed: int,
     output_dir: Path,
 ) -> Trainer:
-    """Make transformers' trainer, with the arguments that SimBERT's run has."""
+    """Make transformers' trainer, with the arguments of SimBERT's run."""
     fresh = [p for name, p in model.named_parameters() if any(part in name for part in FRESH)]
     known = {id(parameter) for parameter in fresh}
     others = [p for p in model.parameters() if id(p) not in known]
@@ -116,7 +116,7 @@ def peer_trainer(
 def train_peer(
     name: str, start: str, data: Sequence[Pair], *, seed: int, **options: Any
 ) -> Trainer:
-    """Train a peer from a start; options are those of :func:`peer_trainer`."""
+    """Train a peer from a base model; options are those of :func:`peer_trainer`."""
     set_seed(seed)
     tokenizer = AutoTokenizer.from_pretrained(start)
     with quiet_transformers():
@@ -156,7 +156,7 @@ def write_peer(
 
 
 def written(found: Any, tokenizer: Any, banned: Tensor) -> list[Draft | None]:
-    """Read what was generated and how likely it was; None for what did not end."""
+    """Decode what was generated, with its likelihood; None for sequences that did not end."""
     tokens, sep = found.sequences[:, -len(found.logits) :], tokenizer.sep_token_id  # (R, T)
     steps = [
         logits.float().index_fill(1, banned, -torch.inf).log_softmax(1).gather(1, step[:, None])

@@ -1,11 +1,11 @@
-"""Random negatives against mined ones: does the encoder collapse, and what does it find?
+"""Random and mined negatives: does the encoder collapse, and how well does it retrieve?
 
 python -m benchmarks.triplet --model DIR_OR_ID --data intents.csv [--steps 100] [--seeds 0 1 2]
 
-From one start, with the same groups held out and for as many steps: random negatives, the hardest
-and the semi-hard ones of the batch, negatives mined beforehand by the start itself (anchored or
-not), SDML, and the in-batch softmax. Measured on the held-out groups: mean cosine of two sentences,
-effective rank, top-1.
+From one base model, with the same held-out groups and number of steps: random negatives, the
+hardest and the semi-hard ones of the batch, negatives mined beforehand by the base model (anchored
+or not), SDML, and the in-batch softmax. Measured on the held-out groups: mean cosine of two
+sentences, effective rank, top-1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIGURES = ("mean_cosine", "effective_rank", "top1")
 
 
 def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, float]:
-    """Hold out groups, mine the others with the start, and measure the start."""
+    """Hold out groups, mine the others with the base model, and measure the base model."""
     groups, _ = load_groups(args.data)
     kept, held_out = split_groups(groups, args.held_out, seed)
     for name, part in (("train", kept), ("held_out", held_out)):
@@ -76,10 +76,10 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[*VARIANTS])
     parser.add_argument("--held_out", type=int, default=20, help="Groups to measure on.")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=16, help="Groups of two, or triplets, a step.")
+    parser.add_argument("--batch", type=int, default=16, help="Groups of two or triplets.")
     parser.add_argument("--learning_rate", type=float, default=3e-5)
-    parser.add_argument("--margin", type=float, default=0.2, help="Of the cosine distances.")
-    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
+    parser.add_argument("--margin", type=float, default=0.2, help="Margin of the cosine distances.")
+    parser.add_argument("--range_min", type=int, default=0, help="Nearest sentences to skip.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()

@@ -26,12 +26,12 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 def chunk_rows(device: torch.device, columns: int) -> int:
-    """Number of rows of that many scores that are held at once, at least 1."""
+    """Return how many rows of that many scores are held at once, at least 1."""
     return max(1, (CPU_CHUNK if device.type == "cpu" else GPU_CHUNK) // columns)
 
 
 def cosines(rows: Tensor, columns: Tensor) -> Tensor:
-    """Cosine of every row of one matrix with every row of another, in float32 or better.
+    """Compute cosines of each row of one matrix with each row of another, in float32 or better.
 
     Args:
         rows: Shape: (Q, D).
@@ -46,12 +46,12 @@ def cosines(rows: Tensor, columns: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class InBatchLoss:
-    """A loss over a batch, and how often the batch is right.
+    """A loss over a batch, and its accuracy.
 
     Attributes:
-        loss: A scalar; of a softmax, the mean cross-entropy.
-        accuracy: Share of queries whose positive outscores every other candidate; of scored pairs,
-            of the couples of differently scored ones in the right order. A scalar.
+        loss: A scalar; for a softmax, the mean cross-entropy.
+        accuracy: Share of queries whose positive outscores every other candidate; for scored pairs,
+            share of the couples with different scores that are in the right order. A scalar.
     """
 
     loss: Tensor
@@ -74,7 +74,7 @@ def in_batch_loss(
         keys: Candidates. Shape: (K, D).
         positives: Index of each query's positive among the keys. Shape: (Q,).
         scale: Inverse temperature that multiplies the cosines.
-        excluded: True where a key is no candidate for a query (itself, a false negative).
+        excluded: True where a key is not a candidate for a query (itself, a false negative).
             Shape: (Q, K), bool.
         bias: Added to the scaled cosines. Shape: (Q, K).
 
@@ -100,15 +100,15 @@ def mean_over_blocks(
 ) -> InBatchLoss:
     """Average a loss over blocks of its queries, so that few scores exist at a time.
 
-    The backward pass computes each block's scores again.
+    The backward pass recomputes each block's scores.
 
     Args:
-        block: The mean loss of the queries from one row to before another.
+        block: Computes the mean loss of the queries from one row up to another, exclusive.
         queries: Shape: (Q, D).
-        columns: Scores of a query.
+        columns: Number of scores per query.
 
     Returns:
-        The loss and its accuracy over all queries; of one block, as it is.
+        The loss and its accuracy over all queries.
     """
     rows, size = len(queries), chunk_rows(queries.device, columns)
     if rows <= size:
@@ -139,8 +139,8 @@ def pair_loss(
     Args:
         vectors: Sentence vectors, partners in adjacent rows. Shape: (B, D), B even.
         scale: Inverse temperature; SimBERT uses 30.
-        groups: Group of each row; other rows of the same group are false negatives and leave the
-            softmax. None keeps them, as the original does. Shape: (B,).
+        groups: Group of each row; other rows of the same group are false negatives and are left out
+            of the softmax. None keeps them, as the original does. Shape: (B,).
         keys: All processes' vectors; ``vectors`` themselves if None. Shape: (K, D).
         key_groups: Group of each key, with ``groups`` and ``keys``. Shape: (K,).
         offset: Row of ``keys`` at which ``vectors`` start.
@@ -157,7 +157,7 @@ def pair_loss(
     """
     size = len(vectors)
     if size % 2:
-        raise ValueError(f"Pairs stand in adjacent rows, so their number must be even; got {size}.")
+        raise ValueError(f"Pairs are adjacent rows, so their number must be even; got {size}.")
     keys = vectors if keys is None else keys
     key_groups = groups if key_groups is None else key_groups
 
@@ -168,7 +168,7 @@ def pair_loss(
             excluded = torch.zeros(len(rows), len(keys), dtype=torch.bool, device=vectors.device)
         else:
             excluded = groups[start:stop, None] == key_groups[None, :]
-        # Not by indices: torch would bring True and False from the host, and wait for the device.
+        # Not by indices: torch would copy True and False from the host and wait for the device.
         excluded.scatter_(1, rows[:, None] + offset, True).scatter_(1, positives[:, None], False)
         return in_batch_loss(vectors[start:stop], keys, positives, scale=scale, excluded=excluded)
 
@@ -186,7 +186,7 @@ def one_way_loss(
     groups: Tensor | None = None,
     key_groups: Tensor | None = None,
 ) -> InBatchLoss:
-    """SimCSE's loss as its paper has it (Gao et al. 2021, https://arxiv.org/abs/2104.08821).
+    """SimCSE's loss as in its paper (Gao et al. 2021, https://arxiv.org/abs/2104.08821).
 
     Each anchor picks its positive among the positives of all anchors: N columns, or 2N with a hard
     negative for every anchor. The symmetric form of 2N - 1 columns is :func:`pair_loss`.
@@ -199,7 +199,7 @@ def one_way_loss(
         hard_negative_weight: Added to the scaled cosine of an anchor and its own hard negative.
         offset: Row of ``positives`` at which the anchors' own start.
         groups: Groups of each anchor and of its own positive; keys of either are false negatives
-            and leave the softmax. None keeps them, as the paper does. Shape: (N, 2).
+            and are left out of the softmax. None keeps them, as the paper does. Shape: (N, 2).
         key_groups: Groups of each key, positives and then negatives, with ``groups``.
             Shape: (K, 2) or (2K, 2).
 
@@ -207,7 +207,7 @@ def one_way_loss(
         The loss and its accuracy over the N anchors.
 
     Raises:
-        ValueError: If groups come without ``key_groups``, or the reverse.
+        ValueError: If ``groups`` is given without ``key_groups``, or the reverse.
 
     Example:
         >>> zeros = torch.zeros(3, 8)
@@ -216,7 +216,7 @@ def one_way_loss(
     """
     keys = positives if negatives is None else torch.cat([positives, negatives])
     if (groups is None) != (key_groups is None):
-        raise ValueError("groups and key_groups are of use together only: give both, or none.")
+        raise ValueError("groups and key_groups must be given together, or not at all.")
 
     def block(start: int, stop: int) -> InBatchLoss:
         own = torch.arange(start, stop, device=anchors.device) + offset
@@ -246,14 +246,14 @@ def share_groups(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> InBatchLoss:
-    """CoSENT (Su 2022, https://kexue.fm/archives/8847): pairs keep the order of their scores.
+    """CoSENT (Su 2022, https://kexue.fm/archives/8847): rank pairs in the order of their scores.
 
     ``log(1 + sum exp(scale * (s_j - s_i)))`` over all pairs i that are scored above pairs j.
 
     Args:
         similarities: The model's similarity s of the two sentences of each pair; cosines, or
             :func:`angle_similarity` for AnglE's loss. Shape: (P,).
-        scores: How similar people found them. Shape: (P,).
+        scores: Human similarity scores. Shape: (P,).
         scale: Inverse temperature; both papers use 20.
 
     Returns:
@@ -275,17 +275,17 @@ def cosent_loss(similarities: Tensor, scores: Tensor, *, scale: float) -> InBatc
 def preference_loss(
     chosen: Tensor, rejected: Tensor, *, scale: float, margin: float
 ) -> InBatchLoss:
-    """SimPO (Meng et al. 2024, arXiv 2405.14734): a good sentence is likelier than a bad one.
+    """SimPO (Meng et al. 2024, arXiv 2405.14734): prefer chosen sentences to rejected ones.
 
     Args:
-        chosen: Mean log-probability of a token of each good sentence, in nats. Shape: (P,).
-        rejected: The same of each bad one. Shape: (P,).
-        scale: What a nat of difference counts (the paper's beta).
-        margin: By how many nats the good one is to be likelier (its gamma over beta).
+        chosen: Mean log-probability per token of each chosen sentence, in nats. Shape: (P,).
+        rejected: The same for each rejected one. Shape: (P,).
+        scale: Weight of a nat of difference (the paper's beta).
+        margin: By how many nats the chosen one should be likelier (its gamma over beta).
 
     Returns:
         The loss, -log sigmoid(scale (chosen - rejected - margin)), in nats, and the share of pairs
-        whose good sentence is the likelier one; means over the pairs.
+        whose chosen sentence is the likelier one; means over the pairs.
 
     Example:
         >>> found = preference_loss(torch.tensor([-1.0]), torch.tensor([-3.0]), scale=1, margin=2)
@@ -324,7 +324,7 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
         tensor([1.])
     """
     if first.shape[-1] % 2:
-        raise ValueError(f"AnglE halves the vectors; their dimension {first.shape[-1]} is odd.")
+        raise ValueError(f"AnglE halves the vectors, but their dimension {first.shape[-1]} is odd.")
     (a, b), (c, d) = (
         normalize(at_least_float32(vectors)).chunk(2, dim=-1) for vectors in (first, second)
     )
@@ -334,20 +334,20 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 def distillation_loss(
     vectors: Tensor, teacher: Tensor, strangers: float = 1.0, strangers_cosine: float = 0.0
 ) -> Tensor:
-    """Mean squared difference of cosines to a teacher's, over all different rows.
+    """Mean squared difference between the student's cosines and a teacher's, over distinct rows.
 
     RoFormer-Sim's second stage (Su 2021, https://github.com/ZhuiyiTechnology/roformer-sim).
 
     Args:
         vectors: The student's sentence vectors, of any length. Shape: (B, D).
-        teacher: The similarities wanted. Shape: (B, B).
-        strangers: Weight of two rows of similarity 0 or less, against 1 of equal ones; it grows
-            evenly between. Most rows of a batch are strangers, and less is to be learnt of them.
-        strangers_cosine: What cosine stands for similarity 0, as 1 does for 1. Sentences differ in
-            how alike they are to all others, which unit vectors of mean 0 have no room to tell.
+        teacher: The target similarities. Shape: (B, B).
+        strangers: Weight of two rows of similarity 0 or less, against 1 for equal ones; linear in
+            between. Most rows of a batch are strangers, and there is less to learn from them.
+        strangers_cosine: Cosine that stands for similarity 0, as 1 does for 1. Sentences differ in
+            how similar they are to all others, which unit vectors of mean 0 cannot express.
 
     Returns:
-        A scalar, 0 where they agree, and of a single row.
+        A scalar; 0 where they agree, and for a single row.
 
     Example:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 3))

@@ -36,12 +36,12 @@ class SimBertLoss:
         total: Their weighted sum, to be minimised.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
         similarity_accuracy: Share of rows whose partner is the nearest other row.
-        seq2seq: Mean cross-entropy of a target token, in nats; None where it has no weight.
-        mlm: Mean cross-entropy of a masked source token, in nats; None without MLM.
-        distillation: Mean squared difference of the cosines to a teacher's; None without one.
-        simcse: In-batch softmax loss of unpaired sentences seen twice; None without such ones.
-        preference: SimPO's loss of preferred paraphrases, in nats; None without such.
-        preference_accuracy: Share of them that are likelier than what was rejected.
+        seq2seq: Mean cross-entropy per target token, in nats; None if its weight is 0.
+        mlm: Mean cross-entropy per masked source token, in nats; None without MLM.
+        distillation: Mean squared difference between the cosines and a teacher's; None without one.
+        simcse: In-batch softmax loss of unpaired sentences seen twice; None without such sentences.
+        preference: SimPO's loss of preferred paraphrases, in nats; None without preferences.
+        preference_accuracy: Share of them that are likelier than the rejected ones.
     """
 
     total: Tensor
@@ -66,24 +66,24 @@ class LossArguments:
     distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
     strangers_weight: float = flag(
         1.0,
-        "Weight, in the distillation loss, of sentences that the teacher finds strangers, against "
-        "1 of equal ones.",
+        "Weight, in the distillation loss, of sentences that the teacher finds unrelated, against "
+        "1 for equal ones.",
     )
     strangers_cosine: float = flag(
         0.0,
-        "Cosine that strangers are to have, where the teacher's similarity is 0; 0.4 leaves room "
-        "to copy several teachers closely.",
+        "Target cosine of unrelated sentences, where the teacher's similarity is 0; 0.4 leaves "
+        "room to copy several teachers closely.",
     )
-    mask_false_negatives: bool = flag(True, "Rows of the same group are no negatives.")
+    mask_false_negatives: bool = flag(True, "Do not use rows of the same group as negatives.")
     simcse_scale: float = flag(20.0, "SimCSE's inverse temperature.")
     simcse_weight: float = flag(
         1.0,
-        "Weight of the SimCSE loss, with --sentences_file; 0 leaves these to the teacher: each "
-        "pair brings two, in place of one twice.",
+        "Weight of the SimCSE loss, with --sentences_file; with 0, these sentences are only for "
+        "the teacher: each pair brings two, instead of one twice.",
     )
     preference_weight: float = flag(1.0, "Weight of SimPO's loss, with --preferences_file.")
-    preference_scale: float = flag(2.0, "What a nat a token of difference counts there (beta).")
-    preference_margin: float = flag(0.5, "Nats a token that the good one is to be ahead.")
+    preference_scale: float = flag(2.0, "Weight of a nat per token of difference there (beta).")
+    preference_margin: float = flag(0.5, "Nats per token by which the good one should be ahead.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -94,15 +94,16 @@ class LossArguments:
 class SimBertObjective(LossArguments):
     """Seq2seq loss + similarity loss from one forward pass (Su 2020, SimBERT).
 
-    Weights and scales are those of :class:`LossArguments`. The MLM loss, SimCSE's and SimPO's count
-    where the collator masks sources, adds unpaired sentences and adds preferences. With a
-    ``seq2seq_weight`` of 0 the LM head is idle, and under DDP wants the model's ``freeze_idle()``.
+    Weights and scales are those of :class:`LossArguments`. The MLM, SimCSE and SimPO losses apply
+    where the collator masks sources, adds unpaired sentences or adds preferences, respectively.
+    With a ``seq2seq_weight`` of 0 the LM head is unused: under DDP, call the model's
+    ``freeze_idle()``.
 
     Attributes:
-        gather: Contrast against the rows of every process, not of this one alone.
-        teacher: Gives the similarities (N, N) of the sentences of every process's batch, one after
-            the other, from this process's; the model's cosines are drawn to them (RoFormer-Sim's
-            second stage). None for no teacher.
+        gather: Contrast against the rows of every process, not only of this one.
+        teacher: Maps this process's sentences to the similarities (N, N) of the sentences of all
+            processes, one process after the other; the model's cosines are drawn to them
+            (RoFormer-Sim's second stage). None for no teacher.
 
     Raises:
         ValueError: If a scale is not above 0.
@@ -130,16 +131,16 @@ class SimBertObjective(LossArguments):
 
         Args:
             model: A ``SimBert``, wrapped (DDP, ...) or not.
-            batch: What ``PairCollator`` gives.
+            batch: What ``PairCollator`` returns.
 
         Raises:
             ValueError: If another collator made the batch.
         """
         targets = lm_targets(batch)
         if "target" not in targets:
-            raise ValueError("The batch has no targets to write: make it by a PairCollator.")
+            raise ValueError("The batch has no targets to generate: make it with a PairCollator.")
         if not self.seq2seq_weight:
-            del targets["target"]  # to score the vocabulary is much of a step's work
+            del targets["target"]  # scoring the vocabulary is much of a step's work
         compared = batch.get("compared_positions")
         output = model(**model_inputs(batch), lm_targets=targets or None, lm_positions=compared)
         losses = mean_token_losses(output.lm_losses or {}, batch)
@@ -181,7 +182,7 @@ class SimBertObjective(LossArguments):
 
 
 def contrasts(objective: object) -> bool:
-    """Tell whether a batch of one pair teaches nothing, or not all that is asked for."""
+    """Return whether a batch of a single pair cannot train every part of the objective."""
     ranks = isinstance(objective, ScoredPairObjective)
     return ranks or getattr(objective, "similarity_weight", 0) > 0
 
@@ -193,11 +194,11 @@ def lm_targets(batch: Mapping[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def mean_token_losses(losses: Mapping[str, Tensor], batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Divide sums over tokens by their number.
+    """Divide sums of losses over tokens by the number of tokens.
 
-    Micro-batches and processes hold different numbers of tokens, so a mean of their means is not
-    the mean over all tokens. The trainer therefore puts the number in an average micro-batch of the
-    step, over all processes, into each batch as ``..._count``; without it, the batch's own counts.
+    Micro-batches and processes hold different numbers of tokens, so the mean of their means is not
+    the mean over all tokens. The trainer therefore adds the number per average micro-batch of the
+    step, over all processes, to each batch as ``..._count``; without it, the batch's own is used.
 
     Example:
         >>> import torch
@@ -214,13 +215,13 @@ def mean_token_losses(losses: Mapping[str, Tensor], batch: Mapping[str, Any]) ->
 def gathered_pair_loss(
     vectors: Tensor, groups: Tensor | None, *, scale: float, gather: bool = True
 ) -> InBatchLoss:
-    """:func:`pair_loss` of this process's rows against those of every process.
+    """Compute the :func:`pair_loss` of this process's rows against those of every process.
 
     Args:
         vectors: Sentence vectors, partners in adjacent rows. Shape: (B, D).
         groups: Group of each row; None keeps rows of one group as negatives. Shape: (B,).
         scale: Inverse temperature.
-        gather: Contrast against every process's rows, not this one's alone.
+        gather: Contrast against every process's rows, not only this one's.
 
     Returns:
         The loss and its accuracy over the B rows.
@@ -242,7 +243,7 @@ class SimCseLoss:
         total: Their weighted sum, to be minimised.
         similarity: In-batch softmax loss of the sentence vectors, in nats; None without views.
         similarity_accuracy: Share of rows whose partner is the nearest candidate.
-        mlm: Mean cross-entropy of a masked token, in nats; None without MLM.
+        mlm: Mean cross-entropy per masked token, in nats; None without MLM.
     """
 
     total: Tensor
@@ -253,7 +254,7 @@ class SimCseLoss:
 
 @dataclass(frozen=True)
 class SimCseObjective:
-    """SimCSE: a sentence's other view is nearer than all other sentences.
+    """SimCSE: pull a sentence's other view nearer than all other sentences.
 
     (Gao et al. 2021, https://arxiv.org/abs/2104.08821.) One forward pass serves every view, the
     hard negatives and the masked copies.
@@ -261,13 +262,13 @@ class SimCseObjective:
     Attributes:
         scale: Inverse temperature.
         symmetric: Every row picks its partner among all other rows, 2N - 1 columns; otherwise
-            sources pick theirs among the targets, N columns (2N with hard negatives), as the
-            paper does. Hard negatives need the latter.
+            sources pick theirs among the targets, N columns (2N with hard negatives), as in the
+            paper. Hard negatives need the latter.
         hard_negative_weight: Added to the scaled cosine of a source and its own hard negative.
         similarity_weight: Weight of the similarity loss, where the collator makes views.
         mlm_weight: Weight of the MLM loss, where the collator adds masked copies.
-        mask_false_negatives: Leave other rows of a row's group out of the softmax; of one
-            direction, those of its partner's group as well.
+        mask_false_negatives: Leave other rows of a row's group out of the softmax; in the
+            one-directional form, those of its partner's group as well.
 
     Raises:
         ValueError: If the scale is not above 0.
@@ -299,7 +300,7 @@ class SimCseObjective:
 
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
-            batch: What ``SimCseCollator`` gives.
+            batch: What ``SimCseCollator`` returns.
 
         Raises:
             ValueError: If there are hard negatives and the loss is symmetric, or pairs are scored.
@@ -320,7 +321,7 @@ class SimCseObjective:
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         paired = vectors[: len(batch["groups"])]
         if "scores" in batch:
-            raise ValueError("Scored pairs need not be alike: give a ScoredPairObjective.")
+            raise ValueError("Scored pairs may be dissimilar: use a ScoredPairObjective.")
         if self.symmetric:
             if "negative_rows" in batch:
                 raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
@@ -346,10 +347,10 @@ class SimCseObjective:
 
 
 def key_groups(batch: Mapping[str, Tensor]) -> list[Tensor]:
-    """Tell the two groups of each pair, its sentences', and of each hard negative, twice the same.
+    """Return the groups of both sentences of each pair, and twice that of each hard negative.
 
     Returns:
-        Of the pairs, (P, 2), and of the negatives, if there are any, (P, 2); -1 is unknown.
+        Those of the pairs, (P, 2), and of the negatives, if any, (P, 2); -1 is unknown.
     """
     sources, targets = batch["groups"].view(-1, 2).unbind(1)
     found = [torch.stack([sources, batch.get("target_groups", targets)], dim=1)]
@@ -360,7 +361,7 @@ def key_groups(batch: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Take what every encoder reads out of a batch; not all have segments."""
+    """Select a batch's inputs for an encoder; not all encoders have segments."""
     names = ("input_ids", "attention_mask", "token_type_ids")
     return {name: batch[name] for name in names if name in batch}
 
@@ -372,7 +373,7 @@ class ScoredPairLoss:
     Attributes:
         total: The ranking loss, to be minimised.
         ranking: CoSENT's or AnglE's loss, in nats.
-        ranking_accuracy: Share of the couples of differently scored pairs in the right order.
+        ranking_accuracy: Share of the couples with different scores that are in the right order.
     """
 
     total: Tensor
@@ -382,14 +383,14 @@ class ScoredPairLoss:
 
 @dataclass(frozen=True)
 class ScoredPairObjective:
-    """CoSENT (Su 2022) or AnglE (Li & Li 2023): pairs are as similar as their scores rank them.
+    """CoSENT (Su 2022) or AnglE (Li & Li 2023): rank pairs by similarity as their scores do.
 
     Attributes:
         loss: ``cosent`` ranks by the cosine, ``angle`` by AnglE's similarity.
         scale: Inverse temperature.
 
     Raises:
-        ValueError: If the loss is another, or the scale not above 0.
+        ValueError: If the loss is unknown, or the scale is not above 0.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -415,12 +416,12 @@ class ScoredPairObjective:
 
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
-            batch: What ``SimCseCollator`` gives for scored pairs.
+            batch: What ``SimCseCollator`` returns for scored pairs.
         """
         vectors = model(**model_inputs(batch)).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity
         own = similarity(vectors[0::2], vectors[1::2]), batch["scores"]
-        # Every process ranks all: DDP's mean is then the one gradient.
+        # Every process ranks all pairs, so DDP's mean is the gradient of this one loss.
         similarities, scores = (gather_with_grad(each)[0] for each in own)
         found = cosent_loss(similarities, scores, scale=self.scale)
         return ScoredPairLoss(found.loss, found.loss, found.accuracy)

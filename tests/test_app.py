@@ -166,7 +166,7 @@ def test_texts_are_limited() -> None:
 def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_simbert()
     monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: [])
-    with pytest.raises(ValueError, match="raise Written"):
+    with pytest.raises(ValueError, match="increase Written"):
         paraphrase(model, "a cat", 5, 5)
 
 
@@ -255,7 +255,7 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        message = rf"cannot listen at 127\.0\.0\.1, port {port}: .* another --port \(port=\)"
+        message = rf"cannot listen on 127\.0\.0\.1, port {port}: .* another --port \(port=\)"
         with pytest.raises(OSError, match=message):
             launch(tiny_simbert(), port=port)
     gc.collect()  # the loops, before they are another test's

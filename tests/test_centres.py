@@ -134,7 +134,7 @@ def test_a_restored_state_goes_on_alike(tmp_path: Path) -> None:
     resumed.load(tmp_path)
     advance(resumed, batches[3:])
     assert torch.equal(resumed.state, whole.state)
-    with pytest.raises(ValueError, match=r"shape \(40, 1, 5\) where \(41, 1, 5\) are due"):
+    with pytest.raises(ValueError, match=r"shape \(40, 1, 5\), but this run needs \(41, 1, 5\)"):
         SampledCentres((41, 1, 5), sampled=5).load(tmp_path)
     with pytest.raises(ValueError, match=r"1-of-1\.safetensors does not exist: resume with"):
         whole.load(tmp_path / "other")
@@ -184,7 +184,9 @@ def test_fewer_classes_than_processes_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("simbert_hf.margin.centres.is_distributed", lambda: True)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 3)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 0)
-    with pytest.raises(ValueError, match="2 classes for 3 processes: drop sampled centres"):
+    with pytest.raises(
+        ValueError, match="2 classes are too few for 3 processes: drop sampled centres"
+    ):
         SampledCentres((2, 1, 5), sampled=3)
 
 

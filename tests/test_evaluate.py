@@ -264,22 +264,25 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--models", "DIR/three"], "DIR/three is no directory"),
+        (["--models", "DIR/three"], "DIR/three is not a directory"),
         (["--models", "DIR/one", "one=DIR/two"], "share a name; write NAME=path"),
-        (["--prompts", "query: "], "has 1 texts for 2 models; give one for each"),
+        (["--prompts", "query: "], "has 1 texts for 2 models; give one per model"),
         (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is no file"),
         (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
         (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "is both the dev and the test file"),
         (["--sts", "DIR/years", "DIR/2012-MSRpar.tsv"], "a second file of STS12's MSRpar, beside"),
         (["--sts", "X=DIR/stsb.tsv", "X=DIR/more/stsb.csv"], "a second file of X's stsb, beside"),
-        (["--pairs", "a,b,c"], "name two files, DEV,TEST, or one"),
-        (["--sts", "DIR/one"], "one: holds no table"),
+        (["--pairs", "a,b,c"], "give two files, DEV,TEST, or one"),
+        (["--sts", "DIR/one"], "one: holds no tables"),
         (["--sts", "mine=DIR/stsb.tsv"], "are named mine; give each its own NAME"),
         (["--retrieval", "DIR/group.tsv"], r"group.tsv: has all 3 sentences in one group"),
         (["--bootstrap=5"], "5 resamples are too few"),
         (["--seed=-1"], "The seed is -1"),
-        (["--columns", "a"], "--columns a: name three, both sentences and the score or label, or"),
+        (
+            ["--columns", "a"],
+            r"--columns a: give three \(both sentences and the score or label\), or",
+        ),
         (["--retrieval", "DIR/意图.csv"], r"意图.csv:1: .*in evaluations --columns LABEL TEXT"),
         (
             ["--retrieval", "DIR/意图.csv", "--columns", "意图", "句子"],
@@ -318,7 +321,7 @@ def test_a_vector_that_is_none_is_named_with_its_row(files: Path, weight: float,
     model.save_pretrained(files / "broken")
     (files / "dog.tsv").write_text("a cat\tthe cat\t3\n\na dog\ta cat\t1\n")
     line, text = (3, "a dog") if what == "NaN" else (1, "a cat")
-    message = rf"dog\.tsv:{line}: the model's vector of '{text}' is {what}, as of \d+ in all"
+    message = rf"dog\.tsv:{line}: the model's vector of '{text}' is {what}, as are \d+ in all"
     with pytest.raises(ValueError, match=message):
         main(
             [

@@ -120,5 +120,5 @@ def test_a_folder_keeps_what_several_commands_measured_with_the_same_settings(
     ]
     capsys.readouterr()
     monkeypatch.setattr(sys, "argv", [*given, "--gru_learning_rate=0.1"])
-    with pytest.raises(SystemExit, match=r"made with gru_learning_rate 0\.003, not 0\.1"):
+    with pytest.raises(SystemExit, match=r"holds results with gru_learning_rate 0\.003, not 0\.1"):
         benchmark.main()

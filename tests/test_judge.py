@@ -114,7 +114,7 @@ def test_a_failed_save_leaves_the_former_judge(tmp_path, monkeypatch) -> None:
 
 
 def test_what_is_no_judge_is_refused(tmp_path) -> None:
-    with pytest.raises(ValueError, match=r"holds no judge\.json, so it is no judge; train one"):
+    with pytest.raises(ValueError, match=r"holds no judge\.json, so it is not a judge; train one"):
         Judge.load(tmp_path)
     for content in ("{", "[]"):
         (tmp_path / "judge.json").write_text(content)
@@ -128,7 +128,7 @@ def test_what_is_no_judge_is_refused(tmp_path) -> None:
         '{"threshold": NaN}',
     ):
         (tmp_path / "judge.json").write_text(content)
-        with pytest.raises(ValueError, match="is no number from 0 to 1; train the judge again"):
+        with pytest.raises(ValueError, match="is not a number from 0 to 1; train the judge again"):
             Judge.load(tmp_path)
 
 
@@ -188,7 +188,7 @@ def test_kin_are_not_judged(tmp_path) -> None:
         kin.get_input_embeddings().weight.copy_(word_embeddings(judge.model)[1])
     kin.save_pretrained(tmp_path / "kin")
     for model in (kin, tmp_path / "kin", str(tmp_path / "kin")):
-        with pytest.raises(ValueError, match=r"made from tiny\) is kin of mine: .* is 0\.979"):
+        with pytest.raises(ValueError, match=r"made from tiny\) is related to mine: .* is 0\.979"):
             check_independent(judge, model, "mine")
         assert check_independent(judge, model, "mine", allow_kin=True) == 0.9787  # 46 of 47
     other = tiny_simbert(tokenizer=unigram_tokenizer())
@@ -280,7 +280,7 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     (row,) = (line.split() for line in printed.splitlines() if line.startswith("| dev  "))
     assert row[:6] == ["|", "dev", "|", "6", "|", f"{record['figures']['dev']['auc']:.3f}"]
     with pytest.raises(
-        ValueError, match="is kin of start: the mean cosine of their word embeddings"
+        ValueError, match="is related to start: the mean cosine of their word embeddings"
     ):
         check_independent(loaded, tmp_path / "start", "start")
 
@@ -338,7 +338,7 @@ def test_dev_and_test_share_no_sentence(tmp_path) -> None:
     assert [found[split][0].left_out for split in ("train", "dev", "test")] == [1, 1, 0]
     with pytest.raises(DataError, match=r"dev\.tsv: the dev file holds the same as .* dev\.tsv\."):
         load_splits(JudgeArguments("start", train_file, dev, [*test, *dev]))
-    message = r"small\.tsv: 1 pairs share a sentence with .*test\.tsv\. Give a dev file that keeps"
+    message = r"small\.tsv: 1 pairs share a sentence with .*test\.tsv\. Use a dev file that has"
     with pytest.raises(DataError, match=message):
         load_splits(JudgeArguments("start", train_file, small, test))
 
@@ -362,9 +362,9 @@ def test_files_of_one_name_are_measured_apart(tmp_path) -> None:
 
 
 def test_flags_of_training_that_cannot_work(flags) -> None:
-    with pytest.raises(ValueError, match=r"--columns \['a', 'b'\]: it takes three names"):
+    with pytest.raises(ValueError, match=r"--columns \['a', 'b'\]: give three names"):
         train([*flags, "--columns", "a", "b"])
-    with pytest.raises(ValueError, match="--resume_from_checkpoint: a judge is not resumed"):
+    with pytest.raises(ValueError, match="--resume_from_checkpoint: a judge cannot be resumed"):
         train([*flags, "--resume_from_checkpoint", "somewhere"])
     with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
         train([*flags, "--columns", "a", "b", "c"])

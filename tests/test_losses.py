@@ -164,7 +164,7 @@ def test_one_way_loss_without_false_negatives_equals_the_naive_one() -> None:
 def test_groups_of_anchors_alone_are_refused() -> None:
     zeros, groups = torch.zeros(5, 4), torch.zeros(5, 2, dtype=torch.long)
     for given in ({"groups": groups}, {"key_groups": groups}):
-        with pytest.raises(ValueError, match="groups and key_groups are of use together only"):
+        with pytest.raises(ValueError, match="groups and key_groups must be given together"):
             one_way_loss(zeros, zeros, scale=20.0, **given)
 
 

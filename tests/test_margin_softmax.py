@@ -193,7 +193,7 @@ def test_the_articles_preset() -> None:
         (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file goes with the eval"),
         (["--streaming=true"], "--streaming True would change nothing"),
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
-        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is one class only"),
+        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is only one class"),
         (["--train_file=DIR/unlabelled.csv"], "do not hold 'text' and 'synonyms'"),
         (["--validation_groups=6"], "choose a number from 2 to 5"),
         (["--sub_centres=99999999999"], "GB are free; sample them with --sampled_classes"),

@@ -47,7 +47,7 @@ def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path, monkeypa
     agree(again)
     again.add([{"question": "learn english", "answer": "Read."}])  # and not saved
     again.store.close()
-    with pytest.raises(DataError, match="holds 24 vectors where 23 were saved"):
+    with pytest.raises(DataError, match="holds 24 vectors, but 23 were saved"):
         FaqIndex.load(tmp_path / "index", model)
 
 
@@ -105,5 +105,5 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
             milvus.MilvusVectors.open(facts | {"uri": "http://mine"})
     assert tokens == ["secret", ""]
     monkeypatch.undo()
-    with pytest.raises(ConnectionError, match=r"Milvus at http://127.0.0.1:1 does not answer"):
+    with pytest.raises(ConnectionError, match=r"Milvus at http://127.0.0.1:1 does not respond"):
         milvus.MilvusVectors("http://127.0.0.1:1", "faq", timeout=1)

@@ -157,9 +157,9 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
     model = SentenceTransformer(str(encoder), device="cpu")
     with pytest.raises(DataError, match="lower range_min or the margin"):
         mine_triplets(groups, model, MiningSettings(absolute_margin=2.0))
-    with pytest.raises(DataError, match="All sentences are of one group"):
+    with pytest.raises(DataError, match="All sentences are in one group"):
         mine_triplets(groups.select([0, 5]), model)
-    with pytest.raises(ValueError, match="BM25 gives no cosines"):
+    with pytest.raises(ValueError, match="BM25 has no cosines"):
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
     monkeypatch.setattr("simbert_hf.utils.extras.find_spec", lambda name: None)
     with pytest.raises(
@@ -176,7 +176,10 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         ({"negatives": 0}, "negatives 0 must be at least 1"),
         ({"range_min": -1}, "range_min -1"),
         ({"members": 1}, "members 1"),
-        ({"range_min": 5, "range_max": 5}, "range_max 5 leaves no 1 sentences beyond the first 5"),
+        (
+            {"range_min": 5, "range_max": 5},
+            "range_max 5 does not leave 1 sentences beyond the first 5",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(values, message) -> None:

@@ -154,7 +154,7 @@ def test_caption_warns_of_a_judge_that_takes_anything() -> None:
     assert line in caption(judge, good, DATA, {})
     assert "CAUTION" not in caption(judge, good, DATA, {"a": 0.01})
     assert "- its kinship with a: .01.\n" in caption(judge, good, DATA, {"a": 0.01})
-    kin = "- CAUTION: it is kin of what it judges, by its kinship with a: .91.\n"
+    kin = "- CAUTION: it is related to what it judges, by its kinship with a: .91.\n"
     assert kin in caption(judge, good, DATA, {"a": 0.91})
     caution = "CAUTION: it accepts 100% of the control row 'random other sentence'"
     assert caution in caption(judge, bad, DATA, {})
@@ -254,7 +254,7 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
         ('{"text": "a"}\n', r"peer\.jsonl:1: holds"),
         ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
         ("", "has no paraphrases of 'how can i go there'"),
-        (2 * '{"text": "a", "paraphrases": []}\n', r"peer\.jsonl:2: has 'a' once more"),
+        (2 * '{"text": "a", "paraphrases": []}\n', r"peer\.jsonl:2: repeats 'a'"),
     ],
 )
 def test_outputs_that_cannot_be_measured(tmp_path, text: str, message: str) -> None:
@@ -346,12 +346,12 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
 def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     kin = str(tmp_path / "judge")
     model = ["--models", str(tmp_path / "model"), "--relatives", kin]
-    with pytest.raises(ValueError, match="is kin of"):
+    with pytest.raises(ValueError, match="is related to"):
         main([*flags, *model])
     main([*flags, *model, "--allow_kin"])
     printed = capsys.readouterr().out
     assert "\n| model  " in printed
-    assert f"- CAUTION: it is kin of what it judges, by its kinship with {kin}: .98." in printed
+    assert f"- CAUTION: it is related to what it judges, by its kinship with {kin}: .98." in printed
     found = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
     assert found["relatives"] == {kin: 0.9787}  # padding has no direction
 

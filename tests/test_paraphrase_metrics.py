@@ -154,7 +154,7 @@ def test_repeats_are_what_the_source_repeats_less() -> None:
 
 def test_one_text_is_no_list_of_texts() -> None:
     for measure in (copy_rate, repeat_rate, bleu, chrf):
-        with pytest.raises(TypeError, match="'where is it' is one text: give a list of texts for"):
+        with pytest.raises(TypeError, match="'where is it' is one text: pass a list of texts for"):
             measure(["where is it"], ["where is it"])
     with pytest.raises(TypeError, match="'where is it' is one text"):
         self_bleu(["where is it"])

@@ -198,7 +198,7 @@ def test_a_kindred_judge_is_refused_before_training(
     judge.model[0].model.get_input_embeddings().weight.data.copy_(embeddings)
     judge.save(tmp_path / "kin")
     commands.clear()
-    with pytest.raises(ValueError, match="is kin of"):
+    with pytest.raises(ValueError, match="is related to"):
         release.main(
             ["tiny", f"--data={tmp_path / 'data'}", "--starts", f"a={start}",
              f"--judge={tmp_path / 'kin'}", f"--output_dir={tmp_path / 'other'}"]

@@ -327,7 +327,9 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
     tiny_simbert().save_pretrained(tmp_path / "model")
     FaqIndex.build(str(tmp_path / "model"), ROWS).save(tmp_path / "index")
     (tmp_path / "model").rename(tmp_path / "moved")
-    with pytest.raises(OSError, match=r"index: its model cannot be loaded: .*say where .*--model"):
+    with pytest.raises(
+        OSError, match=r"index: its model cannot be loaded: .*give its new path .*--model"
+    ):
         FaqIndex.load(tmp_path / "index")
     assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)
 
@@ -347,7 +349,7 @@ def test_texts_that_a_model_cuts_are_told_of(tmp_path):
 
 @pytest.mark.parametrize("threshold", [float("nan"), "0.5"])
 def test_thresholds_are_numbers(index, threshold):
-    with pytest.raises(ValueError, match=r"threshold=.* is no score"):
+    with pytest.raises(ValueError, match=r"threshold=.* is not a score"):
         index.answer("what time is it", threshold=threshold)
 
 
@@ -358,7 +360,7 @@ def test_spreadsheets_headers(tmp_path, caplog):
     assert faqs[0] == Faq("what", "a", None, "1", {})
     assert caplog.messages == [
         f"{path}: rows that repeat a question and its answer: 1",
-        f"{path}: questions with several answers, which are equally near: 1, such as 'what'",
+        f"{path}: questions with several, equally near answers: 1, such as 'what'",
     ]
     path.write_text("Question;Answer;;\nwhat;a;;\n")
     with pytest.raises(DataError, match="Its cells are parted by ';': save it with commas"):
@@ -422,14 +424,14 @@ def test_damaged_indexes_are_refused(index, model, tmp_path):
     (vectors,) = (tmp_path / "faq").glob("faqindex-*/vectors.faiss")
     whole, facts = vectors.read_bytes(), manifest.read_text()
     vectors.write_bytes(whole[:-9])
-    with pytest.raises(DataError, match=r"vectors.faiss: is not whole: \d+ of \d+ bytes"):
+    with pytest.raises(DataError, match=r"vectors.faiss: is incomplete: \d+ of \d+ bytes"):
         FaqIndex.load(tmp_path / "faq", model)
     vectors.write_bytes(b"x" * len(whole))
-    with pytest.raises(DataError, match="is no faiss index"):
+    with pytest.raises(DataError, match="is not a faiss index"):
         FaqIndex.load(tmp_path / "faq", model)
     vectors.write_bytes(whole)
     manifest.write_text(facts[:-20])
-    with pytest.raises(DataError, match=r"index.json: is not whole"):
+    with pytest.raises(DataError, match=r"index.json: is incomplete"):
         FaqIndex.load(tmp_path / "faq", model)
     manifest.write_text(json.dumps(json.loads(facts) | {"format": 2}))
     with pytest.raises(DataError, match="has the format 2"):
@@ -440,7 +442,7 @@ def test_damaged_indexes_are_refused(index, model, tmp_path):
     with pytest.raises(DataError, match="does not exist"):
         FaqIndex.load(tmp_path / "none", model)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds something else"):
+    with pytest.raises(ValueError, match="holds something other than an index"):
         index.save(tmp_path)
 
 
@@ -448,11 +450,11 @@ def test_an_index_of_another_model_is_refused(index, model, tmp_path):
     index.save(tmp_path)
     other = tiny_simbert()
     other.bert.encoder.layer[0].output.dense.weight.data += 1e-3
-    with pytest.raises(DataError, match=r"another model.*its weights are others"):
+    with pytest.raises(DataError, match=r"another model.*its weights differ"):
         FaqIndex.load(tmp_path, other)
     with pytest.raises(DataError, match=r"another model.*pooling or length"):
         FaqIndex.load(tmp_path, tiny_simbert(pooling="cls"))
-    with pytest.raises(DataError, match="was built by a model never saved"):
+    with pytest.raises(DataError, match="was built by a model that was never saved"):
         FaqIndex.load(tmp_path)
 
 
@@ -466,7 +468,7 @@ def test_an_index_leads_nowhere_else(index, model, tmp_path, change):
     manifest = tmp_path / "faq" / "index.json"
     facts = json.loads(manifest.read_text()) | {"files": {}} | change
     manifest.write_text(json.dumps({k: v for k, v in facts.items() if v is not ...}))
-    with pytest.raises(DataError, match=r"index\.json: is not whole"):
+    with pytest.raises(DataError, match=r"index\.json: is incomplete"):
         FaqIndex.load(tmp_path / "faq", model)
     with suppress(ValueError):  # no index of ours, if its data are not
         index.save(tmp_path / "faq")
@@ -496,9 +498,9 @@ def test_a_load_while_another_process_saves(index, model, tmp_path, monkeypatch,
 def test_another_tools_index_json_is_left_alone(index, model, tmp_path):
     for text in ('{"mine": 1}', '{"format": 1, "data": "mine"}', "[1]", "{"):
         (tmp_path / "index.json").write_text(text)
-        with pytest.raises(ValueError, match="holds something else than an index"):
+        with pytest.raises(ValueError, match="holds something other than an index"):
             index.save(tmp_path)
-        with pytest.raises(DataError, match=r"index\.json: is not whole, or no index's"):
+        with pytest.raises(DataError, match=r"index\.json: is incomplete, or not an index's"):
             FaqIndex.load(tmp_path, model)
         assert [path.read_text() for path in tmp_path.iterdir()] == [text]
 
@@ -595,7 +597,7 @@ def test_an_index_serves_its_model_in_another_precision(tmp_path, types):
         (tmp_path / "index.json").write_text(json.dumps(manifest))
         assert len(FaqIndex.load(tmp_path, served)) == 5
     other = tiny_simbert(num_hidden_layers=1).to(served.dtype)
-    with pytest.raises(DataError, match=r"another model.*its vectors are others"):
+    with pytest.raises(DataError, match=r"another model.*its vectors differ"):
         FaqIndex.load(tmp_path, other)
 
 
@@ -726,16 +728,20 @@ def test_a_threshold_may_have_to_be_perfect(index, target):
     ("queries", "target", "sentence"),
     [
         ([{"query": "a", "id": "zz"}], {"precision": 0.9}, "1: leads to the id 'zz', which is not"),
-        ([{"query": "a"}], {"precision": 0.9}, "labels no query: its columns are"),
+        ([{"query": "a"}], {"precision": 0.9}, "the query has no label, only the columns"),
         ([{"text": "a", "id": "a"}], {"precision": 0.9}, "has no column 'query', only"),
-        ([], {"precision": 0.9}, "holds no query"),
-        ([{"query": "a", "id": "a"}], {"false_accept_rate": 0.1}, "needs queries out of scope"),
-        ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs queries in scope"),
-        ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 cannot be"),
-        ([{"query": "a", "id": ""}], {"false_accept_rate": "0.1"}, "='0.1' cannot be.* a number"),
-        ([{"query": "a", "id": "a"}], {}, "Give a false_accept_rate or a precision"),
+        ([], {"precision": 0.9}, "holds no queries"),
+        ([{"query": "a", "id": "a"}], {"false_accept_rate": 0.1}, "needs out-of-scope queries"),
+        ([{"query": "a", "id": ""}], {"precision": 0.9}, "needs in-scope queries"),
+        ([{"query": "a", "id": "a"}], {"precision": 1.5}, "precision=1.5 is invalid"),
+        (
+            [{"query": "a", "id": ""}],
+            {"false_accept_rate": "0.1"},
+            "='0.1' is invalid.* as a number",
+        ),
+        ([{"query": "a", "id": "a"}], {}, "Give exactly one of false_accept_rate and precision"),
         ([{"query": "what time it is", "id": "d"}], {"precision": 0.9}, "No threshold reaches"),
-        ([{"query": "What time  is it", "id": "c"}], {"precision": 0.9}, "are all 1 questions of"),
+        ([{"query": "What time  is it", "id": "c"}], {"precision": 0.9}, "all 1 are questions of"),
     ],
 )
 def test_bad_calibrations(index, queries, target, sentence, monkeypatch):
@@ -770,8 +776,11 @@ def test_resamples_without_threshold_count(caplog):
     assert 0.03 < cuts.count(None) / 200 < 0.97
     low = np.quantile([np.inf if cut is None else cut for cut in cuts], 0.025)
     assert found.interval == (pytest.approx(low), np.inf)
-    assert "rests on 3 of the 100 queries: by them the precision is between 0.29 and" in caplog.text
-    assert "on many resamples of the 100 queries no threshold reaches the precision" in caplog.text
+    assert (
+        "rests on only 3 of the 100 queries, which put the precision between 0.29 and"
+        in caplog.text
+    )
+    assert "no threshold reaches the precision on many resamples of the 100 queries" in caplog.text
     plain = json.dumps(found.to_json(), allow_nan=False)
     assert Calibration.from_json(json.loads(plain)).interval == found.interval
     caplog.clear()
@@ -809,7 +818,7 @@ def test_every_source_gives_the_same_rows(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([], "holds no question"),
+        ([], "holds no questions"),
         ([{"question": "a", "answer": ""}], "1: the question 'a' has no answer"),
         ([{"question": "a", "answer": None}], "1: the question 'a' has no answer"),
         ([{"question": "a", "answer": float("nan")}], "1: the question 'a' has no answer"),
@@ -817,9 +826,9 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ([{"question": " ", "answer": "b"}], "1: the text is empty"),
         (
             [{"question": "a" * 10**7, "answer": "b"}],
-            "has 10,000,000 characters, more than 10,000. Mend it",
+            "has 10,000,000 characters, more than 10,000. Correct it",
         ),
-        ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Mend it"),
+        ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Correct it"),
         ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
         ([{"question": 7, "answer": "b"}], "7 is int, not a sentence"),
         ([{"query": "a", "answer": "b"}], r"has no column 'question', only \['query', 'answer'\]"),
@@ -828,16 +837,19 @@ def test_every_source_gives_the_same_rows(tmp_path):
                 {"question": "a", "answer": "b", "id": 1},
                 {"question": "c", "answer": "d", "id": "1"},
             ],
-            "2: the id '1' is that of row 1 too",
+            "2: the id '1' is already used in row 1",
         ),
-        ([{"question": "a", "answer": "b", "metadata": "x"}], "metadata is 'x'. Write an object"),
+        (
+            [{"question": "a", "answer": "b", "metadata": "x"}],
+            "metadata is 'x'. Write a JSON object",
+        ),
         (
             [{"question": "a", "answer": "b", "x": [float("inf")]}],
-            r"rows:1: the column 'x' holds \[inf\], which is not JSON. Make it text",
+            r"rows:1: the column 'x' holds \[inf\], which is not JSON. Convert it to text",
         ),
         ([{"question": "a", "answer": "b", "x": "c\ud800"}], r"'x' holds 'c\\ud800', which is not"),
         ([{"question": "a", "answer": "b", "x": object()}], "'x' holds <object object at"),
-        ([{"question": "a", "answer": "b", "id": "a"}], "has a row 'a' already"),
+        ([{"question": "a", "answer": "b", "id": "a"}], "already has a row 'a'"),
     ],
 )
 def test_bad_rows_are_named_and_change_nothing(index, rows, sentence):
@@ -855,7 +867,7 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(DataError, match="has no column 'text'"):
         read_faqs(path, {"question": "text"})
     path.write_text("question,answer\n")
-    with pytest.raises(DataError, match=r"faq.csv: holds no question"):
+    with pytest.raises(DataError, match=r"faq.csv: holds no questions"):
         read_faqs(path)
     path.write_text("question,answer,answer\na,good,bad\n")
     with pytest.raises(DataError, match=r"faq.csv: the header names two columns 'answer'. Rena"):
@@ -872,7 +884,7 @@ def test_every_query_needs_a_label(tmp_path):
     assert [query.in_scope for query in read_queries(path).values()] == [True, False]
     with path.open("a") as file:
         file.write('{"query": "c", "anwser": "x"}\n')
-    remedy = r"dev.jsonl:3: labels no query: its columns are \['query', 'anwser'\]. Add id"
+    remedy = r"dev.jsonl:3: the query has no label, only the columns \['query', 'anwser'\]. Add id"
     with pytest.raises(DataError, match=remedy):
         read_queries(path)
 
@@ -890,7 +902,7 @@ def test_bad_queries_and_changes(index, model):
         with pytest.raises(DataError, match="has no row 'z'"):
             change()
     for row in (ROWS[0], Faq("a", "b")):
-        with pytest.raises(TypeError, match=r"one row, .*: pass a list of rows, \[row\]"):
+        with pytest.raises(TypeError, match=r"a single row, .*Pass a list of rows, \[row\]"):
             index.add(row)
     with pytest.raises(TypeError, match="The rows are None: pass a list of rows, or a file"):
         index.add(None)
@@ -899,7 +911,7 @@ def test_bad_queries_and_changes(index, model):
     assert len(index) == 5
     with pytest.raises(ValueError, match="kind='tree': choose one of auto"):
         FaqIndex.build(model, ROWS, store="tree")
-    with pytest.raises(ValueError, match="at least 10,000 vectors, and there are 5: take flat"):
+    with pytest.raises(ValueError, match="at least 10,000 vectors, but there are 5: use flat"):
         FaqIndex.build("no-such/model", ROWS, store="ivf_pq")  # known before a model is loaded
     with pytest.raises(TypeError, match="The model is 7"):
         FaqIndex.build(7, ROWS)
@@ -930,10 +942,10 @@ def test_questions_that_are_there_already_are_told(model, caplog):
     assert not caplog.messages
     index.add([{"question": "a cat", "answer": "new"}, {"question": "go", "answer": "b"}])
     [message] = caplog.messages
-    assert "holds 1 of these questions already, 0 with the same answer, such as 'a cat'" in message
+    assert "already holds 1 of these questions, 0 with the same answer, such as 'a cat'" in message
     caplog.clear()
     index.add([{"question": "a cat", "answer": "b"}, {"question": "c", "answer": "e"}])
-    assert "holds 2 of these questions already, 1 with the same answer" in caplog.text
+    assert "already holds 2 of these questions, 1 with the same answer" in caplog.text
     index.remove(["5", "6"])
     index.remove(["0", "3"])
     caplog.clear()
@@ -1111,9 +1123,9 @@ def test_columns_of_tables(tmp_path):
         read_faqs(path)
     rows = [{"text": "hi there", "answer": "another's"}]
     assert read_faqs(rows, {"question": "text", "answer": "text"}) == [Faq("hi there", "hi there")]
-    with pytest.raises(DataError, match=r"'text' is none of ours.* question, id, group"):
+    with pytest.raises(DataError, match=r"has the unknown name 'text'.* question, id, group"):
         read_faqs(rows, {"text": "question"})
-    with pytest.raises(DataError, match=r"'metadata' is none of ours.* query, id"):
+    with pytest.raises(DataError, match=r"has the unknown name 'metadata'.* query, id"):
         read_queries(rows, {"query": "text", "metadata": "answer"})
 
 

@@ -163,11 +163,11 @@ def test_heads_of_the_training_are_not_saved_and_go_on_training(tmp_path: Path) 
         (lambda: MemberDataset("a.jsonl"), TypeError, "groups is a str without columns `texts`"),
         (
             lambda: SimBertObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR])),
-            ValueError, "no targets to write: make it by a PairCollator",
+            ValueError, "no targets to generate: make it with a PairCollator",
         ),
         (
             lambda: SimCseObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR | {"score": 1}])),
-            ValueError, "give a ScoredPairObjective",
+            ValueError, "use a ScoredPairObjective",
         ),
     ],
 )  # fmt: skip

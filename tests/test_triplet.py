@@ -79,7 +79,7 @@ def test_an_epoch_cuts_every_group_into_different_parts() -> None:
     assert [parts[i] for i in range(4)] != first
     parts.set_epoch(0)
     assert [parts[i] for i in range(4)] == first
-    with pytest.raises(ValueError, match="1 sentences a group"):
+    with pytest.raises(ValueError, match="1 sentences per group"):
         MemberDataset(groups, size=1)
 
 
@@ -238,13 +238,19 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--smoothing=1"], "--smoothing 1.0"),
         (["--scale=0", "--loss=softmax"], "--scale 0.0"),
         (["--scale=3"], "--scale 3.0 would change nothing, as --loss triplet does not read it"),
-        (["--per_device_train_batch_size=1"], "a group's negatives are the others of its batch"),
+        (
+            ["--per_device_train_batch_size=1"],
+            "a group's negatives are the other groups of its batch",
+        ),
         (["--margin=0.3", "--loss=sdml"], "--margin 0.3 would change nothing, as --loss sdml"),
         (["--sentences_per_group=1"], "--sentences_per_group 1: give at least 2"),
-        (["--loss=sdml", "--sentences_per_group=4"], "takes pairs; drop it"),
+        (["--loss=sdml", "--sentences_per_group=4"], "uses pairs; drop it"),
         (["--remine_steps=9", "--sentences_per_group=4"], "drop --sentences_per_group"),
-        (["--loss=softmax", "--mining=all"], "--mining all mines batches of groups"),
-        (["--examples=triplets", "--mining=hard"], "--mining hard mines batches of groups"),
+        (["--loss=softmax", "--mining=all"], "--mining all is only for --loss triplet on groups"),
+        (
+            ["--examples=triplets", "--mining=hard"],
+            "--mining hard is only for --loss triplet on groups",
+        ),
         (["--remine_steps=0"], "--remine_steps 0 must be at least 1"),
         (["--range_min=2"], "--range_min 2 needs --remine_steps"),
         (["--remine_steps=2", "--loss=sdml"], "mines groups for --loss triplet or unanchored"),
@@ -256,7 +262,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
         (["--examples=triplets"], "hold no triplets"),
         (["--examples=triplets", "--validation_file=DIR/one.tsv"], "one.tsv: has all sentences in"),
         (["--streaming=true"], "--streaming True would change nothing"),
-        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "are of one group"),
+        (["--train_file=DIR/one.tsv", "--validation_groups=0"], "are in one group"),
         (["--validation_groups=6"], "choose a number from 2 to 5"),
         (
             ["--metric_for_best_model=loss", "--validation_groups=2"],

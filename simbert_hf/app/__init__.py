@@ -1,4 +1,4 @@
-"""A page to try a model (extra ``app``)."""
+"""A web page to try a model (extra ``app``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page to try a model: paraphrase, compare, and search an FAQ (extra ``app``)."""
+"""A web page to try a model: paraphrase, compare, and search an FAQ (extra ``app``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ except ImportError as error:
 
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
-SWEEP = 600  # seconds between two looks for such files
+SWEEP = 600  # seconds between two sweeps for such files
 EXAMPLE = [
     {"question": question, "answer": answer}
     for answer, questions in {
@@ -65,7 +65,7 @@ EXAMPLE = [
 
 
 def make_page(model: SimBert, index: FaqIndex | None = None) -> Any:
-    """Lay out the page, over an index or for visitors' FAQs; one request at a time uses a model."""
+    """Lay out the page for an index or visitors' FAQs; requests use the model one at a time."""
     with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
         with gr.Tab("Paraphrase"):
@@ -91,14 +91,15 @@ def launch(
     Args:
         model: A ``SimBert``, a directory or a Hub id.
         index: Answers on the page and at ``/answer``; a ``FaqIndex`` or its directory. If None,
-            visitors bring their own FAQs.
-        host: Address to listen at; Gradio's default is this machine alone.
-        port: Port to listen at.
-        **options: As of Gradio's ``launch``.
+            visitors upload their own FAQs.
+        host: Address to listen on; Gradio's default is this machine only.
+        port: Port to listen on.
+        **options: Further options of Gradio's ``launch``.
 
     Raises:
-        OSError: If the model, the index or the port is not to be had.
-        ValueError: If the model cannot write, there is no whole index, or no port has that number.
+        OSError: If the model or the index cannot be loaded, or the port is not available.
+        ValueError: If the model cannot generate, there is no complete index, or the port is out of
+            range.
     """
     if port is not None and not 0 < port < 2**16:
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
@@ -108,7 +109,7 @@ def launch(
         folder = index
         try:
             index = FaqIndex.load(folder, loaded)
-        except DataError:  # another model than the page's built it
+        except DataError:  # built by a model other than the page's
             index = FaqIndex.load(folder)
     place = {"server_name": host, "server_port": port}
     try:
@@ -118,14 +119,14 @@ def launch(
         if "empty port" not in str(error):
             raise
         raise OSError(
-            f"The page cannot listen at {host or '127.0.0.1'}, port {port or '7860 or the next'}: "
-            "the port is taken, or the address is not this machine's. Give another --port (port=), "
-            "or --host (host=)."
+            f"The page cannot listen on {host or '127.0.0.1'}, port {port or '7860 or the next'}: "
+            "the port is in use, or the address is not this machine's. Choose another --port "
+            "(port=) or --host (host=)."
         ) from None
 
 
 def _said(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Show what is wrong with an input as a sentence on the page."""
+    """Show errors about an input as messages on the page."""
 
     @wraps(function)
     def called(*args: Any) -> Any:
@@ -226,7 +227,7 @@ def _faq_tab(model: SimBert) -> None:
     for opening in (
         _on_model(load, [], use_file, inputs=[file, threshold], **opened),
         _on_model(example, [], use_example, inputs=threshold, **opened),
-    ):  # a map that is shown keeps the colours of the answers before
+    ):  # a map that stays visible keeps the colours of the previous answers
         opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
     threshold.release(
         _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
@@ -247,7 +248,7 @@ def _index_tab(index: FaqIndex) -> None:
 
     def answer(query: str, threshold: float | None = None) -> dict[str, Any]:
         if not isinstance(query, str):
-            raise ValueError("Give one query, a string.")
+            raise ValueError("Give one query, as a string.")
         return asdict(index.answer(query, threshold=threshold))
 
     gr.api(  # type: ignore[attr-defined]
@@ -256,7 +257,7 @@ def _index_tab(index: FaqIndex) -> None:
 
 
 def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) -> list[Any]:
-    """Lay out a button, and under it what it finds, which is returned."""
+    """Lay out a search button, and below it the components for the results, which are returned."""
     search = gr.Button("Search", variant="primary")
     reply = gr.Textbox(label="Answer", interactive=False)
     hits = gr.Dataframe(
@@ -293,6 +294,6 @@ def _precision(session: Session | None, threshold: float) -> str:
 
 def _answer(session: Session | None, query: str, threshold: float) -> tuple[str, list[list[Any]]]:
     if session is None:
-        raise ValueError("Give an FAQ first.")
+        raise ValueError("Load an FAQ first.")
     text = check_text(session.index.encoder.model, query)
     return _shown(session.index.answer(text, threshold=threshold))

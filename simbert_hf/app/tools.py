@@ -1,4 +1,4 @@
-"""What stands behind the page's buttons: limits, a visitor's FAQ, its precision, its map."""
+"""Functions behind the page's buttons: limits, a visitor's FAQ, its precision, its map."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
 
 
 def check_text(model: SimBert, text: str | None) -> str:
-    """Strip a text; a caller may send none.
+    """Strip and check a text; an API caller may send None.
 
     Raises:
-        ValueError: If nothing is left, more than ``MAX_CHARS`` characters, or nothing that the
-            model can read.
+        ValueError: If the text is empty, longer than ``MAX_CHARS`` characters, or the model cannot
+            read it.
     """
     text = (text or "").strip()
     if not text:
         raise ValueError("Write a sentence first.")
     if len(text) > MAX_CHARS:
-        raise ValueError(f"The text has {len(text):,} characters; this page takes {MAX_CHARS}.")
+        raise ValueError(f"The text has {len(text):,} characters; the limit is {MAX_CHARS}.")
     if unread(model.loaded_tokenizer(), check_texts(text)):
         raise ValueError("The model does not know half or more of the text's characters.")
     return text
@@ -44,19 +44,19 @@ def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> l
     """Return the k best of n paraphrases: text, score, cosine with the input.
 
     Args:
-        model: A ``SimBert`` that writes.
+        model: A ``SimBert`` that can generate.
         text: At most ``MAX_CHARS`` characters.
-        n: Sentences written, at most ``MAX_WRITTEN``.
-        k: Paraphrases returned.
-        **options: More for :func:`simbert_hf.gen_synonyms`.
+        n: Number of candidates, at most ``MAX_WRITTEN``.
+        k: Number of paraphrases returned.
+        **options: Further options of :func:`simbert_hf.gen_synonyms`.
 
     Raises:
-        ValueError: If the text is none to paraphrase, or nothing but copies of it was written.
+        ValueError: If the text is invalid, or only copies of it were generated.
     """
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
     found = model.gen_synonyms(check_text(model, text), n, min(k, n), return_scores=True, **options)
     if not found:
-        raise ValueError("Only copies were written, or sentences with other facts: raise Written.")
+        raise ValueError("All candidates are copies, or change the facts: increase Written.")
     return [[p.text, round(p.score, 3), round(p.similarity, 3)] for p in found]
 
 
@@ -72,8 +72,8 @@ class Session:
 
     Attributes:
         index: Its questions.
-        calibration: How each question scores against the others, if it was asked.
-        places: The vectors' two main directions. Shape: (N, 2).
+        calibration: How each question scores against the others when it is the query.
+        places: The vectors' first two principal components. Shape: (N, 2).
     """
 
     index: FaqIndex
@@ -82,25 +82,25 @@ class Session:
 
 
 def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
-    """Read an uploaded ``.csv``, ``.tsv`` or ``.jsonl`` file, and delete it, fit or not.
+    """Read an uploaded ``.csv``, ``.tsv`` or ``.jsonl`` file, and delete it, valid or not.
 
     Raises:
-        DataError: If it is gone or too large, or as of :func:`simbert_hf.index.read_faqs`; a
-            message shows its name alone, as its folder is none of the visitor's.
+        DataError: If it is gone or too large, or where :func:`simbert_hf.index.read_faqs` raises
+            it; messages show only its name, as its folder does not concern the visitor.
     """
     file = Path(path)
     if not file.is_file():
-        raise DataError("The file was read and deleted before; choose it again.")
+        raise DataError("The file has already been read and deleted; choose it again.")
     try:
         if (size := file.stat().st_size) > MAX_BYTES:
-            raise DataError(f"The file has {size:,} bytes; this page takes {MAX_BYTES:,}.")
+            raise DataError(f"The file has {size:,} bytes; the limit is {MAX_BYTES:,}.")
         faqs = read_faqs(file)
     except DataError as error:
         raise DataError(str(error).replace(str(file), file.name)) from None
     finally:
         file.unlink(missing_ok=True)
     if len(faqs) > MAX_ROWS:
-        raise DataError(f"The file has {len(faqs):,} rows; this page takes {MAX_ROWS:,}.")
+        raise DataError(f"The file has {len(faqs):,} rows; the limit is {MAX_ROWS:,}.")
     return faqs
 
 
@@ -108,7 +108,7 @@ def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Sessio
     """Index a visitor's FAQ, and measure it on itself.
 
     Raises:
-        DataError: If a row is unfit.
+        DataError: If a row is invalid.
     """
     index = FaqIndex.build(model, rows)
     vectors = index.store.vectors(np.arange(len(index)))
@@ -116,14 +116,14 @@ def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Sessio
 
 
 def leave_one_out(faqs: Sequence[Faq], vectors: NDArray[np.float32]) -> Calibration:
-    """Ask each question of the FAQ without it.
+    """Query the FAQ with each of its questions, leaving that question out.
 
-    A question is answered rightly if the nearest other one has its answer; one whose answer has no
-    other question should then find none, so it counts as out of scope.
+    A question is answered correctly if the nearest other one has its answer; one whose answer has
+    no other question should find none, so it counts as out of scope.
 
     Args:
         faqs: The rows.
-        vectors: Of their questions, of length 1. Shape: (N, D).
+        vectors: Unit vectors of their questions. Shape: (N, D).
 
     Example:
         >>> faqs = [Faq("a", "1"), Faq("b", "1"), Faq("c", "2")]

@@ -1,8 +1,8 @@
-"""Paired bootstrap: how far a figure would wander on other test data of the same kind.
+"""Paired bootstrap: how much a figure would vary on other test data of the same kind.
 
 One resample of N items is N counts: how often each item was drawn. Statistics here are functions
 of such counts, exact for every resample (ranks are those within the resample) and vectorised over
-many at once. Resamples depend on the seed and the name of the test set alone, so that two models
+many at once. Resamples depend only on the seed and the name of the test set, so that two models
 are measured on the same ones, and the differences of their figures are paired.
 """
 
@@ -23,18 +23,18 @@ Statistic = Callable[[Counts], Mapping[str, Floats]]
 
 CELLS = 2**22  # counts held at a time: resamples are drawn in blocks of this size
 LEVEL = 0.95  # of the intervals
-FEWEST = 100  # resamples that tell a 95 % interval from noise
+FEWEST = 100  # resamples needed for a meaningful 95 % interval
 NONE: Floats = np.empty(0)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number and what it was on each resample.
+    """One measured number and its value on each resample.
 
     Attributes:
-        value: On the whole test set.
-        replicates: On each resample, in the order in which they are drawn; undefined ones (a
-            resample with one score only has no correlation) are NaN. Empty where none were drawn.
+        value: Value on the whole test set.
+        replicates: Value on each resample, in the order in which they are drawn; undefined ones (a
+            resample with a single score has no correlation) are NaN. Empty if none were drawn.
             Shape: (R,).
     """
 
@@ -43,9 +43,9 @@ class Figure:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Percentile interval (Efron 1979), or None without resamples, or if all are alike.
+        """Percentile interval (Efron 1979); None without resamples, or if all are equal.
 
-        (Where all of a few items are right, they are so in every resample, and tell no interval.)
+        (If all of a few items are right, so they are in every resample, which gives no interval.)
 
         Example:
             >>> Figure(0.5, np.linspace(0, 1, 1001)).interval
@@ -60,11 +60,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One model against another: the difference of a figure, and how sure its sign is.
+    """One model against another: the difference of a figure, and how certain its sign is.
 
     Attributes:
         difference: Figure of the model minus that of the other.
-        interval: Percentile interval of the difference, as of :class:`Figure`.
+        interval: Percentile interval of the difference, as in :class:`Figure`.
         p_value: Two-sided; None without resamples.
     """
 
@@ -100,8 +100,8 @@ class Bootstrap:
     """Draws resamples.
 
     Attributes:
-        resamples: How many; 0 for no intervals and no tests.
-        seed: Of the draws.
+        resamples: Number of resamples; 0 for no intervals and no tests.
+        seed: Seed of the draws.
 
     Raises:
         ValueError: If there are too few resamples for an interval, or the seed is negative.
@@ -121,15 +121,15 @@ class Bootstrap:
             raise ValueError(f"The seed is {self.seed}: it must be at least 0.")
         if self.resamples and self.resamples < FEWEST:
             raise ValueError(
-                f"{self.resamples} resamples are too few for a {LEVEL:.0%} interval; take at "
-                f"least {FEWEST}, better 1000, or 0 for none."
+                f"{self.resamples} resamples are too few for a {LEVEL:.0%} interval; use at "
+                f"least {FEWEST}, preferably 1000, or 0 for none."
             )
 
     def counts(self, name: str, n: int) -> Iterator[Counts]:
         """Yield how often each of n items is drawn in each resample, a block of them at a time.
 
         Args:
-            name: Of the test set: with the seed, it decides the draws.
+            name: Name of the test set, which determines the draws together with the seed.
             n: Number of items.
 
         Yields:
@@ -145,10 +145,10 @@ class Bootstrap:
     def figures(
         self, name: str, n: int, values: Mapping[str, float], statistic: Statistic
     ) -> dict[str, Figure]:
-        """Give measured values their replicates.
+        """Add replicates to measured values.
 
         Args:
-            name: Of the test set.
+            name: Name of the test set.
             n: Number of items that are resampled.
             values: The figures on the whole set, by name.
             statistic: ``counts -> `` the same figures on each resample: (block, n) -> (block,).
@@ -160,10 +160,10 @@ class Bootstrap:
         }
 
     def means(self, name: str, columns: Mapping[str, Floats]) -> dict[str, Figure]:
-        """Measure the mean of each column, an item a row.
+        """Measure the mean of each column, whose rows are items.
 
         Args:
-            name: Of the test set.
+            name: Name of the test set.
             columns: Shape: (N,) each.
         """
         values = {key: float(column.mean()) for key, column in columns.items()}
@@ -209,7 +209,7 @@ class Distinct:
 
 
 def correlation(first: Floats, second: Floats, counts: Counts) -> Floats:
-    """Pearson's correlation of two lists in each resample; NaN where one of them is constant.
+    """Compute Pearson's correlation of two lists in each resample; NaN if one is constant.
 
     Args:
         first: Shape: (N,) or (R, N).
@@ -240,7 +240,7 @@ def _centred(values: Floats, counts: Counts) -> Floats:
 
 
 def exact_interval(hits: int, count: int) -> tuple[float, float]:
-    """Give the exact 95 % interval of a share (Clopper & Pearson 1934).
+    """Compute the exact 95 % interval of a share (Clopper & Pearson 1934).
 
     Example:
         >>> exact_interval(50, 50)
@@ -251,6 +251,6 @@ def exact_interval(hits: int, count: int) -> tuple[float, float]:
 
 
 def mean(values: Reals, counts: Counts) -> Floats:
-    """Mean of the values drawn in each resample: (N,), (R, N) -> (R,)."""
+    """Compute the mean of the values drawn in each resample: (N,), (R, N) -> (R,)."""
     result: Floats = counts @ values.astype(np.float64) / counts.sum(axis=1)
     return result

@@ -1,4 +1,4 @@
-"""One evaluation from flags to report, for ``scripts/evaluate.py`` and ``simbert evaluate``."""
+"""Run an evaluation from flags to report, for ``scripts/evaluate.py`` and ``simbert evaluate``."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     """Measure the models that the flags name, and write the report.
 
     Args:
-        argv: Flags of ``EvaluationArguments``; the command line's if None.
+        argv: Flags of ``EvaluationArguments``; those of the command line if None.
 
     Returns:
-        What was measured, and its table as text.
+        The results, and their table as text.
 
     Raises:
-        DataError: If a file or a model's card cannot be read, or a model gives no vector.
-        OSError: If the output directory cannot be made.
+        DataError: If a file or a model's card cannot be read, or a vector is zero or not finite.
+        OSError: If the output directory cannot be created.
     """
     (args,) = parse_arguments((EvaluationArguments,), argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     log = logging.getLogger("simbert_hf")
     log.setLevel(logging.INFO)
-    name, path = next(iter(args.model_paths().items()))  # what it is compared with is not ours
+    name, path = next(iter(args.model_paths().items()))  # only the first model's card is written
     if args.write_card:
         read_card(path)
     tasks, folder = load_tasks(args), Path(args.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    # A model that cannot be measured costs none of those before it.
+    # Saved after each model, so that one that fails does not lose the results before it.
     results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS))
     table = write_report(results, folder)
     if args.write_card:

@@ -1,4 +1,4 @@
-"""What is measured while a model trains: retrieval, rank correlation, loss on held-out groups."""
+"""Evaluators during training: retrieval, rank correlation, loss on held-out groups."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Evaluator(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The figures, named before anything is measured."""
+        """Names of the figures, known before anything is measured."""
 
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures."""
 
 
 def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:
-    """Spearman correlation of the cosines with people's scores.
+    """Compute the Spearman correlation of cosines with human scores.
 
     Args:
         model: Anything with ``encode``.
         pairs: (sentence, sentence, score).
 
     Returns:
-        Between -1 and 1; 0 where all cosines are equal, as of an encoder that collapsed.
+        Between -1 and 1; 0 if all cosines are equal, as for a collapsed encoder.
 
     Raises:
-        TypeError: If the pairs are no tuples of three.
+        TypeError: If the pairs are not tuples of three.
         ValueError: If there are none.
 
     Example:
@@ -70,7 +70,7 @@ def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Re
     """Embed all first sentences, and then all second ones: (2P, D)."""
     check_rows("sts", pairs, "sentence", "sentence", "score")
     if not len(pairs):
-        raise ValueError("sts is empty: give scored pairs.")
+        raise ValueError("sts is empty: provide scored pairs.")
     first, second, _ = zip(*pairs, strict=True)
     return model.encode([*first, *second], normalize_embeddings=True)
 
@@ -84,7 +84,7 @@ def _spearman(vectors: Reals, pairs: Sequence[tuple[str, str, float]]) -> float:
 
 @dataclass
 class StsEvaluator:
-    """Measures how a model's cosines rank scored pairs.
+    """Measures how well a model's cosines rank scored pairs.
 
     Attributes:
         sts: (sentence, sentence, score) triples.
@@ -106,10 +106,10 @@ class StsEvaluator:
 
 @dataclass
 class RetrievalEvaluator:
-    """Measures how held-out sentences find those of their group.
+    """Measures how well held-out sentences find those of their group.
 
     Attributes:
-        groups: Held-out groups, none of whose sentences is trained.
+        groups: Held-out groups, none of whose sentences is trained on.
         sts: (sentence, sentence, score) triples, if there are any.
 
     Example:
@@ -135,7 +135,7 @@ class RetrievalEvaluator:
         return (*TOPS, *METER, *((SPEARMAN,) if self.sts else ()))
 
     def __call__(self, model: Any) -> dict[str, float]:
-        """Return the named figures, of anything with ``encode``."""
+        """Return the named figures for anything with ``encode``."""
         vectors = model.encode(self._sentences, normalize_embeddings=True)
         figures = topk_accuracy(vectors, self._labels) | self._meter(vectors)
         if self.sts:
@@ -149,11 +149,11 @@ class SimBertEvaluator:
 
     Attributes:
         pairs: Held-out pairs; each evaluation sees the same draws.
-        collator: Makes batches of them.
+        collator: Makes batches of the pairs.
         objective: The training objective.
         sts: (sentence, sentence, score) triples, if there are any.
-        sentences: Sentences to paraphrase for the reader.
-        batch_size: Pairs a forward pass.
+        sentences: Sentences to paraphrase for inspection.
+        batch_size: Pairs per forward pass.
     """
 
     pairs: PairDataset
@@ -176,7 +176,7 @@ class SimBertEvaluator:
     def names(self) -> tuple[str, ...]:
         """The figures' names."""
         seq2seq, similarity = self.objective.seq2seq_weight, self.objective.similarity_weight
-        summed = ("loss",) if seq2seq or similarity else ()  # a teacher's and MLM's are not known
+        summed = ("loss",) if seq2seq or similarity else ()  # a teacher's, MLM's are not measured
         written = ("seq2seq", "perplexity") if seq2seq else ()
         losses = (*summed, "similarity", "similarity_accuracy", *written)
         return (*losses, *self._retrieval.names)

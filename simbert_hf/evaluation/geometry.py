@@ -1,4 +1,4 @@
-"""How vectors lie on the sphere: alignment, uniformity, spread, histograms of cosines."""
+"""Distribution of vectors on the sphere: alignment, uniformity, spread, histograms of cosines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 10_000  # vectors that uniformity is estimated from: each is compared wit
 METERED = 2_000  # vectors whose singular values are computed at each evaluation
 METER = ("mean_cosine", "effective_rank")  # the figures of a CollapseMeter
 COLLAPSED_COSINE = 0.9  # mean cosine above which all sentences look alike
-COLLAPSED_RANK = 0.02  # effective rank, as a share of the highest possible, below which they do
+COLLAPSED_RANK = 0.02  # effective rank, as a share of the maximum, below which they do
 
 
 def alignment(first: Reals, second: Reals) -> float:
@@ -25,7 +25,7 @@ def alignment(first: Reals, second: Reals) -> float:
 
     Args:
         first: Unit vectors. Shape: (N, D).
-        second: Those of their positives. Shape: (N, D).
+        second: Unit vectors of their positives. Shape: (N, D).
 
     Returns:
         Between 0 and 4.
@@ -56,7 +56,7 @@ def uniformity(vectors: Reals, chunk: int = 1024) -> float:
         Between -8 and 0.
 
     Raises:
-        ValueError: If there are no two vectors.
+        ValueError: If there are fewer than two vectors.
 
     Example:
         >>> uniformity(np.eye(3))  # each squared distance is 2
@@ -79,7 +79,7 @@ def mean_pairwise_cosine(vectors: Reals) -> float:
         vectors: Unit vectors. Shape: (N, D).
 
     Raises:
-        ValueError: If there are no two vectors.
+        ValueError: If there are fewer than two vectors.
 
     Example:
         >>> mean_pairwise_cosine(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]))
@@ -101,7 +101,7 @@ def effective_rank(vectors: Reals) -> float:
         From 1 (all on one line through 0) to min(N, D) (spread evenly).
 
     Raises:
-        ValueError: If there are no two vectors, or one is not finite.
+        ValueError: If there are fewer than two vectors, or one is not finite.
 
     Example:
         >>> effective_rank(np.eye(3))
@@ -116,10 +116,10 @@ def effective_rank(vectors: Reals) -> float:
 
 @dataclass
 class CollapseMeter:
-    """Measures at each evaluation whether the vectors still spread; warns once if they do not.
+    """Measures at each evaluation whether the vectors are spread out; warns once if they are not.
 
     Triplets with negatives that are too easy, or too hard for the learning rate, can collapse an
-    encoder: all vectors grow alike, or keep to a few directions.
+    encoder: all vectors become alike, or keep to a few directions.
 
     Example:
         >>> CollapseMeter()(np.eye(3))
@@ -129,7 +129,7 @@ class CollapseMeter:
     warned: bool = field(default=False, repr=False)
 
     def __call__(self, vectors: Reals) -> dict[str, float]:
-        """Return mean cosine and effective rank of unit vectors, of 2,000 where more are given."""
+        """Return mean cosine and effective rank of unit vectors, of at most 2,000 of them."""
         if len(vectors) > METERED:
             vectors = np.random.default_rng(0).choice(vectors, METERED, replace=False)
         cosine, rank = mean_pairwise_cosine(vectors), effective_rank(vectors)
@@ -138,10 +138,10 @@ class CollapseMeter:
             self.warned = True
             logger.warning(
                 "Held-out vectors are nearly all alike: a mean cosine of %.2f and an effective "
-                "rank of %.1f (at most %d). Unless the start's are (--eval_on_start true), the "
-                "encoder collapses: lower --learning_rate. Where negatives are random, mine hard "
-                "ones (train_triplet.py --mining, mine_negatives.py); where they are the hardest, "
-                "take semi-hard ones or skip the nearest (mine_negatives.py --range_min).",
+                "rank of %.1f (at most %d). Unless the base model's are (--eval_on_start true), "
+                "the encoder collapses: lower --learning_rate. If negatives are random, mine hard "
+                "ones (train_triplet.py --mining, mine_negatives.py); if they are the hardest, "
+                "use semi-hard ones or skip the nearest (mine_negatives.py --range_min).",
                 cosine,
                 rank,
                 min(vectors.shape),
@@ -150,12 +150,12 @@ class CollapseMeter:
 
 
 def geometry(first: Reals, second: Reals, vectors: Reals) -> dict[str, Figure]:
-    """Alignment of the positives (left out where there are none) and uniformity of the sentences.
+    """Alignment of the positives (left out if there are none) and uniformity of the sentences.
 
     Args:
         first: Unit vectors. Shape: (P, D).
-        second: Those of their positives. Shape: (P, D).
-        vectors: Those of all different sentences; of more than 10,000, as many are drawn.
+        second: Unit vectors of their positives. Shape: (P, D).
+        vectors: Unit vectors of all distinct sentences, of which at most 10,000 are drawn.
             Shape: (N, D).
 
     Example:
@@ -169,7 +169,7 @@ def geometry(first: Reals, second: Reals, vectors: Reals) -> dict[str, Figure]:
 
 
 def histogram(cosines: Reals) -> list[int]:
-    """Count cosines in the 100 bins between :data:`BINS`, rounding beyond -1 and 1 included.
+    """Count cosines in the 100 bins of :data:`BINS`, with those that rounding puts beyond -1 and 1.
 
     Example:
         >>> counts = histogram(np.array([-1.0, 0.995, 1.0000001]))
@@ -185,8 +185,8 @@ def check_finite(vectors: Reals) -> None:
     broken = np.flatnonzero(~np.isfinite(np.asarray(vectors)).all(axis=1))
     if len(broken):
         raise ValueError(
-            f"{len(broken)} of {len(vectors)} vectors are not finite, first in row {broken[0]}; "
-            "look for a run that diverged (a lower --learning_rate), or overflow in 16-bit weights."
+            f"{len(broken)} of {len(vectors)} vectors are not finite, first in row {broken[0]}: "
+            "training may have diverged (lower --learning_rate), or 16-bit weights overflow."
         )
 
 

@@ -36,12 +36,12 @@ class PairTask:
     """Labelled pairs to measure on, and others to choose thresholds on.
 
     Attributes:
-        name: Names the set in tables.
+        name: Name of the set in tables.
         test_file: File of ``test``.
         test: Pairs that are measured.
         dev_file: File of ``dev``, if there is one.
         dev: Pairs, none of them in ``test``, that the thresholds are chosen on. Without them,
-            accuracy and F1 are left out: a threshold chosen on the pairs it is judged by flatters.
+            accuracy and F1 are left out, as a threshold chosen on the test pairs is optimistic.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -98,14 +98,14 @@ def load_pair_task(
     r"""Read labelled pairs.
 
     Args:
-        name: Names the set; the stem of the test file if None.
+        name: Name of the set; the stem of the test file if None.
         test_file: Pairs to measure on.
         dev_file: Pairs to choose thresholds on, if there are any; those of ``test_file`` are left
             out.
         columns: See :func:`simbert_hf.data.scored.load_labelled_pairs`.
 
     Raises:
-        DataError: If a file cannot be read, or all of its labels are alike.
+        DataError: If a file cannot be read, or all of its labels are equal.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -122,17 +122,17 @@ def load_pair_task(
     if dev_file is None:
         return PairTask(name, test_file, test)
     if Path(dev_file) == Path(test_file):
-        remedy = "Choose thresholds on other pairs than those measured"
+        remedy = "Choose thresholds on pairs other than those measured"
         raise fault(dev_file, None, "is both the dev and the test file", remedy)
     seen = {frozenset(map(fold, pair[:2])) for pair in test}
     loaded = load_labelled_pairs(dev_file, columns)
     check_labels(dev_file, loaded)
     dev = [pair for pair in loaded if frozenset(map(fold, pair[:2])) not in seen]
     if len({pair.same for pair in dev}) < 2:
-        problem = f"holds no two kinds of pairs that are not in {test_file}"
-        raise fault(dev_file, None, problem, "Choose thresholds on other pairs than those measured")
+        problem = f"lacks pairs of both labels that are not in {test_file}"
+        raise fault(dev_file, None, problem, "Choose thresholds on pairs other than those measured")
     if len(dev) < len(loaded):
-        logger.info("%s: %d pairs are in %s too", dev_file, len(loaded) - len(dev), test_file)
+        logger.info("%s: dropped %d pairs of %s", dev_file, len(loaded) - len(dev), test_file)
     return PairTask(name, test_file, test, dev_file, dev)
 
 
@@ -145,13 +145,13 @@ def _labels(pairs: Sequence[LabelledPair]) -> Labels:
 
 
 def best_thresholds(cosines: Floats, labels: Labels) -> dict[str, float]:
-    """Find the cosines from which on "same" gives the best accuracy and the best F1.
+    """Find the cosine thresholds for "same" with the best accuracy and the best F1.
 
     A threshold lies midway between two cosines that occur; of equally good ones, the highest.
 
     Args:
         cosines: Shape: (N,).
-        labels: Whether people found the pairs to be the same, or 0 and 1. Shape: (N,).
+        labels: Whether the pairs mean the same, as booleans or 0 and 1. Shape: (N,).
 
     Returns:
         ``{"accuracy": ..., "f1": ...}``.
@@ -183,13 +183,13 @@ def pair_figures(
     thresholds: dict[str, float],
     bootstrap: Bootstrap,
 ) -> dict[str, Figure]:
-    """ROC AUC, average precision, and accuracy and F1 where there are thresholds.
+    """Compute ROC AUC, average precision, and accuracy and F1 where there are thresholds.
 
     Args:
-        name: Of the test set, for its resamples.
+        name: Name of the test set, for its resamples.
         cosines: Shape: (N,).
         labels: Shape: (N,).
-        thresholds: Cosine from which on a pair is the same, for ``accuracy`` and ``f1``.
+        thresholds: Minimum cosine of a pair that is the same, for ``accuracy`` and ``f1``.
         bootstrap: Draws the resamples.
 
     Example:
@@ -226,7 +226,7 @@ def resampled_auc(same: Counts, other: Counts) -> Floats:
         other: The same for the other pairs. Shape: (R, U).
 
     Returns:
-        NaN where a resample holds one kind only. Shape: (R,).
+        NaN if a resample holds only one kind. Shape: (R,).
 
     Example:
         >>> resampled_auc(np.array([[0, 1, 2]]), np.array([[1, 1, 0]]))
@@ -247,7 +247,7 @@ def resampled_ap(same: Counts, other: Counts) -> Floats:
         other: The same.
 
     Returns:
-        NaN where a resample holds no paraphrase. Shape: (R,).
+        NaN if a resample holds no paraphrases. Shape: (R,).
 
     Example:
         >>> resampled_ap(np.array([[0, 1, 2]]), np.array([[1, 1, 0]]))
@@ -263,7 +263,7 @@ def resampled_ap(same: Counts, other: Counts) -> Floats:
 
 
 def _f1(said: Labels, labels: Labels, counts: Counts) -> Floats:
-    """Return 2 TP / (2 TP + FP + FN) of each resample, 0 where nothing is or is said to be same."""
+    """Return 2 TP / (2 TP + FP + FN) of each resample; 0 if nothing is, or is said to be, same."""
     true = counts @ (said & labels)
     either = counts @ said.astype(np.int64) + counts @ labels.astype(np.int64)
     result: Floats = 2 * true / np.maximum(either, 1)
@@ -271,7 +271,7 @@ def _f1(said: Labels, labels: Labels, counts: Counts) -> Floats:
 
 
 def threshold_curve(cosines: Floats, labels: Labels) -> dict[str, list[float]]:
-    """Accuracy and F1 at each hundredth of the cosine.
+    """Compute accuracy and F1 at each hundredth of the cosine.
 
     Returns:
         Columns ``threshold``, ``accuracy`` and ``f1``.

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation; need the extra ``eval`` (matplotlib)."""
+"""Plots of an evaluation; need the extra ``eval`` (matplotlib)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKERS = "osD^vPX*<>hd"
 
 
 def plot_histograms(results: Results, path: str | Path) -> None:
-    """Draw the cosines of positives and negatives: a row a test set, a column a model."""
+    """Plot the cosines of positives and negatives: one row per test set, one column per model."""
     names = [name for name, task in results.baseline.items() if task.histograms]
     if not names:
         return
@@ -44,7 +44,7 @@ def _draw_histogram(axis: Any, task: TaskResult) -> None:
 
 
 def _range_of(results: Results, names: list[str]) -> tuple[float, float]:
-    """Find the cosines that occur."""
+    """Find the range of the cosines that occur."""
     counts = sum(
         np.array(side)
         for tasks in results.models.values()
@@ -56,7 +56,7 @@ def _range_of(results: Results, names: list[str]) -> tuple[float, float]:
 
 
 def plot_curves(results: Results, path: str | Path) -> None:
-    """Draw mean cosines over people's scores, and accuracy over the threshold."""
+    """Plot mean cosines by human score, and accuracy by threshold."""
     names = [name for name, task in results.baseline.items() if task.curve]
     if not names:
         return
@@ -90,7 +90,7 @@ def _draw_curve(axis: Any, model: str, task: TaskResult) -> None:
 
 
 def plot_geometry(results: Results, path: str | Path) -> None:
-    """Draw alignment over uniformity: a colour a model, a mark a test set."""
+    """Plot alignment against uniformity: one colour per model, one marker per test set."""
     points = [
         (model, name, task.figures["uniformity"].value, task.figures["alignment"].value)
         for model, tasks in results.models.items()
@@ -102,11 +102,11 @@ def plot_geometry(results: Results, path: str | Path) -> None:
 
 
 def draw_places(points: Sequence[tuple[str, str, float, float]], path: str | Path) -> None:
-    """Draw alignment over uniformity; best is below left.
+    """Plot alignment against uniformity; bottom left is best.
 
     Args:
-        points: What has a colour, what has a mark, uniformity, alignment.
-        path: Where the picture goes.
+        points: Name with a colour, name with a marker, uniformity, alignment.
+        path: File to write.
     """
     figure = new_figure(6.4, 4.4)
     axis = figure.subplots()

@@ -1,4 +1,4 @@
-"""Results -> a Markdown table, JSON, pictures, and a model card's metadata."""
+"""Report results as a Markdown table, plots, and a model card's metadata."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CARD_METRICS = {
 
 
 def write_report(results: Results, output_dir: str | Path) -> str:
-    """Write ``table.md`` and, with matplotlib, the plots into a directory that is there.
+    """Write ``table.md`` and, with matplotlib, the plots into an existing directory.
 
     Returns:
         The table.
@@ -70,7 +70,7 @@ def write_report(results: Results, output_dir: str | Path) -> str:
         for name, plot in plots.items():
             plot(results, folder / f"{name}.png")
     except ImportError as error:
-        logger.warning("no pictures: %s", error)
+        logger.warning("no plots: %s", error)
     write_text(folder / "table.md", table)
     return table
 
@@ -79,7 +79,7 @@ def write_report(results: Results, output_dir: str | Path) -> str:
 
 
 def make_table(results: Results) -> str:
-    """Lay out all figures as Markdown: a row a figure, then the same for single files."""
+    """Lay out all figures as Markdown, one per row, then the same for single files."""
     parts = {
         model: {
             f"{name} {part}": result
@@ -119,7 +119,7 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
 def layout(
     header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0, 2)
 ) -> str:
-    r"""Align cells in Markdown, the columns ``left`` flush left and the others right.
+    r"""Align cells in Markdown: the columns ``left`` to the left, the others to the right.
 
     Example:
         >>> print(layout(["set", "n"], [["a|b", "2"]]))
@@ -193,7 +193,7 @@ def _legend(results: Results) -> str:
 
 
 def card_results(tasks: Mapping[str, TaskResult]) -> list[EvalResult]:
-    """Turn a model's results into a model card's; averages, single files and NaN stay out.
+    """Convert a model's results for its model card, without averages, single files and NaN.
 
     Example:
         >>> from simbert_hf.evaluation.bootstrap import Figure

@@ -1,4 +1,4 @@
-"""What an evaluation found: figures of every model on every test set, and their JSON form."""
+"""Results of an evaluation: figures of every model on every test set, and their JSON form."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Embed = Callable[[Sequence[str]], Vectors]
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One model on one test set.
+    """One model's results on one test set.
 
     Attributes:
         kind: sts, pairs or retrieval.
         size: Pairs (for retrieval: sentences) that were measured.
-        figures: By the name of the metric.
+        figures: Figures by name of the metric.
         parts: The same for each file, where the set has several.
-        facts: Numbers that are no figures: thresholds, the share of positives.
+        facts: Other numbers: thresholds, the share of positives.
         histograms: Cosines of ``positives`` and of ``negatives``, counted in 100 bins.
         curve: Columns of the score curve, equally long.
-        lacks: What the official set of that name has and this one has not.
+        lacks: Parts of the official set of that name that this one lacks.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """Names it in tables."""
+        """Name of the set in tables."""
 
     def texts(self) -> Iterable[tuple[Path, str]]:
         """Yield its sentences and their files, repeats included."""
@@ -78,7 +78,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Results:
-    """Every model on every test set.
+    """Results of every model on every test set.
 
     Attributes:
         models: Model -> test set -> result. The first model is the baseline of all comparisons.
@@ -94,7 +94,7 @@ class Results:
         return next(iter(self.models.values()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return all as JSON has it; figures are raw (a correlation of 0.8, not 80)."""
+        """Return everything as JSON values; figures are raw (a correlation of 0.8, not 80)."""
         models = {
             model: {name: result.to_json(self.baseline[name]) for name, result in tasks.items()}
             for model, tasks in self.models.items()

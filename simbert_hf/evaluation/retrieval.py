@@ -23,7 +23,7 @@ from simbert_hf.utils.textfiles import check_exists, fault
 logger = logging.getLogger(__name__)
 
 KS = (1, 5, 10)
-TIE = 1e-6  # float32 cosines nearer than this are equal: their sums differ by that with the order
+TIE = 1e-6  # float32 cosines nearer than this are equal: summation order changes them by that much
 SCORES = 2**25  # scores held at a time, at most
 FEW = 16  # group mates up to which comparing with each beats sorting scores among them
 
@@ -34,7 +34,7 @@ class Ranks:
 
     Attributes:
         first: Rank of the nearest of them, from 1; infinite without any. Shape: (N,).
-        average_precision: Mean over them of the share of group mates up to their rank; 0 without
+        average_precision: Mean, over them, of the share of group mates up to their rank; 0 without
             any. Shape: (N,).
     """
 
@@ -48,18 +48,19 @@ class Ranks:
 
 
 def rank_group_mates(vectors: Reals, groups: Ints, chunk: int = 1024) -> Ranks:
-    """Let every sentence rank all the others by dot product, and find its group in the ranking.
+    """Let every sentence rank all others by dot product, and find its group in the ranking.
 
-    Equal scores (nearer than 1e-6) are ranked against the model: sentences of other groups come
+    Ties (scores nearer than 1e-6) are broken against the model: sentences of other groups come
     first. Runs on a GPU if there is one.
 
     Args:
         vectors: Unit vectors, so that dot products are cosines. Shape: (N, D).
         groups: Group of each sentence. Shape: (N,).
-        chunk: Queries scored at a time, fewer among very many sentences: memory is chunk * N.
+        chunk: Queries scored at a time, fewer if there are very many sentences: memory is
+            chunk * N.
 
     Raises:
-        ValueError: If there are no two sentences, or a vector is not finite.
+        ValueError: If there are fewer than two sentences, or a vector is not finite.
 
     Example:
         >>> ranks = rank_group_mates(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]))
@@ -86,7 +87,7 @@ def rank_group_mates(vectors: Reals, groups: Ints, chunk: int = 1024) -> Ranks:
 
 
 def _mates(queries: Ints, labels: Ints, by_group: Ints, starts: Ints) -> Tensor:
-    """Indices of each query's group, itself included, padded with -1: (Q, M)."""
+    """Return the indices of each query's group, itself included, padded with -1: (Q, M)."""
     first, last = starts[labels[queries]], starts[labels[queries] + 1]
     places = first[:, None] + np.arange((last - first).max())
     inside = places < last[:, None]
@@ -96,10 +97,11 @@ def _mates(queries: Ints, labels: Ints, by_group: Ints, starts: Ints) -> Tensor:
 def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     """Return the rank of the nearest mate, and the average precision, of each query.
 
-    The i-th nearest mate has rank i plus the number of strangers that score no less.
+    The i-th nearest mate has rank i plus the number of strangers that score at least as high.
 
     Args:
-        scores: Of all sentences, query q being the sentence begin + q; overwritten. Shape: (Q, N).
+        scores: Scores of all sentences for query q, the sentence begin + q; overwritten.
+            Shape: (Q, N).
         mates: Shape: (Q, M).
         begin: Index of the first query.
 
@@ -121,7 +123,7 @@ def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
 
 
 def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
-    """Count the scores of each row that are no less than each of the row's limits.
+    """Count the scores of each row that are at least each of the row's limits.
 
     Args:
         scores: Shape: (Q, N).
@@ -146,7 +148,7 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
 
 
 def topk_accuracy(vectors: Reals, groups: Ints, ks: Sequence[int] = KS) -> dict[str, float]:
-    """Share of sentences with one of their group among the k nearest others.
+    """Compute the share of sentences with one of their group among the k nearest others.
 
     Args:
         vectors: Unit vectors. Shape: (N, D).
@@ -157,7 +159,7 @@ def topk_accuracy(vectors: Reals, groups: Ints, ks: Sequence[int] = KS) -> dict[
         ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
 
     Raises:
-        ValueError: If there are no two sentences, or a vector is not finite.
+        ValueError: If there are fewer than two sentences, or a vector is not finite.
 
     Example:
         >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
@@ -169,12 +171,12 @@ def topk_accuracy(vectors: Reals, groups: Ints, ks: Sequence[int] = KS) -> dict[
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """Different sentences in groups.
+    """A test set of distinct sentences in groups.
 
     Attributes:
-        name: Names the set in tables.
+        name: Name of the set in tables.
         path: Its file.
-        sentences: Different sentences.
+        sentences: Distinct sentences.
         groups: Group of each. Shape: (N,).
 
     Example:
@@ -197,7 +199,7 @@ class RetrievalTask:
             yield self.path, text
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
-        """Rank all by each; groups, not sentences, are resampled, as mates share their luck."""
+        """Rank all by each; groups, not sentences, are resampled, as mates are not independent."""
         shares = rank_group_mates(embed(self.sentences), self.groups).figures()
         members = np.unique(self.groups, return_inverse=True)[1]
         sizes = np.bincount(members)
@@ -215,13 +217,13 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
     r"""Read groups, pairs, synonyms, or a table of sentences and classes.
 
     Args:
-        name: Names the set; the stem of the file if None.
+        name: Name of the set; the stem of the file if None.
         path: What ``load_groups`` reads, or a table with the columns ``text`` and ``label``,
             ``category`` or ``intent``.
-        columns: Names of the columns of classes and of sentences, where unknown.
+        columns: Names of the columns of classes and of sentences, if they are others.
 
     Raises:
-        DataError: If it cannot be read, or all sentences are in one group.
+        DataError: If the file cannot be read, or all sentences are in one group.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -240,7 +242,7 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:
-        remedy = "Give it groups that share no sentence"
+        remedy = "Provide groups that share no sentences"
         raise fault(path, None, f"has all {len(sentences)} sentences in one group", remedy)
     name = name or path.name.split(".")[0]
     return RetrievalTask(name, path, sentences, np.array(labels, dtype=np.int64))

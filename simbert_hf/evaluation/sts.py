@@ -1,4 +1,4 @@
-"""Semantic textual similarity: how a model's cosines follow people's scores."""
+"""Semantic textual similarity: how well a model's cosines follow human scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUBSETS = {
     "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
     "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
-TASKS = (*SUBSETS, "STS-B", "SICK-R")  # whose average SimCSE's paper prints
+TASKS = (*SUBSETS, "STS-B", "SICK-R")  # whose average SimCSE's paper reports
 AVERAGE = "STS average"
 
 POSITIVE, NEGATIVE = 0.8, 0.2  # shares of the highest score: 4 and 1 of 5
@@ -43,7 +43,7 @@ class StsTask:
     """One or several files of scored pairs, measured as one (SimCSE's setting "all").
 
     Attributes:
-        name: Names the set in tables.
+        name: Name of the set in tables.
         files: Scored pairs by file.
 
     Example:
@@ -64,7 +64,7 @@ class StsTask:
 
     @property
     def missing(self) -> list[str]:
-        """The files that the official task of this name has and this one has not."""
+        """Files of the official task of this name that this one lacks."""
         found = {subset_of(self.name, path) for path in self.files}
         return [name for name in SUBSETS.get(self.name, ()) if name not in found]
 
@@ -76,7 +76,7 @@ class StsTask:
                 yield path, second
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
-        """Correlate over all files together, and over each."""
+        """Compute the correlations over all files together, and over each."""
         first = embed([pair.first for pairs in self.files.values() for pair in pairs])
         second = embed([pair.second for pairs in self.files.values() for pair in pairs])
         scores = np.array([pair.score for pairs in self.files.values() for pair in pairs])
@@ -100,7 +100,7 @@ class StsTask:
     def _parts(
         self, cosines: Floats, scores: Floats, bootstrap: Bootstrap
     ) -> dict[str, TaskResult]:
-        """Correlate within each file, whose pairs stand one file after the other."""
+        """Compute the correlations within each file; its pairs follow those of the file before."""
         parts, start = {}, 0
         for path, pairs in self.files.items():
             rows = slice(start, start + len(pairs))
@@ -114,17 +114,17 @@ class StsTask:
 def load_sts_tasks(
     files: Iterable[tuple[str | None, Path]], columns: Sequence[str] = ()
 ) -> list[StsTask]:
-    r"""Read scored pairs and put files of one task together.
+    r"""Read scored pairs and group the files by task.
 
     Args:
         files: Name of the task and file. Where the name is None, files of SemEval's years
-            (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task a year, and every other file
-            one of its own, named by its stem.
+            (``2012-MSRpar.tsv``, ``STS15.belief.tsv``) make one task per year, and every other file
+            a task of its own, named after its stem.
         columns: See :func:`simbert_hf.data.scored.load_scored_pairs`.
 
     Raises:
-        DataError: If a file cannot be read, holds one pair, scores all pairs alike, or is the same
-            part of a task as another.
+        DataError: If a file cannot be read, holds only one pair, scores all pairs equally, or is
+            the same part of a task as another.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -145,7 +145,7 @@ def load_sts_tasks(
         twin = next((other for other in files_of_task if subset_of(task, other) == subset), None)
         if twin is not None:
             problem = f"is a second file of {task}'s {subset}, beside {twin}"
-            raise fault(path, None, problem, "Give one of them, or put another NAME= before it")
+            raise fault(path, None, problem, "Give only one, or put another NAME= before it")
         files_of_task[path] = pairs
     official_first = sorted(tasks, key=lambda name: (*TASKS, name).index(name))
     return [StsTask(name, tasks[name]) for name in official_first]
@@ -165,7 +165,7 @@ def task_of(path: Path) -> str:
 
 
 def subset_of(task: str, path: Path) -> str:
-    """Name the official file of a task that a file is; its stem if it is none of them.
+    """Name the official file of a task that this file is; its stem if it is none of them.
 
     Example:
         >>> subset_of("STS16", Path("STS2016.input.question-question.txt"))
@@ -177,7 +177,7 @@ def subset_of(task: str, path: Path) -> str:
 
 
 def cosine(first: Vectors, second: Vectors) -> Floats:
-    """Cosines of unit vectors, row by row: (N, D), (N, D) -> (N,).
+    """Compute the cosines of unit vectors, row by row: (N, D), (N, D) -> (N,).
 
     Example:
         >>> cosine(np.eye(2), np.ones((2, 2)))
@@ -190,10 +190,10 @@ def cosine(first: Vectors, second: Vectors) -> Floats:
 def correlations(
     name: str, cosines: Floats, scores: Floats, bootstrap: Bootstrap
 ) -> dict[str, Figure]:
-    """Spearman's and Pearson's correlation of cosines with scores.
+    """Compute Spearman's and Pearson's correlation of cosines with scores.
 
     Args:
-        name: Of the test set, for its resamples and in messages.
+        name: Name of the test set, for its resamples and messages.
         cosines: Shape: (N,).
         scores: Shape: (N,).
         bootstrap: Draws the resamples; both correlations are exact on each.
@@ -209,7 +209,7 @@ def correlations(
     if np.ptp(cosines) == 0:
         raise ValueError(
             f"{name}: the model gives all {len(cosines)} pairs the cosine {cosines[0]:.4f}, so "
-            "nothing can correlate; its vectors have collapsed, or do not depend on the sentence."
+            "there is no correlation; its vectors have collapsed, or ignore the sentence."
         )
     by_cosine, by_score = Distinct(cosines), Distinct(scores)
     x, y = zscore(cosines), zscore(scores)
@@ -229,7 +229,7 @@ def correlations(
 
 
 def score_curve(cosines: Floats, scores: Floats) -> dict[str, list[float]]:
-    """Mean and spread of the cosines of pairs that people scored alike.
+    """Compute the mean and spread of the cosines of pairs with similar human scores.
 
     Returns:
         ``score`` (mean of the bin), ``mean``, ``low`` and ``high`` (a standard deviation from it)
@@ -255,7 +255,7 @@ def average(tasks: Mapping[str, TaskResult]) -> TaskResult | None:
     """Average the correlations of those of the seven official tasks that were measured.
 
     Returns:
-        The average, and what it lacks of the seven; None for fewer than two of them.
+        The average, and which of the seven it lacks; None for fewer than two of them.
     """
     found = [tasks[name] for name in TASKS if name in tasks]
     if len(found) < 2:

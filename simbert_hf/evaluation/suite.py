@@ -1,4 +1,4 @@
-"""Models and test sets by name, and the run of one over the other."""
+"""Load models and test sets by name, and measure every model on every set."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class EvaluationArguments:
-    """Which models are measured on what. A file or model is a path, or NAME=path."""
+    """Models and the test sets to measure them on. A file or model is a path, or NAME=path."""
 
     models: list[str] = flag(
         [],
-        "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; the others are "
+        "[NAME=]directories or Hub ids of anything that SentenceTransformer loads; all others are "
         "compared with the first.",
     )
     prompts: list[str] | None = flag(
-        None, "Text put before each sentence, one a model; its own if not given."
+        None, "Text prepended to each sentence, one per model; the model's own if not given."
     )
     sts: list[str] = flag(
         [],
-        "[NAME=]files or folders of scored pairs. Files of one NAME, or of one of SemEval's years, "
-        "are measured as one. STS-B and SICK-R are the names that join the average.",
+        "[NAME=]files or folders of scored pairs. Files of one NAME, or of one SemEval year, are "
+        "measured as one. Use the names STS-B and SICK-R for sets that join the average.",
     )
     pairs: list[str] = flag(
         [],
@@ -58,31 +58,31 @@ class EvaluationArguments:
     retrieval: list[str] = flag([], "[NAME=]files of groups, or of sentences and their classes.")
     columns: list[str] | None = flag(
         None,
-        "Names of the two sentences and the score or label, where unknown; or two, the class and "
-        "the sentence, for --retrieval.",
+        "Columns of the two sentences and the score or label, if not the usual names; for "
+        "--retrieval two, the class and the sentence.",
     )
-    output_dir: str = flag("outputs/evaluation", "Where table, JSON and plots go.")
+    output_dir: str = flag("outputs/evaluation", "Directory for the table, JSON and plots.")
     bootstrap: int = flag(1000, "Resamples for intervals and p-values; 0 for none.")
-    seed: int = flag(0, "Of the resamples.")
-    batch_size: int = flag(64, "Sentences a forward pass.")
+    seed: int = flag(0, "Seed of the resamples.")
+    batch_size: int = flag(64, "Sentences per forward pass.")
     write_card: bool = flag(False, "Add the figures to the README.md of the first model, a folder.")
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise ValueError("Nothing to measure; give --models.")
+            raise ValueError("There are no models to measure; give --models.")
         if not (self.sts or self.pairs or self.retrieval):
-            raise ValueError("Nothing to measure on; give --sts, --pairs or --retrieval.")
+            raise ValueError("There are no test sets; give --sts, --pairs or --retrieval.")
         if self.prompts and len(self.prompts) != len(self.models):
             raise ValueError(
                 f"--prompts has {len(self.prompts)} texts for {len(self.models)} models; give one "
-                'for each, "" for none.'
+                'per model, "" for none.'
             )
         if self.columns and len(self.columns) not in (2, 3):
             raise ValueError(
-                f"--columns {' '.join(self.columns)}: name three, both sentences and the score or "
-                "label, or for --retrieval two, class and sentence."
+                f"--columns {' '.join(self.columns)}: give three (both sentences and the score or "
+                "label), or for --retrieval two (class and sentence)."
             )
-        Bootstrap(self.bootstrap, self.seed)  # which refuses too few resamples
+        Bootstrap(self.bootstrap, self.seed)  # raises if there are too few resamples
         for i, path in enumerate(self.model_paths().values()):
             self._check_model(path, with_card=self.write_card and i == 0)
 
@@ -90,10 +90,12 @@ class EvaluationArguments:
         if Path(path).is_dir():
             return
         if with_card or not HUB_ID.fullmatch(path):
-            raise ValueError(f"--models: {path} is no directory; this process runs in {Path.cwd()}")
+            raise ValueError(
+                f"--models: {path} is not a directory; this process runs in {Path.cwd()}"
+            )
 
     def model_paths(self) -> dict[str, str]:
-        """Return the models' paths by name; raise a ValueError if two have one name."""
+        """Return the models' paths by name; raise a ValueError if two share a name."""
         named = [split_name(item) for item in self.models]
         paths = {name or model_name(path): resolve_name(path) for name, path in named}
         if len(paths) < len(named):
@@ -102,7 +104,7 @@ class EvaluationArguments:
 
 
 def split_name(item: str) -> tuple[str | None, str]:
-    """Part ``NAME=path``.
+    """Split ``NAME=path``.
 
     Example:
         >>> split_name("STS-B=data/test.csv"), split_name("data/a=b.csv")
@@ -119,7 +121,7 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
 
     Raises:
         DataError: If a file cannot be read, or nothing can be measured on it.
-        ValueError: If two sets have one name, or columns are named that no file has.
+        ValueError: If two sets share a name, or no file has the given columns.
     """
     columns: Sequence[str] = args.columns or ()
     of_groups: Sequence[str] = ()
@@ -130,7 +132,7 @@ def load_tasks(args: EvaluationArguments) -> list[Task]:
     for _, files in pairs:
         if len(files) > 2:
             raise ValueError(
-                f"--pairs {','.join(map(str, files))}: name two files, DEV,TEST, or one."
+                f"--pairs {','.join(map(str, files))}: give two files, DEV,TEST, or one."
             )
     check_columns(columns, [file for _, file in sts] + [file for _, some in pairs for file in some])
     tasks: list[Task] = [*load_sts_tasks(sts, columns)]
@@ -153,7 +155,7 @@ def files_of(path: str) -> Iterator[Path]:
         return
     found = sorted(file for file in Path(path).iterdir() if suffix_of(file) in TABLES)
     if not found:
-        raise fault(path, None, "holds no table", f"Put {', '.join(TABLES)} files into it")
+        raise fault(path, None, "holds no tables", f"Put {', '.join(TABLES)} files into it")
     yield from found
 
 
@@ -165,7 +167,7 @@ def evaluate(
     """Measure every model on every test set; ``after_each`` is called with the results so far.
 
     Raises:
-        DataError: If a model gives a sentence no vector; names the sentence, file and line.
+        DataError: If a vector is zero or not finite; names the sentence, file and line.
     """
     bootstrap = Bootstrap(args.bootstrap, args.seed)
     versions = {"simbert_hf": __version__, "sentence_transformers": sentence_transformers_version}
@@ -187,7 +189,7 @@ def evaluate(
 def embed_once(
     model: SentenceTransformer, tasks: Sequence[Task], prompt: str | None, batch_size: int
 ) -> Embed:
-    """Encode each distinct sentence of all test sets once, behind the prompt, or the model's own.
+    """Encode each distinct sentence of all test sets once, after the prompt, or the model's own.
 
     Returns:
         Sentences ``-> `` unit vectors: (N, D).
@@ -199,10 +201,10 @@ def embed_once(
     row = {text: i for i, text in enumerate(files)}
     logger.info("encoding %d different sentences", len(row))
     tokenizer: Any = getattr(model, "tokenizer", None)
-    reads = isinstance(tokenizer, PreTrainedTokenizerBase)  # another library's does not say
+    reads = isinstance(tokenizer, PreTrainedTokenizerBase)  # other libraries' do not tell
     if foreign := unread(tokenizer, list(row)) if reads else []:
         logger.warning(
-            "the model cannot read %d of %d sentences, such as %s: the figures say little of it",
+            "the model cannot read %d of %d sentences, such as %s: the figures are of little value",
             *(len(foreign), len(row), shorten(foreign[0])),
         )
     vectors: Vectors = model.encode(
@@ -216,14 +218,14 @@ def embed_once(
     if len(broken):
         text = list(row)[broken[0]]
         what = "NaN" if np.isnan(vectors[broken[0]]).any() else "zero"
-        problem = f"the model's vector of {shorten(text)} is {what}, as of {len(broken)} in all"
-        remedy = "Look for overflow in 16-bit weights, or a run that diverged"
+        problem = f"the model's vector of {shorten(text)} is {what}, as are {len(broken)} in all"
+        remedy = "Check for overflow in 16-bit weights and for training that diverged"
         raise fault(files[text], line_of(files[text], text), problem, remedy)
     return lambda texts: vectors[[row[text] for text in texts]]
 
 
 def line_of(path: Path, text: str) -> int | None:
-    """Find the first line of a file that holds a sentence; None if none does as it is written."""
+    """Find the first line of a file that holds a sentence verbatim; None if there is none."""
     try:
         lines = list(enumerate(read_lines(path), 1))
         whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")

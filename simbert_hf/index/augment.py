@@ -1,4 +1,4 @@
-"""More ways to ask: generated paraphrases of each question beside it."""
+"""Augment an FAQ with generated paraphrases of its questions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simbert_hf.index.faqs import ORIGIN, Faq, Source, read_faqs
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.text import normalize_text
 
-BLOCK = 64  # questions written for at a time
+BLOCK = 64  # questions paraphrased at a time
 
 
 def augment(
@@ -32,23 +32,24 @@ def augment(
     """Add generated paraphrases of each question, with its answer.
 
     Args:
-        faqs: Questions and answers, as :func:`read_faqs` takes or gives them.
-        model: A ``SimBert`` that writes, or a path.
-        k: Paraphrases of each question, at most.
-        n: Sentences written, of which the k best are taken; 4 k, at least 20, if None.
-        min_similarity: Least cosine with the question.
-        seed: Same seed, same paraphrases, where ``strategy`` samples.
-        progress: Show a bar.
-        **options: More for :func:`simbert_hf.gen_synonyms`.
+        faqs: Questions and answers: anything that :func:`read_faqs` takes or returns.
+        model: A ``SimBert`` that can generate, or a path.
+        k: Maximum number of paraphrases per question.
+        n: Candidates per question, of which the k best are kept; 4 k, at least 20, if None.
+        min_similarity: Minimum cosine with the question.
+        seed: Makes the paraphrases reproducible where ``strategy`` samples.
+        progress: Show a progress bar.
+        **options: Further options of :func:`simbert_hf.gen_synonyms`.
 
     Returns:
-        The given rows, and after them the generated ones: in the same group, without id, with the
-        question as ``"paraphrase_of"`` in their metadata. A paraphrase that is a question already,
-        or is written for two of different answers, is left out; one of a word or two has none.
+        The given rows, followed by the generated ones: in the same group, without an id, with the
+        question as ``"paraphrase_of"`` in their metadata. A paraphrase that is already a question,
+        or is generated for two different answers, is left out; questions of one or two words get
+        none.
 
     Raises:
-        DataError: If a row cannot be read, or most of the questions by the model.
-        ValueError: If it cannot write.
+        DataError: If a row cannot be read, or the model cannot read most of the questions.
+        ValueError: If the model cannot generate.
     """
     faqs = read_faqs(faqs)
     model = model if isinstance(model, SimBert) else load(model)

@@ -1,8 +1,8 @@
-"""From which score on to answer: thresholds from labelled queries, with exact intervals.
+"""Calibrate the minimum score for an answer on labelled queries, with exact intervals.
 
 The score of a query is that of its best answer. Each labelled query is one of three kinds: *right*
-(its best answer is the one it should get), *wrong* (it is another), or *out* (it has none). With a
-threshold, those that score no less are answered.
+(its best answer is the expected one), *wrong* (it is another), or *out* (of scope: it has none).
+Queries that score at least the threshold are answered.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Rate:
     """A share of queries, with its exact 95 % interval (Clopper & Pearson 1934).
 
     Attributes:
-        value: The share; NaN of no queries.
-        low: Lower end.
-        high: Upper end.
-        count: Of how many queries.
+        value: The share; NaN if there are no queries.
+        low: Lower end of the interval.
+        high: Upper end of the interval.
+        count: Number of queries that it is a share of.
     """
 
     value: float
@@ -54,7 +54,7 @@ class Rate:
 
     @classmethod
     def of(cls, hits: int, count: int) -> Rate:
-        """Make a rate of ``hits`` among ``count``.
+        """Return the rate of ``hits`` among ``count`` queries.
 
         Example:
             >>> Rate.of(5, 100)
@@ -67,13 +67,13 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """What a threshold does to the labelled queries.
+    """Rates of one threshold on the labelled queries.
 
     Attributes:
-        precision: Right answers among all answers.
-        false_accepts: Answered among the queries out of scope.
-        answered: Answered among those in scope.
-        correct: Rightly answered among those in scope.
+        precision: Share of the answers that are right.
+        false_accepts: Share of the out-of-scope queries that are answered.
+        answered: Share of the in-scope queries that are answered.
+        correct: Share of the in-scope queries that are answered correctly.
     """
 
     precision: Rate
@@ -84,16 +84,16 @@ class Rates:
 
 @dataclass(frozen=True, eq=False)  # arrays are not simply equal
 class Calibration:
-    """Labelled queries' scores and the threshold chosen by them.
+    """Scores of labelled queries and the threshold chosen from them.
 
     Attributes:
-        scores: Of each query. Shape: (N,).
-        kinds: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
+        scores: Score of each query. Shape: (N,).
+        kinds: Kind of each: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
         target: ``false_accept_rate`` or ``precision``.
-        wanted: Its value.
-        threshold: Score from which on to answer: the lowest one that reaches the target.
-        interval: 95 % percentile interval of that threshold over bootstrap resamples of the
-            queries; an end is infinite where so many of them reach the precision at no threshold.
+        wanted: Target value.
+        threshold: Minimum score for an answer: the lowest one that reaches the target.
+        interval: 95 % percentile interval of the threshold over bootstrap resamples of the
+            queries; an end is infinite where too many of them reach the precision at no threshold.
             None without resamples.
     """
 
@@ -107,9 +107,9 @@ class Calibration:
     def at(self, threshold: float) -> Rates:
         """Measure any threshold on the labelled queries.
 
-        The false-accept rate's interval holds for the chosen threshold too, as its upper tail is a
-        distribution-free tolerance bound. A precision that was the target is the best of many: its
-        interval is that of a threshold known beforehand.
+        The interval of the false-accept rate also holds for the chosen threshold, as its upper tail
+        is a distribution-free tolerance bound. The interval of a precision holds for a threshold
+        fixed beforehand, not for one chosen to reach that precision.
         """
         said = self.scores >= threshold
         right, wrong, out = (int((said & (self.kinds == kind)).sum()) for kind in range(3))
@@ -124,17 +124,17 @@ class Calibration:
 
     @property
     def rates(self) -> Rates:
-        """What the chosen threshold does."""
+        """Rates at the chosen threshold."""
         return self.at(self.threshold)
 
     @cached_property
     def auroc(self) -> float:
-        """How often a query in scope scores above one out of scope; NaN without both."""
+        """How often an in-scope query scores above an out-of-scope one; NaN without both."""
         inside = self.kinds < 2
         return float(roc_auc_score(inside, self.scores)) if 0 < inside.mean() < 1 else float("nan")
 
     def curve(self, steps: int = 101) -> dict[str, list[float]]:
-        """Lay the rates over evenly spaced thresholds.
+        """Compute the rates at evenly spaced thresholds.
 
         Returns:
             Columns ``threshold``, ``precision`` (NaN where nothing is answered), ``answered``,
@@ -156,7 +156,7 @@ class Calibration:
         return {name: values.tolist() for name, values in columns.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, from which :meth:`from_json` makes the same calibration."""
+        """Return plain values, from which :meth:`from_json` restores the calibration."""
         ends = self.interval and [end if np.isfinite(end) else None for end in self.interval]
         return {
             "target": self.target,
@@ -169,7 +169,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Calibration:
-        """Make a calibration of plain values."""
+        """Restore a calibration from the values of :meth:`to_json`."""
         ends = values["interval"] and [np.inf if end is None else end for end in values["interval"]]
         return cls(
             np.array(values["scores"], dtype=np.float64),
@@ -190,17 +190,17 @@ def calibrate_scores(
 ) -> Calibration:
     """Choose the lowest threshold that reaches a target on labelled queries.
 
-    The log tells of a threshold that rests on few of them, or that other such queries may not have.
+    Warns of a threshold that rests on few queries, or that may not exist for other such queries.
 
     Args:
-        scores: Shape: (N,).
-        kinds: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
+        scores: Score of each query. Shape: (N,).
+        kinds: Kind of each: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
         target: ``false_accept_rate`` (at most) or ``precision`` (at least).
-        wanted: Its value, between 0 and 1.
-        bootstrap: Draws the resamples; 1,000 if None.
+        wanted: Target value, between 0 and 1.
+        bootstrap: Draws the resamples; 1,000 of them if None.
 
     Raises:
-        ValueError: If the value is out of range, the queries needed are missing, or no threshold
+        ValueError: If the value is out of range, the queries it needs are missing, or no threshold
             reaches the precision.
 
     Example:
@@ -218,10 +218,10 @@ def calibrate_scores(
     if place < 0:
         raise ValueError(
             f"No threshold reaches a precision of {wanted:g} on these {len(scores)} queries; the "
-            f"best is {_best_precision(scores, kinds):.3f}. Ask for less, or improve the index."
+            f"best is {_best_precision(scores, kinds):.3f}. Lower the target, or improve the index."
         )
     blocks = (bootstrap or Bootstrap()).counts(target, len(scores))
-    # No threshold reaches a precision; or there is no rate, as no query out of scope was drawn.
+    # No threshold reaches the precision; or there is no rate, as no out-of-scope query was drawn.
     none = np.inf if target == "precision" else np.nan
     drawn = [
         np.append(edges, none)[_places(distinct, kinds, counts, target, wanted)]
@@ -234,11 +234,11 @@ def calibrate_scores(
 
 
 def _interval(thresholds: Floats) -> tuple[float, float] | None:
-    """Percentile interval of what is not NaN; None if nothing is."""
+    """Return the percentile interval of the values that are not NaN; None if all are."""
     known = thresholds[~np.isnan(thresholds)]
     if not len(known):
         return None
-    with np.errstate(invalid="ignore"):  # between two infinite ones NumPy finds NaN
+    with np.errstate(invalid="ignore"):  # NumPy interpolates two infinities to NaN
         ends = np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     low, high = np.nan_to_num(ends, nan=np.inf, posinf=np.inf)
     return float(low), float(high)
@@ -249,20 +249,20 @@ def _warn(found: Calibration) -> None:
     rate = rates.precision if found.target == "precision" else rates.false_accepts
     if rate.count < FEW:
         logger.warning(
-            "the threshold %.4g rests on %d of the %d queries: by them the %s is between %.2f and "
-            "%.2f. Give more queries.",
+            "the threshold %.4g rests on only %d of the %d queries, which put the %s between %.2f "
+            "and %.2f. Provide more queries.",
             *(found.threshold, rate.count, len(found.scores), found.target.replace("_", " ")),
             *(rate.low, rate.high),
         )
     if not rates.answered.count:
         logger.warning(
-            "no query is in scope: what the threshold %.4g answers is not known. Give some.",
+            "no query is in scope: how many the threshold %.4g answers is unknown. Add such ones.",
             found.threshold,
         )
     if found.interval and np.isinf(found.interval[1]):
         logger.warning(
-            "on many resamples of the %d queries no threshold reaches the precision: there may be "
-            "none on others like them. Give more queries, or ask for less.",
+            "no threshold reaches the precision on many resamples of the %d queries: there may be "
+            "none for similar queries. Provide more queries, or lower the target.",
             len(found.scores),
         )
 
@@ -271,17 +271,19 @@ def check_target(kinds: Kinds, target: str, wanted: float) -> None:
     """Raise a ValueError if a target is out of range, or lacks the kinds of queries it needs."""
     if target not in TARGETS or not (is_number(wanted) and 0 <= wanted <= 1):
         raise ValueError(
-            f"The target {target}={wanted!r} cannot be: give one of {', '.join(TARGETS)}, a number "
-            "from 0 to 1."
+            f"The target {target}={wanted!r} is invalid: give one of {', '.join(TARGETS)} as a "
+            "number from 0 to 1."
         )
     if target == "false_accept_rate" and not (kinds == 2).any():
-        raise ValueError("A false-accept rate needs queries out of scope; add some without answer.")
+        raise ValueError(
+            "A false-accept rate needs out-of-scope queries: add some with empty labels."
+        )
     if target == "precision" and not (kinds < 2).any():
-        raise ValueError("A precision needs queries in scope; add some with their answers.")
+        raise ValueError("A precision needs in-scope queries: add some with their answers.")
 
 
 def _edges(values: Floats) -> Floats:
-    """Thresholds midway between distinct scores, ascending; the last is above them all."""
+    """Return thresholds midway between distinct scores, ascending; the last is above them all."""
     between = (values[1:] + values[:-1]) / 2
     edges: Floats = np.concatenate([values[:1], between, [values[-1] + 1e-6]])
     return edges
@@ -290,7 +292,7 @@ def _edges(values: Floats) -> Floats:
 def _places(
     distinct: Distinct, kinds: Kinds, counts: Counts, target: str, wanted: float
 ) -> NDArray[np.int64]:
-    """Find the lowest edge that reaches the target in each resample, -1 for none: (R,)."""
+    """Find the lowest edge that reaches the target in each resample, -1 if none does: (R,)."""
     drawn = [distinct.tally(counts * (kinds == kind)) for kind in range(3)]
     right, wrong, out = (
         np.pad(tally[:, ::-1].cumsum(axis=1)[:, ::-1], ((0, 0), (0, 1))) for tally in drawn

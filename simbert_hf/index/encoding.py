@@ -1,4 +1,4 @@
-"""The questions of an FAQ -> vectors, and a model that cannot read them."""
+"""Encode the questions of an FAQ, and detect a model that cannot read them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from simbert_hf.utils.textfiles import DataError, shorten
 
 logger = logging.getLogger(__name__)
 
-BLOCK = 1024  # texts encoded between two moves of the progress bar
+BLOCK = 1024  # texts encoded between two updates of the progress bar
 
 
 def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
-    """Raise a DataError if the model cannot read most questions: all would score 1.
+    """Raise a DataError if the model cannot read most questions, as they would all score 1.
 
-    Tell of fewer ones, which are hardly told apart.
+    Warn of fewer ones, which it can hardly tell apart.
     """
     foreign = encoder.unread([faq.question for faq in faqs])
     if not foreign:
@@ -32,8 +32,8 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
     )
     if 2 * len(foreign) > len(faqs):
         raise DataError(
-            f"{told}. Build the index by a model that was trained on their language (simbert index "
-            "build --model)."
+            f"{told}. Build the index with a model trained on their language (simbert index build "
+            "--model)."
         )
     logger.warning("%s: it hardly tells them apart. Remove or translate them", told)
 

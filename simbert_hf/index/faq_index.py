@@ -1,4 +1,4 @@
-"""FaqIndex: search questions, answer from their answers, and know when not to."""
+"""FaqIndex: search questions, answer queries, and know when not to answer."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ NEVER = 2.0  # a threshold that no cosine reaches
 
 
 class FaqIndex:
-    """Questions, their answers and vectors, made by :meth:`build` or :meth:`load`.
+    """Questions with their answers and vectors, created by :meth:`build` or :meth:`load`.
 
-    Changes happen in memory, all of one call or none; :meth:`save` writes them. Several threads may
-    use one index: a search sees all of a change or nothing of it, and changes, saves and
-    calibrations take turns. The model has to bear calls from several threads, as a SimBert and a
-    SentenceTransformer do.
+    Changes happen in memory, each call entirely or not at all; :meth:`save` writes them. Threads
+    may share an index: a search sees a change entirely or not at all, and changes, saves and
+    calibrations run one at a time. The model must be safe to call from several threads, as SimBert
+    and SentenceTransformer models are.
 
     Attributes:
         encoder: Embeds questions and queries.
         store: The vectors.
-        votes: How many of an answer's nearest questions score it.
-        calibration: What :meth:`calibrate` found last, or None.
+        votes: Number of an answer's nearest questions that score it.
+        calibration: Result of the last :meth:`calibrate`, or None.
         recall: Share of the 10 nearest questions that the store found when it was built.
 
     Example:
@@ -96,7 +96,7 @@ class FaqIndex:
         self.recall = recall
         self._table = table
         self._changing = ReadWriteLock()  # one change, save or calibration at a time
-        self._switching = ReadWriteLock()  # no search while store and table tell of different rows
+        self._switching = ReadWriteLock()  # no search while store and table hold different rows
 
     # ------------------------------------------------------------------ making, saving, loading
 
@@ -113,31 +113,31 @@ class FaqIndex:
         prompt: str | None = None,
         progress: bool = False,
     ) -> Self:
-        """Make an index.
+        """Build an index.
 
         Args:
             model: What :class:`TextEncoder` takes: a SimBert, a SentenceTransformer or a path.
             faqs: What :func:`read_faqs` takes: rows, a CSV or JSONL file, a ``datasets.Dataset``.
-            columns: What ``faqs`` calls our columns, where it is otherwise.
+            columns: Maps our column names to those of ``faqs`` where they differ.
             store: ``auto``, ``flat``, ``hnsw`` or ``ivf_pq`` for faiss, or an empty store such as
                 :class:`simbert_hf.index.milvus.MilvusVectors`.
-            votes: Score an answer by the mean cosine of this many of its questions, the nearest;
-                more than 1 helps where answers have many questions.
-            batch_size: Texts a forward pass.
-            prompt: Put before every question and query, as E5 wants it (``"query: "``); if None, a
-                SentenceTransformer's default prompt. The saved index remembers it.
-            progress: Show a bar on stderr.
+            votes: Score an answer by the mean cosine of this many of its nearest questions; more
+                than 1 helps where answers have many questions.
+            batch_size: Texts per forward pass.
+            prompt: Prepended to every question and query, as E5 needs it (``"query: "``); if None,
+                a SentenceTransformer's default prompt. It is saved with the index.
+            progress: Show a progress bar on stderr.
 
         Raises:
             DataError: If the rows cannot be used, or the model cannot read most of the questions.
-            ValueError: If they are too few for an ``ivf_pq``, or the store is not empty.
+            ValueError: If there are too few rows for ``ivf_pq``, or the store is not empty.
         """
         check_count("votes", votes)
         rows = read_faqs(faqs, columns)
         place = FaissVectors(store) if isinstance(store, str) else store
         check_kind(getattr(place, "kind", ""), len(rows))  # before hours of encoding
         if len(place):
-            raise ValueError(f"The store holds {len(place)} vectors already; give an empty one.")
+            raise ValueError(f"The store already holds {len(place)} vectors; pass an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size, prompt=prompt)
         table = FaqTable().with_rows(rows)
         vectors = encode_questions(encoder, rows, progress=progress)
@@ -146,14 +146,14 @@ class FaqIndex:
         return cls(encoder, table, place, votes=int(votes), recall=recall)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to a directory, in the place of the one there.
+        """Save the index to a directory, replacing the one there.
 
-        A kill or a full disk leaves the old one as it was; of several saves at once, by threads or
-        processes, the last one stays.
+        A killed process or a full disk leaves the old index intact; of several concurrent saves, by
+        threads or processes, the last one remains.
 
         Raises:
             ValueError: If the directory holds something else.
-            OSError: If the disk does not take it.
+            OSError: If the index cannot be written.
         """
         with self._changing.writing():
             write_index(Path(path), self._write)
@@ -183,17 +183,17 @@ class FaqIndex:
         mmap: bool = True,
         batch_size: int = 64,
     ) -> Self:
-        """Open a saved index, also while another process saves it.
+        """Load a saved index, even while another process saves it.
 
         Args:
             path: Its directory.
-            model: The model that it was built by, in any precision; the one of that name if None.
+            model: The model that built it, in any precision; if None, loaded by its saved name.
             mmap: Leave vectors on disk until they are needed.
-            batch_size: Texts a forward pass.
+            batch_size: Texts per forward pass.
 
         Raises:
-            DataError: If there is no whole index, or it was built by another model.
-            OSError: If the model is not there.
+            DataError: If there is no complete index, or another model built it.
+            OSError: If the model cannot be loaded.
         """
         encoder, table, store, facts = open_index(Path(path), model, mmap, batch_size)
         calibration = facts["calibration"] and Calibration.from_json(facts["calibration"])
@@ -210,14 +210,14 @@ class FaqIndex:
         """Find the k nearest answers, best first.
 
         Args:
-            query: One, or several.
-            k: Answers wanted; an answer counts once, however many of its questions are near.
+            query: One query, or several.
+            k: Number of answers; each counts once, however many of its questions are near.
 
         Returns:
-            Hits; a list of such lists for several queries.
+            Hits; for several queries, a list of such lists.
 
         Raises:
-            DataError: If a query is no string, empty, too long or holds control characters.
+            DataError: If a query is not a string, is empty, too long or holds control characters.
         """
         check_count("k", k)
         vectors = self._embed(listed(query))
@@ -246,26 +246,26 @@ class FaqIndex:
     def answer(
         self, query: str | Sequence[str], *, threshold: float | None = None, k: int = 5
     ) -> Reply | list[Reply]:
-        """Answer, or say why not.
+        """Answer a query, or say why not.
 
-        A query of which the model cannot read half, such as an emoji, gets no answer; nor does one
-        that is empty, too long or holds control characters, which gets no hits either.
+        A query that the model cannot read half of, such as an emoji, gets no answer; one that is
+        empty, too long or holds control characters gets neither an answer nor hits.
 
         Args:
-            query: One, or several.
-            threshold: Score from which on to answer; the calibrated one if None.
-            k: Best answers that the reply brings along.
+            query: One query, or several.
+            threshold: Minimum score for an answer; the calibrated one if None.
+            k: Number of best answers that the reply lists.
 
         Raises:
-            DataError: If a query is no string.
-            ValueError: If there is no threshold, or it is no number.
+            DataError: If a query is not a string.
+            ValueError: If there is no threshold, or it is not a number.
         """
         if threshold is None:
             if self.calibration is None:
                 raise ValueError("There is no threshold: calibrate the index, or give one.")
             threshold = self.calibration.threshold
         if not isinstance(threshold, Real) or not abs(threshold) <= NEVER:
-            raise ValueError(f"threshold={threshold!r} is no score: give a cosine such as 0.8.")
+            raise ValueError(f"threshold={threshold!r} is not a score: give a cosine such as 0.8.")
         queries = listed(query)
         faults = [why_no_question(text) for text in queries]
         asked = [text for text, why in zip(queries, faults, strict=True) if not why]
@@ -287,30 +287,30 @@ class FaqIndex:
         precision: float | None = None,
         columns: Columns | None = None,
     ) -> Calibration:
-        """Choose the threshold by labelled queries.
+        """Choose the threshold from labelled queries.
 
-        A query that is a question of the index would find itself, and one that the model cannot
-        read gets no answer: they are left out, and the log says how many are.
+        Queries that are questions of the index would find themselves, and those that the model
+        cannot read get no answer: they are left out, and the log says how many.
 
         Args:
-            queries: What :func:`read_queries` takes: queries, and the id, group or answer that each
-                should lead to, or none.
-            false_accept_rate: The largest share of out-of-scope queries that may be answered.
-            precision: In its place, the smallest share of answers that must be right; it depends on
-                how many of the queries are out of scope.
-            columns: What ``queries`` calls our columns, where it is otherwise.
+            queries: What :func:`read_queries` takes: queries, each with the id, group or answer
+                that it should lead to, or none.
+            false_accept_rate: Maximum share of out-of-scope queries that are answered.
+            precision: Alternatively, the minimum share of answers that are right; it depends on how
+                many of the queries are out of scope.
+            columns: Maps our column names to those of ``queries`` where they differ.
 
         Returns:
             The calibration, which the index keeps. Calibrate again when many rows have changed.
 
         Raises:
             DataError: If a label is not in the index, or all queries are its own questions.
-            ValueError: If there is not one target, or it cannot be reached.
+            ValueError: If not exactly one target is given, or it cannot be reached.
         """
         wanted = dict(zip(TARGETS, (false_accept_rate, precision), strict=True))
         given = {name: value for name, value in wanted.items() if value is not None}
         if len(given) != 1:
-            raise ValueError("Give a false_accept_rate or a precision, one of the two.")
+            raise ValueError("Give exactly one of false_accept_rate and precision.")
         ((target, value),) = given.items()
         asked = read_queries(queries, columns)
         with self._changing.writing():
@@ -339,11 +339,11 @@ class FaqIndex:
         return table.faqs(table.living)
 
     def add(self, faqs: Source, *, columns: Columns | None = None) -> None:
-        """Add rows, encoding these alone; say so where their questions are in the index already.
+        """Add rows, encoding only these; warn of questions that the index already holds.
 
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
-                an id is in the index.
+                an id is already in the index.
         """
         rows = read_faqs(faqs, columns)
         with self._changing.writing():
@@ -351,18 +351,18 @@ class FaqIndex:
             if known := self._table.holds([row.question for row in rows]):
                 same = {row.question for row in rows if row.answer in known.get(row.question, ())}
                 logger.warning(
-                    "The index holds %d of these questions already, %d with the same answer, such "
-                    "as %s: its rows stay beside the new ones. Update or remove those that these "
-                    "replace.",
+                    "The index already holds %d of these questions, %d with the same answer, such "
+                    "as %s: the old rows stay beside the new ones. Update or remove those that "
+                    "these replace.",
                     *(len(known), len(same), shorten(next(iter(known)))),
                 )
             self._switch(table, encode_questions(self.encoder, rows, progress=False))
 
     def remove(self, ids: str | int | Iterable[str | int]) -> None:
-        """Remove rows, and the paraphrases that ``augment`` wrote of them.
+        """Remove rows, and the paraphrases that ``augment`` generated from them.
 
         No search finds them again, and their text is gone with the next save.
-        Where very many are removed, build anew: ``FaqIndex.build(model, index.faqs())`` drops their
+        After removing very many, rebuild: ``FaqIndex.build(model, index.faqs())`` drops their
         vectors too, and picks the kind of store for what is left.
 
         Raises:
@@ -374,10 +374,10 @@ class FaqIndex:
             self._switch(self._table.without(numbers), removed=numbers)
 
     def update(self, faqs: Source, *, columns: Columns | None = None) -> None:
-        """Put rows in the place of those with the same ids; paraphrases written of these go.
+        """Replace the rows with the same ids, and remove paraphrases generated from the old ones.
 
-        The group and other columns that a row does not name stay as they were; None empties a
-        column, but no group.
+        The group and other columns that a row does not name stay as they were; None clears a
+        column, but not the group.
 
         Raises:
             DataError: If the rows cannot be used, the model cannot read most of the questions, or
@@ -412,13 +412,13 @@ class FaqIndex:
 
 
 def completed(row: Faq, former: Faq) -> Faq:
-    """Give a row what only its former one knows, but not whose paraphrase that was."""
+    """Fill in what only the former row holds, except the question that it paraphrased."""
     kept = {name: value for name, value in former.metadata.items() if name != ORIGIN}
     return replace(row, group=row.group or former.group, metadata=kept | dict(row.metadata))
 
 
 def listed(query: str | Iterable[str]) -> list[str]:
-    """Make a list of one query or several.
+    """Return one or several queries as a list.
 
     Raises:
         DataError: If it is neither.
@@ -428,5 +428,5 @@ def listed(query: str | Iterable[str]) -> list[str]:
         (['where is it?'], ['a', 'b'])
     """
     if not holds_texts(query):
-        raise DataError(f"The query is {shorten(query)}: give a string, or a list of them.")
+        raise DataError(f"The query is {shorten(query)}: give a string, or a list of strings.")
     return [query] if isinstance(query, str) else list(query)

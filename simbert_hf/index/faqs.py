@@ -1,4 +1,4 @@
-"""Rows of any source -> questions with their answers, and labelled queries to calibrate by."""
+"""Read questions with their answers, and labelled queries for calibration, from any source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten
 logger = logging.getLogger(__name__)
 
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
-ORIGIN = "paraphrase_of"  # in the metadata of a row that ``augment`` wrote: of which question
+ORIGIN = "paraphrase_of"  # metadata key of a row that ``augment`` generated: its question
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
 
 Columns = Mapping[str, str]
@@ -34,12 +34,12 @@ class Faq:
     """One question and its answer.
 
     Attributes:
-        question: What may be asked.
-        answer: What is answered.
-        group: Rows of one group are ways to ask for one answer; without it, rows with equal answers
-            are.
-        id: Names the row, to update or remove it; numbered if None.
-        metadata: Anything else; hits bring it along, dates as text and what is missing as None.
+        question: The question.
+        answer: Its answer.
+        group: Rows of one group ask for the same answer; without groups, rows with equal answers
+            do.
+        id: Identifies the row for updates and removal; numbered if None.
+        metadata: Anything else that hits should carry, dates as text and missing values as None.
     """
 
     question: str
@@ -50,19 +50,19 @@ class Faq:
 
     @property
     def leads_to(self) -> str:
-        """Tell rows of different groups or answers apart; a group may be named as an answer is."""
+        """Key of the row's group or answer; a group may have the same name as an answer."""
         return f"answer {as_key(self.answer)}" if self.group is None else f"group {self.group}"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query and where it should lead: to a row's id, a group or an answer; to none if none is.
+    """A query and where it should lead: a row's id, a group or an answer; out of scope if none.
 
     Attributes:
-        text: What was asked.
-        id: The row's id.
-        group: The group.
-        answer: The answer.
+        text: The query.
+        id: Id of the expected row.
+        group: The expected group.
+        answer: The expected answer.
     """
 
     text: str
@@ -86,14 +86,14 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
     Args:
         source: A ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet`` file (``.gz`` and ``.xz`` too) with
             a header, a ``datasets.Dataset``, or rows: dictionaries or :class:`Faq`. Columns:
-            ``question``, ``answer`` and perhaps ``group``, ``id`` and ``metadata``; the others are
-            metadata too.
-        columns: What the source calls them, where it is otherwise: ``{"question": "text"}``.
+            ``question``, ``answer`` and optionally ``group``, ``id`` and ``metadata``; all others
+            become metadata too.
+        columns: Maps these names to the source's where they differ: ``{"question": "text"}``.
 
     Raises:
-        DataError: If there is no row, a column or an answer is missing, ``columns`` names another,
-            an id is used twice, or a question is empty, longer than 10,000 characters or holds
-            control characters, or a column holds what JSON cannot.
+        DataError: If there are no rows, a column or an answer is missing, ``columns`` has an
+            unknown name, an id is used twice, a question is empty, longer than 10,000 characters
+            or holds control characters, or a column holds what JSON cannot.
 
     Example:
         >>> read_faqs([{"question": "Can I pay by card?", "answer": "Yes.", "page": 3}])
@@ -105,17 +105,17 @@ def read_faqs(source: Source, columns: Columns | None = None) -> list[Faq]:
     for line, row in rows:
         faq = _faq(name, line, row)
         if faq.id is not None and seen.setdefault(faq.id, line) != line:
-            problem = f"the id {shorten(faq.id)} is that of row {seen[faq.id]} too"
-            raise fault(name, line, problem, "Give every row an id of its own, or drop the column")
+            problem = f"the id {shorten(faq.id)} is already used in row {seen[faq.id]}"
+            raise fault(name, line, problem, "Give every row a unique id, or drop the column")
         faqs.append(faq)
     if not faqs:
-        raise fault(name, None, "holds no question", "Give it at least one question and answer")
+        raise fault(name, None, "holds no questions", "Add at least one question and its answer")
     _tell_of_repeats(name, faqs)
     return faqs
 
 
 def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
-    """Warn of rows that say the same again, and of questions that one answer alone can be for."""
+    """Warn of repeated rows, and of questions with several answers."""
     distinct = dict.fromkeys((faq.question, faq.leads_to) for faq in faqs)
     if repeats := len(faqs) - len(distinct):
         logger.warning("%s: rows that repeat a question and its answer: %s", name, f"{repeats:,}")
@@ -125,22 +125,22 @@ def _tell_of_repeats(name: str, faqs: Sequence[Faq]) -> None:
     several = [next(iter(answers.values())) for answers in asked.values() if len(answers) > 1]
     if several:
         logger.warning(
-            "%s: questions with several answers, which are equally near: %s, such as %s",
+            "%s: questions with several, equally near answers: %s, such as %s",
             *(name, f"{len(several):,}", shorten(several[0])),
         )
 
 
 def read_queries(source: QuerySource, columns: Columns | None = None) -> dict[Place, Query]:
-    """Read labelled queries by file and line.
+    """Read labelled queries, keyed by file and line.
 
     Args:
         source: As for :func:`read_faqs`. Columns: ``query`` and, in every row, at least one of
             ``id``, ``group`` and ``answer``; where all of them are empty, the query is out of
             scope.
-        columns: What the source calls them, where it is otherwise.
+        columns: Maps these names to the source's where they differ.
 
     Raises:
-        DataError: If there is no query, a row lacks a column, or a query is empty, too long or
+        DataError: If there are no queries, a row lacks a column, or a query is empty, too long or
             holds control characters.
 
     Example:
@@ -151,12 +151,12 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> dict[Pl
     name, rows = _rows_of(source, "query", columns or {})
     queries = {(name, line): _query(name, line, row) for line, row in rows}
     if not queries:
-        raise fault(name, None, "holds no query", "Give it labelled queries")
+        raise fault(name, None, "holds no queries", "Add labelled queries")
     return queries
 
 
 def check_question(name: str | Path, line: int | None, value: object) -> str:
-    """Strip a question or query, or raise a DataError if it cannot be one.
+    """Strip a question or query; raise a DataError if it is invalid.
 
     Example:
         >>> check_question("faq.csv", 2, " Can I pay by card? ")
@@ -165,12 +165,12 @@ def check_question(name: str | Path, line: int | None, value: object) -> str:
     text = text_of(name, line or 0, value)
     if why := why_no_question(text):
         what = f"the question {shorten(text, 40)}" if text else "the text"
-        raise fault(name, line, f"{what} {why}", "Mend it, or leave it out")
+        raise fault(name, line, f"{what} {why}", "Correct it, or leave it out")
     return text
 
 
 def why_no_question(text: str) -> str:
-    r"""Say why a text can be no question or query; nothing if it can.
+    r"""Say why a text is not a valid question or query; an empty string if it is.
 
     Example:
         >>> why_no_question("\t"), why_no_question("Where is it?")
@@ -192,8 +192,8 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     """Return the source's name and its filled rows by number, under our names of the columns."""
     if isinstance(source, Mapping | Faq | Query):
         raise TypeError(
-            f"The rows are {shorten(source)}, one row, or columns or splits: pass a list of rows, "
-            "[row], or one split."
+            f"The rows are {shorten(source)}: a single row, columns or splits. Pass a list of "
+            "rows, [row], or one split."
         )
     if not isinstance(source, Iterable | Path):
         raise TypeError(f"The rows are {shorten(source)}: pass a list of rows, or a file.")
@@ -207,12 +207,12 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
         return name, iter(())
     known = (text, *KEYS, *(["metadata"] if text == "question" else []))
     if wrong := [ours for ours in columns if ours not in known]:
-        problem = f"columns={dict(columns)!r} is not understood: {wrong[0]!r} is none of ours"
-        raise fault(name, None, problem, f"Name {', '.join(known)}, each with your column")
+        problem = f"columns={dict(columns)!r} has the unknown name {wrong[0]!r}"
+        raise fault(name, None, problem, f"Map any of {', '.join(known)} to your columns")
     columns = _named_alike(first[1], text) | dict(columns)
     _check_columns(name, first, text, columns)
     named = {*columns, *columns.values()}
-    renamed = (  # a column may be two of ours
+    renamed = (  # one column may serve as two of ours
         (
             line,
             {name: value for name, value in row.items() if name and name not in named}
@@ -224,7 +224,7 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
 
 
 def _named_alike(row: Row, text: str) -> dict[str, str]:
-    """Find our columns among names in capitals, as spreadsheets have them."""
+    """Find our columns regardless of case, as spreadsheets capitalize them."""
     lower = {str(name).lower(): name for name in row}
     ours = {text, *KEYS} - set(row)
     return {name: lower[name] for name in sorted(ours & set(lower))}
@@ -238,7 +238,7 @@ def _as_row(item: object) -> Row:
     if isinstance(item, Mapping):
         return dict(item)
     raise TypeError(
-        f"A row is {shorten(item)}; give dictionaries such as {{'question': ...}}; of a pandas "
+        f"A row is {shorten(item)}; pass dictionaries such as {{'question': ...}}; for a pandas "
         "frame, frame.to_dict('records')."
     )
 
@@ -252,7 +252,7 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
         theirs = columns.get(ours, ours)
         if theirs not in row:
             problem = f"has no column {theirs!r}, only {shorten(list(row))}"
-            remedy = f"Rename it, or name yours (--{ours}_column; columns={{{ours!r}: ...}})"
+            remedy = f"Rename yours, or name it (--{ours}_column; columns={{{ours!r}: ...}})"
             raise fault(name, line, problem, separator_of(list(row), remedy))
 
 
@@ -268,26 +268,26 @@ def _faq(name: str, line: int, row: Row) -> Faq:
         with suppress(ValueError):
             own = json.loads(own)
     if not isinstance(own, Mapping):
-        raise fault(name, line, f"metadata is {shorten(own)}", 'Write an object: {"page": 3}')
+        raise fault(name, line, f"metadata is {shorten(own)}", 'Write a JSON object: {"page": 3}')
     metadata = {key: _plain(name, line, key, value) for key, value in {**extra, **own}.items()}
     return Faq(question, answer, _key(row, "group"), _key(row, "id"), metadata)
 
 
 def _plain(name: str, line: int, column: str, value: object) -> Any:
-    """Turn a value into what JSON can hold: dates into text, what is missing into None."""
+    """Convert a value into what JSON can hold: dates into text, missing values into None."""
     if is_missing(value):
         return None
     try:
         text = json.dumps(value, default=_as_json, ensure_ascii=False)
-        text.encode()  # half a character cannot be
+        text.encode()  # a lone surrogate cannot be encoded
         return json.loads(text, parse_constant=_constant)
     except (TypeError, ValueError, RecursionError):
         problem = f"the column {shorten(column)} holds {shorten(value, 40)}, which is not JSON"
-        raise fault(name, line, problem, "Make it text, or leave the column out") from None
+        raise fault(name, line, problem, "Convert it to text, or leave the column out") from None
 
 
 def _constant(name: str) -> None:
-    """Take NaN for what is missing; raise a ValueError of infinity."""
+    """Read NaN as missing; raise a ValueError for infinity."""
     if name != "NaN":
         raise ValueError(name)
 
@@ -313,8 +313,8 @@ def _given(row: Row, name: str) -> Any:
 def _query(name: str, line: int, row: Row) -> Query:
     text = check_question(name, line, _given(row, "query"))
     if not any(key in row for key in KEYS):
-        problem = f"labels no query: its columns are {shorten(list(row))}"
-        remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, empty for none"
+        problem = f"the query has no label, only the columns {shorten(list(row))}"
+        remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, left empty where there is none"
         raise fault(name, line, problem, remedy)
     return Query(text, **{key: _key(row, key) for key in KEYS})
 
@@ -328,12 +328,12 @@ def _key(row: Row, name: str) -> str | None:
 
 
 def as_key(value: object) -> str:
-    """Write an id, a group or a label as text.
+    """Return an id, a group or a label as text.
 
     Example:
         >>> as_key(7.0), as_key(" a ")
         ('7', 'a')
     """
-    if isinstance(value, float) and value.is_integer():  # a blank makes pandas' 1 a 1.0
+    if isinstance(value, float) and value.is_integer():  # beside blanks, pandas reads 1 as 1.0
         value = int(value)
     return unicodedata.normalize("NFC", str(value).strip().replace("\r\n", "\n"))

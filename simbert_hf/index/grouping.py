@@ -1,4 +1,4 @@
-"""Nearest vectors -> nearest answers."""
+"""Rank answers by their nearest vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from simbert_hf.index.stores import VectorStore
 from simbert_hf.utils.arrays import Ints, Vectors
 
-MOST = 4096  # vectors looked at for one query, where a search is not a scan
+MOST = 4096  # vectors fetched for one query, at most, where a search is not a scan
 CELLS = 2**22  # results held at a time
 
 
@@ -25,20 +25,20 @@ class Found(NamedTuple):
 def nearest_groups(
     store: VectorStore, groups: tuple[Ints, Ints], vectors: Vectors, k: int, votes: int
 ) -> list[list[Found]]:
-    """Rank groups by the mean cosine of their ``votes`` nearest rows, of all where they have fewer.
+    """Rank groups by the mean cosine of their ``votes`` nearest rows, of all if they have fewer.
 
     More vectors are fetched until no other group can be among the k best, so that with an exact
-    store the result is that of scoring every row.
+    store the result is the same as when every row is scored.
 
     Args:
-        store: Of the rows' vectors.
-        groups: Each row's group, and the number of rows of each. Shapes: (N,), (G,).
-        vectors: Of the queries. Shape: (Q, D).
-        k: Groups wanted.
-        votes: Rows that score a group.
+        store: Vectors of the rows.
+        groups: Group of each row, and number of rows of each group. Shapes: (N,), (G,).
+        vectors: Vectors of the queries. Shape: (Q, D).
+        k: Number of groups wanted.
+        votes: Number of rows that score a group.
 
     Returns:
-        For each query the best groups, at most k, best first.
+        For each query, at most k groups, best first.
     """
     k = min(k, int(np.count_nonzero(groups[1])))  # else no search could find enough
     limit = len(store) if store.exact else min(len(store), MOST)
@@ -72,9 +72,9 @@ def _searched(
 def _rank(
     scores: Vectors, numbers: Ints, groups: tuple[Ints, Ints], votes: int
 ) -> tuple[list[Found], set[int]]:
-    """Rank the groups of fetched rows, and name those of which votes may be outside.
+    """Rank the groups of fetched rows; also return those with votes that may not be fetched.
 
-    A vote outside scores no more than the last row fetched, which stands in for it.
+    Such a vote scores no more than the last row fetched, which stands in for it.
     """
     codes, sizes = groups
     here = numbers >= 0
@@ -101,5 +101,5 @@ def _rank(
 
 
 def scored(found: Sequence[Found]) -> float:
-    """Score of a query: that of its best group, or the least possible one."""
+    """Return a query's score: that of its best group, or the lowest possible one."""
     return found[0].score if found else -1.0

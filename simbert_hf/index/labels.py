@@ -1,4 +1,4 @@
-"""Labelled queries -> where in an index they should lead, and whether they do."""
+"""Find where labelled queries should lead in an index, and whether they do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def leave_questions(asked: Mapping[Place, Query], table: FaqTable) -> dict[Place, Query]:
-    """Leave out the queries, by their files and lines, that are questions of the index.
+    """Leave out the queries, keyed by file and line, that are questions of the index.
 
     Raises:
         DataError: If none is left.
@@ -24,11 +24,11 @@ def leave_questions(asked: Mapping[Place, Query], table: FaqTable) -> dict[Place
     own = table.questions
     others = {place: query for place, query in asked.items() if fold(query.text) not in own}
     if not others:
-        problem = f"are all {len(asked):,} questions of the index"
-        raise fault("the queries", None, problem, "Ask them in other words")
+        problem = f"all {len(asked):,} are questions of the index"
+        raise fault("the queries", None, problem, "Word them differently")
     if len(others) < len(asked):
         left = len(asked) - len(others)
-        logger.warning("left out %d of %d queries: the index holds them", left, len(asked))
+        logger.warning("left out %d of %d queries: they are in the index", left, len(asked))
     return others
 
 
@@ -41,8 +41,8 @@ def leave_unread(asked: Mapping[Place, Query], encoder: TextEncoder) -> dict[Pla
     unread = set(encoder.unread([query.text for query in asked.values()]))
     others = {place: query for place, query in asked.items() if query.text not in unread}
     if not others:
-        remedy = "Take a model that was trained on their language"
-        raise fault("the queries", None, "are in no language that the model can read", remedy)
+        remedy = "Use a model trained on their language"
+        raise fault("the queries", None, "the model cannot read any of them", remedy)
     if unread:
         left = len(asked) - len(others)
         logger.warning("left out %d of %d queries: the model cannot read them", left, len(asked))
@@ -50,7 +50,7 @@ def leave_unread(asked: Mapping[Place, Query], encoder: TextEncoder) -> dict[Pla
 
 
 def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
-    """Groups that a query may lead to, None for out of scope; raise a DataError if none is."""
+    """Return a query's expected groups, None if out of scope; raise a DataError if none exists."""
     if not query.in_scope:
         return None
     given = {key: value for key in KEYS if (value := getattr(query, key))}
@@ -63,16 +63,16 @@ def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
     for key, codes in found.items():
         if not codes:
             problem = f"leads to the {key} {shorten(given[key])}, which is not in the index"
-            raise fault(*place, problem, f"Mend the {key}, or leave it empty for none")
+            raise fault(*place, problem, f"Correct the {key}, or leave it empty for none")
     common = set.intersection(*found.values())
     if not common:
         problem = f"its {' and '.join(given)} lead to different answers"
-        raise fault(*place, problem, "Mend them, or leave one of them out")
+        raise fault(*place, problem, "Correct them, or leave one of them out")
     return common
 
 
 def kind_of(found: Sequence[Found], codes: set[int] | None) -> int:
-    """Say whether the best answer found is right (0), wrong (1), or to a query out of scope (2)."""
+    """Return 0 if the best answer found is right, 1 if wrong, 2 if the query is out of scope."""
     if codes is None:
         return 2
     return 0 if found and found[0].code in codes else 1

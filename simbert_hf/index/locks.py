@@ -1,4 +1,4 @@
-"""A lock that many readers hold together, and a writer alone; part of what may be copied."""
+"""A lock shared by readers and exclusive to a writer; objects that hold it can be copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 class ReadWriteLock:
     """Lets readers in together; a writer waits for those inside, and later readers for it.
 
-    A copy or pickle of it is another one.
+    A copy or pickle of it is a new, free lock.
 
     Example:
         >>> lock = ReadWriteLock()

@@ -1,4 +1,4 @@
-"""Vectors in Milvus: a server's, or Milvus Lite's in this process; needs the extra ``milvus``."""
+"""Vectors in Milvus, on a server or by Milvus Lite in this process; needs the extra ``milvus``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ except ImportError as error:
 
 logger = logging.getLogger(__name__)
 
-BATCH = 1000  # vectors a request
-MOST = 16_384  # results that a search may ask Milvus for
+BATCH = 1000  # vectors per request
+MOST = 16_384  # results per query that Milvus allows
 
 
 @contextmanager
-def answering(failed: str = "Milvus cannot do it") -> Iterator[None]:
-    """Raise a ConnectionError for what the server refuses, or where it is silent."""
+def answering(failed: str = "The Milvus request failed") -> Iterator[None]:
+    """Raise a ConnectionError if the server refuses a request or does not respond."""
     try:
         yield
     except pymilvus.MilvusException as error:
@@ -38,18 +38,18 @@ def answering(failed: str = "Milvus cannot do it") -> Iterator[None]:
 class MilvusVectors:
     """Vectors in a Milvus collection, for indexes beyond one machine.
 
-    Changes reach the server at once: save the index after each, and let one process write.
+    Changes reach the server at once: save the index after each, and let only one process write.
 
     Args:
         uri: ``http://host:19530``, or a path ending in ``.db`` for Milvus Lite.
         collection: Name of a collection that does not exist yet.
-        token: ``user:password`` or a key; that of the environment (``MILVUS_TOKEN``) if None. It is
+        token: ``user:password`` or a key; if None, the environment variable ``MILVUS_TOKEN``. It is
             never saved.
-        index_type: Milvus's; ``AUTOINDEX`` lets it choose, ``FLAT`` is exact.
+        index_type: Milvus's index type; ``AUTOINDEX`` lets Milvus choose, ``FLAT`` is exact.
         timeout: Seconds to wait for the server.
 
     Raises:
-        ConnectionError: If Milvus does not answer.
+        ConnectionError: If Milvus does not respond.
     """
 
     def __init__(
@@ -68,33 +68,35 @@ class MilvusVectors:
         self.collection = collection
         self._count = 0
         token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
-        with answering(f"Milvus at {uri} does not answer"):
+        with answering(f"Milvus at {uri} does not respond"):
             self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
 
     @classmethod
     @answering()
     def open(cls, facts: Mapping[str, Any]) -> MilvusVectors:
-        """Open the collection that :meth:`save` named.
+        """Open the collection that :meth:`save` described.
 
         ``MILVUS_TOKEN`` is sent only if ``MILVUS_URI`` names the same server.
 
         Raises:
-            DataError: If it is not there, or holds other vectors than were saved.
+            DataError: If it does not exist, or does not hold the vectors that were saved.
         """
-        # An index may come from anyone, and names its server: that one gets no other's token.
+        # An index may come from anyone and names its own server, which must not get this token.
         trusted = os.environ.get("MILVUS_URI", "").rstrip("/") == facts["uri"].rstrip("/")
         if not trusted and os.environ.get("MILVUS_TOKEN"):
-            logger.warning("To send MILVUS_TOKEN to %s, set MILVUS_URI to it.", facts["uri"])
+            logger.warning("To send MILVUS_TOKEN to %s, set MILVUS_URI to this.", facts["uri"])
         token = None if trusted else ""
         store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
-        remedy = "Save after every change; now build the index anew."
+        remedy = "Rebuild the index, and save it after every change."
         if not store.client.has_collection(store.collection):
-            raise DataError(f"Milvus at {facts['uri']} has no {store.collection!r}. {remedy}")
+            raise DataError(
+                f"Milvus at {facts['uri']} has no collection {store.collection!r}. {remedy}"
+            )
         store.client.load_collection(store.collection)
         found = store.stored()
         if found != facts["stored"]:
             raise DataError(
-                f"The collection {store.collection!r} holds {found:,} vectors where "
+                f"The collection {store.collection!r} holds {found:,} vectors, but "
                 f"{facts['stored']:,} were saved. {remedy}"
             )
         store._count = facts["count"]
@@ -102,7 +104,7 @@ class MilvusVectors:
 
     @answering()
     def stored(self) -> int:
-        """Ask the server how many vectors there are, without removed ones."""
+        """Count the vectors on the server, without removed ones."""
         rows = self.client.query(self.collection, filter="id >= 0", output_fields=["count(*)"])
         return int(rows[0]["count(*)"])
 
@@ -122,10 +124,10 @@ class MilvusVectors:
 
     @answering()
     def add(self, vectors: Vectors) -> None:
-        """Append unit vectors; the first make the collection. Shape: (N, D).
+        """Append unit vectors; the first call creates the collection. Shape: (N, D).
 
         Raises:
-            ValueError: If there is such a collection already.
+            ValueError: If the collection already exists.
         """
         first = not self._count
         if first:
@@ -136,8 +138,8 @@ class MilvusVectors:
                 rows = [{"id": i, "vector": vector} for i, vector in part]
                 self.client.insert(self.collection, rows)
         except pymilvus.MilvusException:
-            with suppress(pymilvus.MilvusException):  # else a search would find rows unknown here
-                if first:  # else a retry would find it taken
+            with suppress(pymilvus.MilvusException):  # or a search would find rows unknown here
+                if first:  # or a retry would find the name taken
                     self.client.drop_collection(self.collection)
                 else:
                     added = range(self._count, self._count + len(vectors))
@@ -148,7 +150,7 @@ class MilvusVectors:
     def _create(self, dim: int) -> None:
         if self.client.has_collection(self.collection):
             raise ValueError(
-                f"Milvus has a collection {self.collection!r} already; name another, or drop it."
+                f"Milvus already has a collection {self.collection!r}; name another, or drop it."
             )
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
@@ -166,7 +168,7 @@ class MilvusVectors:
 
     @answering()
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each."""
+        """Find the k nearest of each query: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
         for start in range(0, len(vectors), BATCH):  # a server takes 16,384 queries at most

@@ -1,4 +1,4 @@
-"""An index from its directory, if the model at hand is the one that it was built by."""
+"""Load an index from its directory, and check that its model is the one that built it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.utils.textfiles import fault
 
 PROBES = 8  # questions encoded again
-TOLERANCE = 1e-3  # of their cosines with the stored vectors: half precision and other devices
+TOLERANCE = 1e-3  # of their cosines with the stored vectors, for half precision, other devices
 
 
 def open_index(
@@ -25,8 +25,8 @@ def open_index(
         The encoder, the rows, the vectors, and what the manifest says.
 
     Raises:
-        DataError: If there is no whole index, or it was built by another model.
-        OSError: If the model is not there.
+        DataError: If there is no complete index, or another model built it.
+        OSError: If the model cannot be loaded.
     """
 
     def read(facts: dict[str, Any], folder: Path) -> tuple[dict[str, Any], FaqTable, VectorStore]:
@@ -40,21 +40,21 @@ def open_index(
     made = facts["model"]
     name = made["name"]
     if model is None and not name:
-        raise fault(place, None, "was built by a model never saved", "Pass it as model")
+        raise fault(place, None, "was built by a model that was never saved", "Pass it as model=")
     options = {"batch_size": batch_size, "prompt": made.get("prompt")}
     try:
         encoder = TextEncoder(name if model is None else model, **options)
     except OSError as error:
         if model is not None:
             raise
-        remedy = "If it has moved, say where it is (--model; FaqIndex.load(path, model))"
+        remedy = "If it has moved, give its new path (--model; FaqIndex.load(path, model))"
         raise OSError(f"{place}: its model cannot be loaded: {error} {remedy}.") from error
     if why := _difference(encoder, made, table, store):
         ours = encoder.name or "this"
         others = (
             f"another state of {name}" if name == ours else f"{name or 'another model'}, not {ours}"
         )
-        remedy = "Pass the model that built it (--model), or build it anew"
+        remedy = "Pass the model that built it (--model), or rebuild it"
         raise fault(place, None, f"was built by {others}: {why}", remedy)
     return encoder, table, store, facts
 
@@ -62,19 +62,19 @@ def open_index(
 def _difference(
     encoder: TextEncoder, made: dict[str, Any], table: FaqTable, store: VectorStore
 ) -> str:
-    """Say how a model differs from the one that the manifest tells of; nothing if it does not.
+    """Say how a model differs from the manifest's; an empty string if it does not.
 
-    A few questions are encoded again: another pooling or prompt changes no weight, and weights that
-    were rounded to another type can be told by nothing else.
+    A few questions are encoded again: another pooling or prompt changes no weight, and weights
+    rounded to another type can be checked in no other way.
     """
     same = encoder.fingerprint == made["fingerprint"]
     if not same and encoder.dtype == made.get("dtype", "float32"):
-        return "its weights are others"
+        return "its weights differ"
     numbers = table.living[:PROBES]
     if len(numbers):
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # told of when added
             again = encoder([faq.question for faq in table.faqs(numbers)])
         stored = store.vectors(numbers)
         if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
-            return "its pooling or length is another" if same else "its vectors are others"
+            return "its pooling or length differs" if same else "its vectors differ"
     return ""

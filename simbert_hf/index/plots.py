@@ -1,4 +1,4 @@
-"""Pictures of calibrations; need the extra ``eval`` (matplotlib)."""
+"""Plots of calibrations; need the extra ``eval`` (matplotlib)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINES = ("precision", "answered", "correct", "false_accepts")
 
 
 def plot_calibrations(found: Mapping[str, Calibration], path: str | Path) -> None:
-    """Draw the scores of each kind of queries, and the rates over the threshold: a row an index.
+    """Plot the scores of each kind of query, and the rates by threshold, one row per index.
 
     Raises:
         ImportError: If matplotlib is missing.

@@ -1,4 +1,4 @@
-"""What an index says: hits, and an answer or none."""
+"""What an index returns: hits, and replies with or without an answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Hit:
         score: Cosine of the query with the answer's nearest question, or mean of the nearest ones.
         answer: The answer of that question.
         question: The nearest question.
-        id: Its row's.
+        id: Id of its row.
         group: Its group, if it has one.
-        metadata: What else is known of the row.
+        metadata: Metadata of its row.
     """
 
     score: float
@@ -33,12 +33,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, or none.
+    """An answer, or the reason why there is none.
 
     Attributes:
-        answer: None where no score reaches the threshold.
-        reason: One sentence.
-        hits: The best answers, best first: near misses where there is no answer.
+        answer: The answer; None if no score reaches the threshold.
+        reason: Why there is an answer or none, in one sentence.
+        hits: The best answers, best first; near misses if there is no answer.
     """
 
     answer: str | None
@@ -47,13 +47,13 @@ class Reply:
 
 
 def make_hit(found: Found, faq: Faq) -> Hit:
-    """Make a hit of a group that was found and its nearest row."""
+    """Make a hit from a group that was found and its nearest row."""
     assert faq.id is not None
     return Hit(found.score, faq.answer, faq.question, faq.id, faq.group, faq.metadata)
 
 
 def make_reply(hits: Sequence[Hit], threshold: float, *, is_read: bool = True) -> Reply:
-    """Answer by the best hit, if its score reaches the threshold and the query could be read.
+    """Answer with the best hit, if its score reaches the threshold and the query could be read.
 
     Example:
         >>> make_reply([Hit(0.5, "Yes.", "Is it?", "0", None, {})], 0.6).reason

@@ -1,7 +1,7 @@
 """An index on disk: a manifest, and the folder of data that it names.
 
 A new save writes a new folder of data beside the old one, and then replaces the manifest in one
-step. Whatever fails, or whenever the process is killed, the manifest names whole data.
+step. Whatever fails, and whenever the process is killed, the manifest names complete data.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from simbert_hf.utils.textfiles import DataError, fault
 
 MANIFEST = "index.json"
 FORMAT = 1
-LOCK = "faqindex.lock"  # held by the one save or change that goes on; what it holds is nothing
+LOCK = "faqindex.lock"  # held by the current save or change; the file is empty
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
 NEEDED = {"rows", "store", "model", "votes", "recall", "calibration"}  # of a manifest
 NAME = re.compile(r"\w[\w.-]*")
-ANEW = "Build the index anew, or copy it again"
+ANEW = "Rebuild the index, or copy it again"
 
 T = TypeVar("T")
 
 
 def turn(place: Path) -> FileLock:
-    """Make the lock of a directory's index, which a thread may hold several times."""
+    """Return the lock of a directory's index, which a thread may hold several times."""
     return FileLock(place / LOCK, is_singleton=True)
 
 
 def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
-    """Save an index in a directory, in the place of the one that is there; saves take turns.
+    """Save an index to a directory, replacing the one there; saves run one at a time.
 
     Args:
         place: The directory.
-        write: Writes all data into a folder and returns what the manifest says of them.
+        write: Writes all data into a folder and returns what the manifest says about them.
 
     Raises:
-        ValueError: If the directory holds other things.
-        OSError: If the disk does not take it; then the old index stays.
+        ValueError: If the directory holds something else.
+        OSError: If the index cannot be written; then the old index stays.
     """
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     made = place / f"{folder.name}.json"
     try:
-        folder.chmod(0o755)  # mkdtemp's are the owner's alone
+        folder.chmod(0o755)  # mkdtemp lets only the owner in
         facts = write(folder)
         sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
         manifest = {"format": FORMAT, "data": folder.name, "files": sizes, **facts}
@@ -76,7 +76,7 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
 
 
 def is_data(path: Path) -> bool:
-    """Whether a save made this; an index of somebody's within may have such a name too."""
+    """Whether a save made this; an index that a user put there may have such a name too."""
     return bool(DATA.fullmatch(path.name)) and not (path / MANIFEST).exists()
 
 
@@ -84,13 +84,13 @@ def check_place(place: Path) -> None:
     """Raise an error unless an index can be saved in a directory.
 
     Raises:
-        PermissionError: If it may not be written to.
-        ValueError: If it holds anything but an index, whole or begun.
+        PermissionError: If it is not writable.
+        ValueError: If it holds anything but an index, complete or begun.
     """
     check_writable(place)
     begun = place.is_dir() and all(p.name == LOCK or is_data(p) for p in place.iterdir())
     if place.exists() and not begun and not is_index(place):
-        raise ValueError(f"{place} holds something else than an index; name an empty directory.")
+        raise ValueError(f"{place} holds something other than an index; name an empty directory.")
 
 
 def is_index(place: Path) -> bool:
@@ -103,14 +103,14 @@ def is_index(place: Path) -> bool:
 
 
 def read_index(place: Path, read: Callable[[dict[str, Any], Path], T]) -> T:
-    """Read an index, anew whenever a save has replaced its data meanwhile.
+    """Read an index, and read it again if a save has replaced its data meanwhile.
 
     Args:
         place: Its directory.
         read: Takes what the manifest says and the folder of data.
 
     Raises:
-        DataError: If there is no index, it is of a later format, or its data are not whole.
+        DataError: If there is no index, its format is newer, or its data are incomplete.
     """
     while True:
         manifest, folder, sizes = read_manifest(place)
@@ -126,21 +126,21 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
     """Return what the manifest says, the folder of data, and the sizes of the files there.
 
     Raises:
-        DataError: If there is no index, or it is of a later format.
+        DataError: If there is no index, or its format is newer.
     """
     if not (place / MANIFEST).is_file():
-        problem = "is no index" if place.exists() else "does not exist"
+        problem = "is not an index" if place.exists() else "does not exist"
         raise fault(
             place,
             None,
             problem,
-            "Make one: FaqIndex.build(model, faqs).save(path), or simbert index build",
+            "Build one: FaqIndex.build(model, faqs).save(path), or simbert index build",
         )
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
-            raise fault(place, None, problem, "Install a newer simbert-hf, or build it anew")
+            raise fault(place, None, problem, "Install a newer simbert-hf, or rebuild it")
         if not manifest.keys() >= NEEDED:
             raise KeyError
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
@@ -148,15 +148,15 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
     except DataError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise fault(place / MANIFEST, None, "is not whole, or no index's", ANEW) from None
+        raise fault(place / MANIFEST, None, "is incomplete, or not an index's", ANEW) from None
 
 
 def check_sizes(sizes: Mapping[Path, int]) -> None:
-    """Raise a DataError unless all files are there in their whole length."""
+    """Raise a DataError unless all files are there in full length."""
     for file, size in sizes.items():
         found = file.stat().st_size if file.is_file() else 0
         if found != size:
-            problem = f"is not whole: {found:,} of {size:,} bytes are there"
+            problem = f"is incomplete: {found:,} of {size:,} bytes are there"
             raise fault(file, None, problem, ANEW)
 
 

@@ -1,7 +1,7 @@
-"""Where vectors lie: faiss in this process, flat, HNSW or IVF-PQ by their number.
+"""Stores of vectors: faiss in this process, flat, HNSW or IVF-PQ by their number.
 
-A store numbers its vectors 0, 1, 2, ... as they are added, and never anew: what is removed leaves a
-gap that no search returns.
+A store numbers its vectors 0, 1, 2, ... as they are added and never renumbers them: what is removed
+leaves a gap that no search returns.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
 IVF_LEAST = 10_000
 EF_SEARCH = 128  # candidates an HNSW search keeps
-WALKED = 128  # vectors that one more found costs such a search, of those that a scan reads
+WALKED = 128  # cost of one more result of such a search, in vectors that a scan reads
 PROBES = 32  # lists of an IVF that a search reads
 RESCORED = 16  # candidates of the product quantizer for each vector wanted
-TRAINING_POINTS = 64  # vectors for each IVF list that k-means looks at
+TRAINING_POINTS = 64  # vectors per IVF list that k-means looks at
 CLUSTERING_ROUNDS = 10  # of k-means
 FILE = "vectors.faiss"
 
 
 class VectorStore(Protocol):
-    """What an index needs of the place where its vectors are."""
+    """Interface of a store for the vectors of an index."""
 
     @property
     def exact(self) -> bool:
         """Whether a search is a scan of all vectors."""
 
     def __len__(self) -> int:
-        """How many vectors were ever added, removed ones too."""
+        """Return how many vectors were ever added, including removed ones."""
 
     def add(self, vectors: Vectors) -> None:
-        """Append unit vectors; the first also set the dimension. Shape: (N, D)."""
+        """Append unit vectors; the first call also sets the dimension. Shape: (N, D)."""
 
     def remove(self, numbers: Ints) -> None:
-        """Let no search return these again. Shape: (N,)."""
+        """Exclude vectors from all further searches. Shape: (N,)."""
 
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Find the k nearest of each: cosines, descending, and numbers, -1 where none is left.
+        """Find the k nearest of each query: descending cosines, and numbers, -1 where none is left.
 
         Shapes: (Q, D) -> (Q, k), (Q, k).
         """
@@ -62,18 +62,18 @@ class VectorStore(Protocol):
         """Return stored vectors, perhaps rounded: (N,) -> (N, D)."""
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write what is not elsewhere into a folder; return what is needed to open it again."""
+        """Write what is not stored elsewhere into a folder; return what is needed to open it."""
 
 
 class FaissVectors:
-    """Vectors in this process.
+    """Vectors in a faiss index in this process.
 
     Args:
         kind: ``flat`` scans all of them and is exact. ``hnsw`` walks a graph (Malkov & Yashunin
             2016, https://arxiv.org/abs/1603.09320). ``ivf_pq`` reads some clusters of product codes
             (Jégou et al. 2011) and rescores the best by half-precision vectors, which can stay on
-            disk. ``auto`` picks them below 100,000 vectors, below 1,000,000, and beyond, when the
-            first are added.
+            disk. ``auto`` picks one of these when the first vectors are added: below 100,000, below
+            1,000,000, and beyond.
 
     Raises:
         ValueError: If there is no such kind.
@@ -94,7 +94,7 @@ class FaissVectors:
         self._set_removed(np.empty(0, dtype=np.int64))
 
     def _set_removed(self, numbers: Ints) -> None:
-        """Keep faiss's selector too: to build it is much of a search among many removed."""
+        """Keep faiss's selector too, as building it takes long where many vectors are removed."""
         self._removed = numbers
         self._gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None
         self._selector = faiss.IDSelectorNot(self._gaps) if len(numbers) else None
@@ -109,10 +109,10 @@ class FaissVectors:
 
     @classmethod
     def load(cls, folder: Path, kind: str, removed: Ints, *, mmap: bool = True) -> Self:
-        """Open what :meth:`save` wrote; mapped, only what is read gets into memory.
+        """Open what :meth:`save` wrote; with ``mmap``, only what is read gets into memory.
 
         Raises:
-            DataError: If it is no faiss index.
+            DataError: If it is not a faiss index.
         """
         store = cls(kind)
         store._index = _read(folder / FILE, mmap)
@@ -121,7 +121,7 @@ class FaissVectors:
         return store
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the index by faiss's own format.
+        """Write the index in faiss's own format.
 
         Raises:
             OSError: If it cannot be written, as on a full disk, of which faiss itself would not
@@ -140,12 +140,12 @@ class FaissVectors:
         return self._index.ntotal if self._index is not None else 0
 
     def add(self, vectors: Vectors) -> None:
-        """Append unit vectors; the first also train the clusters of an IVF-PQ. Shape: (N, D)."""
+        """Append unit vectors; the first call also trains an IVF-PQ's clusters. Shape: (N, D)."""
         if self._index is None:
             self.kind = kind_for(len(vectors)) if self.kind == "auto" else self.kind
             index = make_index(self.kind, *vectors.shape)
             index.train(vectors)
-        elif self._mapped:  # faiss ends the process where a mapped index is added to
+        elif self._mapped:  # faiss aborts the process when vectors are added to a mapped index
             index = faiss.deserialize_index(faiss.serialize_index(self._index))
             self._mapped = False
         else:
@@ -154,13 +154,13 @@ class FaissVectors:
         self._index = index
 
     def remove(self, numbers: Ints) -> None:
-        """Let no search return these again. Shape: (N,)."""
+        """Exclude vectors from all further searches. Shape: (N,)."""
         self._set_removed(np.union1d(self._removed, numbers))
 
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Find the k nearest of each: (Q, D) -> cosines and numbers, (Q, k) each.
+        """Find the k nearest of each query: (Q, D) -> cosines and numbers, (Q, k) each.
 
-        Where removed vectors lie in the way of a search that is no scan, it becomes one.
+        Where removed vectors get in the way of an approximate search, all vectors are scanned.
         """
         living = len(self) - len(self._removed)
         if self.kind == "hnsw":
@@ -174,7 +174,7 @@ class FaissVectors:
         return scores, numbers
 
     def _walk(self, vectors: Vectors, k: int, living: int) -> tuple[Vectors, Ints]:
-        """Search a graph: among all vectors, as a walk ends where those it must leave out lie."""
+        """Search a graph among all vectors, as a walk would end at those that it must leave out."""
         fetch = k
         if len(self._removed):
             fetch = max(k, 2 * k * len(self) // max(1, living))
@@ -187,7 +187,7 @@ class FaissVectors:
         return np.take_along_axis(scores, first, 1), np.take_along_axis(numbers, first, 1)
 
     def _scan(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
-        """Look at all vectors."""
+        """Scan all vectors."""
         index, params = self._index, faiss.SearchParameters(sel=self._selector)
         if self.kind == "hnsw":
             index = faiss.downcast_index(index.storage)
@@ -208,7 +208,7 @@ class FaissVectors:
 
 
 def kind_for(count: int) -> str:
-    """Pick the kind for so many vectors.
+    """Pick the kind of index for a number of vectors.
 
     Example:
         >>> [kind_for(count) for count in (10, 100_000, 1_000_000)]
@@ -223,7 +223,7 @@ def check_kind(kind: str, count: int) -> None:
     """Raise a ValueError if an IVF-PQ has too few vectors for its clusters and codes."""
     if kind == "ivf_pq" and count < IVF_LEAST:
         raise ValueError(
-            f"An ivf_pq index takes at least {IVF_LEAST:,} vectors, and there are {count:,}: take "
+            f"An ivf_pq index needs at least {IVF_LEAST:,} vectors, but there are {count:,}: use "
             "flat or hnsw."
         )
 
@@ -232,7 +232,7 @@ def make_index(kind: str, count: int, dim: int) -> Any:
     """Make an empty faiss index for about ``count`` vectors of ``dim`` numbers.
 
     Raises:
-        ValueError: If they are too few for an IVF-PQ, or cannot be parted into its codes.
+        ValueError: If they are too few for an IVF-PQ, or cannot be split into its codes.
     """
     metric = faiss.METRIC_INNER_PRODUCT
     if kind != "ivf_pq":
@@ -241,7 +241,7 @@ def make_index(kind: str, count: int, dim: int) -> Any:
     check_kind(kind, count)
     if dim % 8:
         raise ValueError(
-            f"An ivf_pq index of vectors of {dim} numbers cannot be: that must divide by 8. Take "
+            f"An ivf_pq index needs a dimension divisible by 8, but the vectors have {dim}: use "
             "flat or hnsw."
         )
     lists = 2 ** round(np.log2(4 * np.sqrt(count)))
@@ -258,9 +258,9 @@ def measure_recall(store: VectorStore, vectors: Vectors, k: int = 10, queries: i
 
     Args:
         store: Holds the vectors, none removed.
-        vectors: The same. Shape: (N, D).
-        k: How many nearest.
-        queries: As many of the vectors, evenly spread, ask; themselves do not count.
+        vectors: The same vectors. Shape: (N, D).
+        k: Number of nearest vectors.
+        queries: Number of evenly spaced vectors used as queries; they do not count as results.
 
     Returns:
         Recall at k; a vector as near as the k-th counts as one of the nearest.
@@ -285,7 +285,7 @@ def _read(path: Path, mmap: bool) -> Any:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
     except RuntimeError as error:
         reason = str(error).strip().rpartition("\n")[2][:80]
-        raise fault(path, None, f"is no faiss index ({reason})", "Build the index anew") from None
+        raise fault(path, None, f"is not a faiss index ({reason})", "Rebuild the index") from None
 
 
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
@@ -293,8 +293,8 @@ def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: b
     if facts["type"] == "faiss":
         return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
     if facts["type"] != "milvus":
-        problem = f"has its vectors in a store of another kind, {shorten(facts['type'])}"
-        raise fault(folder.parent, None, problem, "Build it anew with faiss or Milvus")
+        problem = f"has its vectors in an unknown kind of store, {shorten(facts['type'])}"
+        raise fault(folder.parent, None, problem, "Rebuild it with faiss or Milvus")
     from simbert_hf.index.milvus import MilvusVectors
 
     return MilvusVectors.open(facts)

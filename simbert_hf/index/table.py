@@ -1,4 +1,4 @@
-"""What is known of each vector, in Parquet: row i of the table tells of vector i."""
+"""The rows of an index, in Parquet: row i of the table describes vector i."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = pyarrow.schema(
 
 
 class FaqTable:
-    """Rows that are never renumbered; a removed one is blank. It is never changed in place.
+    """Rows that are never renumbered; removed ones are blank. A table never changes in place.
 
     Args:
         data: A table of :data:`SCHEMA`.
@@ -47,11 +47,11 @@ class FaqTable:
         try:
             return cls(pyarrow.parquet.read_table(path.absolute(), schema=SCHEMA, memory_map=True))
         except (pyarrow.ArrowException, OSError) as error:
-            problem = f"is no table of an index ({str(error)[:80]})"
-            raise fault(path, None, problem, "Build the index anew") from None
+            problem = f"is not a table of an index ({str(error)[:80]})"
+            raise fault(path, None, problem, "Rebuild the index") from None
 
     def write(self, path: Path) -> None:
-        """Write Parquet."""
+        """Write the table as Parquet."""
         place = path.absolute()  # pyarrow would look for "~/..." in the user's home
         pyarrow.parquet.write_table(self.data, place, compression="zstd")
 
@@ -65,7 +65,7 @@ class FaqTable:
 
     @property
     def removed(self) -> Ints:
-        """Numbers of the others."""
+        """Numbers of the removed rows."""
         return np.flatnonzero(self.data["removed"].to_numpy())
 
     @cached_property
@@ -84,7 +84,7 @@ class FaqTable:
         return {fold(question) for question in self.data["question"].to_pylist()}
 
     def holds(self, questions: Sequence[str]) -> dict[str, set[str]]:
-        """Find which of the questions rows ask already, letter by letter, and their answers."""
+        """Find the questions that rows already ask, letter by letter, and their answers."""
         wanted = pyarrow.array(questions, pyarrow.string())
         asking = self.data.filter(pyarrow.compute.is_in(self.data["question"], wanted))
         found = defaultdict[str, set[str]](set)
@@ -94,13 +94,13 @@ class FaqTable:
 
     @cached_property
     def groups(self) -> tuple[Ints, Ints]:
-        """Code of each row's group (of its answer, where it has none), and living rows a code.
+        """Code of each row's group (of its answer, where it has none), and living rows per code.
 
         Shapes: (N,), (G,).
         """
         grouped = pyarrow.compute.is_valid(self.data["group"])
         keys = pyarrow.compute.coalesce(self._keys("group"), self._keys("answer"))
-        marks = pyarrow.compute.if_else(grouped, "g", "a")  # a group may be named as an answer is
+        marks = pyarrow.compute.if_else(grouped, "g", "a")  # names of groups may equal answers
         marked = pyarrow.compute.binary_join_element_wise(marks, keys, "")
         codes = np.asarray(marked.combine_chunks().dictionary_encode().indices, dtype=np.int64)
         sizes = np.bincount(codes[self.living], minlength=int(codes.max(initial=-1)) + 1)
@@ -108,7 +108,7 @@ class FaqTable:
 
     @cached_property
     def codes_by(self) -> dict[str, dict[str, set[int]]]:
-        """The groups of the living rows with an answer, or a name of their group."""
+        """Codes of the living rows with each group name, and with each answer."""
         codes = self.groups[0][self.living].tolist()
         found: dict[str, dict[str, set[int]]] = {}
         for key in ("group", "answer"):
@@ -128,9 +128,9 @@ class FaqTable:
         ]
 
     def with_paraphrases(self, numbers: Sequence[int]) -> list[int]:
-        """Add to rows the living ones that ``augment`` wrote of their questions, and of no other's.
+        """Add the living rows that ``augment`` generated from these rows' questions alone.
 
-        A row that says the same under another id keeps them.
+        A row that says the same under another id keeps its paraphrases.
         """
         marked = pyarrow.compute.match_substring(self.data["metadata"], f'"{ORIGIN}"')
         written = np.flatnonzero(marked.to_numpy()).tolist()
@@ -147,7 +147,7 @@ class FaqTable:
         return list(dict.fromkeys([*numbers, *of_these]))
 
     def with_rows(self, faqs: Sequence[Faq]) -> FaqTable:
-        """Append rows, numbering those without id; raise a DataError if an id is there already."""
+        """Append rows, numbering those without an id; raise a DataError if an id already exists."""
         columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
         ids = list(self._new_ids(faqs))
         for faq, row_id in zip(faqs, ids, strict=True):
@@ -163,7 +163,7 @@ class FaqTable:
     def _new_ids(self, faqs: Sequence[Faq]) -> Iterator[str]:
         taken = self.number_of
         if twice := next((faq.id for faq in faqs if faq.id in taken), None):
-            raise DataError(f"The index has a row {shorten(twice)} already. Update or remove it.")
+            raise DataError(f"The index already has a row {shorten(twice)}. Update or remove it.")
         given = {faq.id for faq in faqs}
         number = len(self)
         for faq in faqs:
@@ -173,7 +173,7 @@ class FaqTable:
             number += faq.id is None
 
     def without(self, numbers: Sequence[int]) -> FaqTable:
-        """Blank rows: nothing of their text stays."""
+        """Blank rows, so that nothing of their text remains."""
         gone = np.zeros(len(self), dtype=np.bool_)
         gone[np.asarray(numbers, dtype=np.int64)] = True
         data = self.data
@@ -186,7 +186,7 @@ class FaqTable:
         return FaqTable(data.set_column(place, SCHEMA.field("removed"), removed))
 
     def codes_of(self, key: str, value: str) -> set[int]:
-        """Groups that a query's label names: by ``id``, ``group`` or ``answer``."""
+        """Return the groups that a query's label names by ``id``, ``group`` or ``answer``."""
         if key == "id":
             numbers = [self.number_of[value]] if value in self.number_of else []
             return set(self.groups[0][numbers].tolist())

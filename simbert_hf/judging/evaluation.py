@@ -1,8 +1,8 @@
-"""Paraphrases of held-out sentences -> one table, a row a model, between control rows.
+"""Measure paraphrases of held-out sentences: one row per model, and control rows.
 
-The controls tell what a judge is worth on these sentences: people's paraphrases should pass; random
+The controls show how reliable a judge is on these sentences: human paraphrases should pass; random
 other sentences, the nearest other sentence and the source with its longest word exchanged should
-not; a copy passes, and is no paraphrase. Every figure is computed alike for all rows.
+not; a copy passes, but is not a paraphrase. Every figure is computed the same way for all rows.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ BLOCK = 256  # sources compared at a time
 Figures = dict[str, Any]
 Scores = list[list[float]]  # a judge's, of each candidate of each source
 
-NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # of what is one itself
+NO_REFERENCE: Figures = {"bleu": None, "ibleu": None, "chrf": None}  # for the references' own row
 
-USUAL = "usual"  # as many groups as training holds out by itself
+USUAL = "usual"  # as many groups as training holds out by default
 
 EXCHANGED, RANDOM = "one word exchanged", "random other sentence"
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Sentences to paraphrase, and how people paraphrased them.
+    """Sentences to paraphrase, with human paraphrases.
 
     Attributes:
-        sources: One of each group.
-        references: The others of its group, one or more.
+        sources: One sentence of each group.
+        references: The other sentences of its group, one or more.
         origin: Which groups they are, for the report.
-        others: How many groups of the files are left to train on, if these are held out.
+        others: Number of groups in the files that are left to train on, if these are held out.
     """
 
     sources: list[str]
@@ -69,14 +69,13 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class System:
-    """What a model, or a control, gave for the held-out sentences.
+    """Paraphrases of the held-out sentences by a model or a control.
 
     Attributes:
-        name: Of its row.
-        candidates: For each source, best first.
-        similarities: Cosine of each candidate with its source, as the model sees it; None where
-            that is not known.
-        figures: What is measured on the model itself.
+        name: Name of its row.
+        candidates: Candidates for each source, best first.
+        similarities: Cosine of each candidate with its source, by the model; None if unknown.
+        figures: Figures measured on the model itself.
         control: Whether this is a control, which gives one candidate.
     """
 
@@ -98,22 +97,22 @@ def load_held_out(
     text_columns: Sequence[str] | None = None,
     form: Form = "auto",
 ) -> HeldOut:
-    """Read groups, keep those that training held out, draw some of them.
+    """Read groups, keep those that training held out, and draw some of them.
 
     Args:
         files: Files of groups or pairs.
-        held_out: Number of groups that training was told to hold out of these files; ``USUAL`` if
-            it was told none, and None if all are held out.
+        held_out: Number of groups that training was set to hold out of these files; ``USUAL`` for
+            its default number, and None if all are held out.
         split_seed: Seed of that split, and of the draw.
         limit: Number of groups to draw; None for all.
-        text_columns: The two columns to read, as the training run did.
-        form: What the rows hold, as the training run was told.
+        text_columns: The two columns to read, as in the training run.
+        form: What the rows hold, as in the training run.
 
     Returns:
-        Groups that share no sentence, in a random order.
+        Groups that share no sentences, in random order.
 
     Raises:
-        DataError: If there are none, or fewer than two, which a control needs.
+        DataError: If there are fewer than two, as the controls need two.
     """
     groups: Any = load_groups(files, text_columns=text_columns, form=form)[0]
     names = ", ".join(Path(file).name for file in files)
@@ -121,8 +120,8 @@ def load_held_out(
     if held_out is not None:
         wanted = usual_share(groups) if held_out == USUAL else int(held_out)
         if not wanted:
-            problem = f"of {len(groups)} groups training holds out none by itself"
-            raise fault(names, None, problem, "Measure on groups it has not seen, by --all_groups")
+            problem = f"of {len(groups)} groups training holds out none by default"
+            raise fault(names, None, problem, "Measure on unseen groups, with --all_groups")
         train, groups = split_groups(groups, wanted, split_seed)  # as training.data.hold_out does
         others = len(train)
         origin = f"the {wanted} groups of {names} that training with seed {split_seed} held out"
@@ -136,10 +135,10 @@ def load_held_out(
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse two rows of one name.
+    """Check that all rows have different names.
 
     Raises:
-        ValueError: If there are two.
+        ValueError: If two share a name.
 
     Example:
         >>> check_names(["mine", "peer"])
@@ -147,20 +146,20 @@ def check_names(names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(
-            f"Two rows would be named {twice[0]!r}; models are named by their directory and "
-            "outputs by their file: write NAME=path."
+            f"Two rows would be named {twice[0]!r}; models are named after their directory and "
+            "outputs after their file: write NAME=path."
         )
 
 
 def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Figures:
-    """Load a model, so that its faults are known before others have written.
+    """Load a model, so that its faults are known before others have generated.
 
     Returns:
         Its ``kinship`` with the judge, if there is one.
 
     Raises:
-        OSError: If there is none.
-        ValueError: If the judge is its kin and that is not allowed, or it cannot write.
+        OSError: If the model cannot be loaded.
+        ValueError: If the judge is related to it and that is not allowed, or it cannot generate.
     """
     model = load(name_or_path)
     check_can_write(model)
@@ -172,7 +171,7 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Fig
 def write_paraphrases(
     name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int
 ) -> System:
-    """Let a SimBert write ``n`` sentences for each held-out one, and keep the best ``k``."""
+    """Generate ``n`` candidates per held-out sentence with a SimBert, and keep the best ``k``."""
     model = load(name_or_path)
     found = gen_synonyms(data.sources, n, k, model=model, return_scores=True)
     perplexity = reference_perplexity(model, data.sources, data.references)
@@ -185,17 +184,17 @@ def write_paraphrases(
 
 
 def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) -> System:
-    """Read what another model made of the same sentences.
+    """Read another model's paraphrases of the same sentences.
 
     Args:
-        path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order; or what
-            ``simbert synonyms --json`` printed, with scores.
-        data: The held-out sentences; all of them must be there.
-        k: Paraphrases of each to keep.
-        name: Of its row; None for the file's.
+        path: JSON lines: ``{"text": ..., "paraphrases": [best, ...]}``, in any order; or the output
+            of ``simbert synonyms --json``, with scores.
+        data: The held-out sentences, all of which the file must contain.
+        k: Number of paraphrases to keep of each.
+        name: Name of its row; None for the file's.
 
     Raises:
-        DataError: If a line is of another form, or a sentence is missing or there twice.
+        DataError: If a line has another form, or a sentence is missing or occurs twice.
     """
     check_exists(path)
     given: dict[str, list[str]] = {}
@@ -210,7 +209,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
         texts = [text for item in plain if (text := text_of(path, line, item))]
         source = fold(str(row["text"]))
         if source in given:
-            raise fault(path, line, f"has {shorten(row['text'])} once more", "Keep one of them")
+            raise fault(path, line, f"repeats {shorten(row['text'])}", "Keep only one of the lines")
         given[source] = texts[:k]
     for source in data.sources:
         if fold(source) not in given:
@@ -221,7 +220,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
 
 
 def controls(data: HeldOut, seed: int) -> list[System]:
-    """Make the rows that the models' rows are read against."""
+    """Make the control rows, with which the models' rows are compared."""
     order = np.random.default_rng(seed).permutation(len(data.sources)).tolist()
     other = dict(zip(order, [*order[1:], *order[:1]], strict=True))
     sources = data.sources
@@ -239,10 +238,10 @@ def controls(data: HeldOut, seed: int) -> list[System]:
 
 
 def exchange_word(text: str, other: str) -> str:
-    """Put another sentence's longest word in the place of a text's longest.
+    """Replace a text's longest word by another sentence's longest one.
 
-    Of equally long ones the middle one is taken; two Chinese characters count as a word, and
-    capitals do not.
+    Of equally long words the middle one is taken; two Chinese characters count as a word, and case
+    is ignored.
 
     Example:
         >>> exchange_word("Where can I buy a ticket?", "She plays it loudly.")
@@ -269,9 +268,9 @@ def middle_longest(words: Sequence[str]) -> str:
 
 
 def nearest_others(data: HeldOut) -> list[str]:
-    """Find for each source the sentence of another group with the most like words.
+    """Find, for each source, the sentence of another group with the most similar words.
 
-    Likeness is the cosine of TF-IDF weighted character n-grams inside words.
+    Similarity is the cosine of TF-IDF weighted character n-grams inside words.
 
     Example:
         >>> data = HeldOut(["a red car", "a red cab", "he ran"], [["auto"], ["taxi"], ["she ran"]])
@@ -297,19 +296,19 @@ def nearest_others(data: HeldOut) -> list[str]:
 def measure(
     system: System, scores: Scores | None, threshold: float | None, data: HeldOut, k: int
 ) -> Figures:
-    """Measure what one system gave.
+    """Measure the paraphrases of one system.
 
     Args:
-        system: Its candidates, k at most for each source.
-        scores: The judge's score of each; None without a judge, who alone accepts.
-        threshold: Where the judge accepts; None without one.
+        system: Its candidates, at most k for each source.
+        scores: The judge's score of each; None without a judge.
+        threshold: Minimum score that the judge accepts; None without one.
         data: The held-out sentences.
-        k: Candidates that a model may give.
+        k: Number of candidates that a model may give.
 
     Returns:
-        Figures by name, None where one is not defined: ``candidates`` (mean number for a source);
-        ``accepted_1``, ``accepted_k`` and ``new_k`` as by :func:`share`, where ``new_k`` are
-        accepted, no copies and no repetitions; and the functions of
+        Figures by name, None where undefined: ``candidates`` (mean number per source);
+        ``accepted_1``, ``accepted_k`` and ``new_k`` as returned by :func:`share`, where ``new_k``
+        counts those accepted that are neither copies nor repetitions; and the functions of
         :mod:`simbert_hf.judging.metrics`. Controls, which give less text, have no figures of the k
         best and no distinct-n. BLEU, iBLEU and chrF are those of the best candidate.
     """
@@ -344,11 +343,11 @@ def acceptance(system: System, scores: Scores, threshold: float, data: HeldOut, 
 
 
 def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
-    """Share of the k best candidates that pass, with its 95 % interval over the sources.
+    """Compute the share of the k best candidates that pass, with its 95 % interval over sources.
 
-    A missing candidate counts as one that does not pass, so nothing is won by giving few. The
-    interval is a ``Bootstrap``'s, on the same resamples for all rows; it is exact where all pass or
-    none, as all resamples are alike then.
+    A missing candidate counts as one that does not pass, so giving few is no advantage. The
+    interval is a ``Bootstrap``'s, on the same resamples for all rows; it is exact if all pass or
+    none do, as all resamples are then equal.
 
     Example:
         >>> share([[True, False], [True]], k=2)["share"]
@@ -365,7 +364,7 @@ def share(passed: Sequence[Sequence[bool]], k: int) -> dict[str, float]:
 
 
 def only_new(system: System, passed: Sequence[Sequence[bool]], data: HeldOut) -> list[list[bool]]:
-    """Let no copy of the source pass, and no sentence twice.
+    """Reject copies of the source, and all but the first of repeated sentences.
 
     Example:
         >>> system = System("a", [["Go!", "run", "Run.", "leave"]])

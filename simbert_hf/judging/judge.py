@@ -1,14 +1,14 @@
-"""A judge of paraphrases: a cross-encoder that reads two sentences and says if they mean the same.
+"""A judge of paraphrases: a cross-encoder that decides whether two sentences mean the same.
 
-It is fine-tuned on pairs that people labelled (:mod:`simbert_hf.judging.training`), and accepts a
-pair whose score reaches a threshold: the one at which it accepts 90 % of the people's paraphrases
-of held-out pairs. How many pairs that are no paraphrases it lets pass there is measured too, and
-travels with it in ``judge.json``.
+It is fine-tuned on human-labelled pairs (:mod:`simbert_hf.judging.training`), and accepts a pair
+whose score reaches a threshold: the one at which it accepts 90 % of the paraphrases among held-out
+pairs. The share of non-paraphrases that it accepts there is measured too, and stored with it in
+``judge.json``.
 
-A judge must not be kin of what it judges: a model that was made from the judge's start, or taught
-by it, shares its blind spots. A start shows in the weights, since word embeddings move little in
-fine-tuning (:func:`kinship`). A teacher leaves no such trace: whoever judges has to name it. That
-both learnt from the same text shows nowhere, and has to be said beside the figures.
+A judge must be independent of what it judges: a model made from the judge's base model, or taught
+by it, shares its blind spots. A common base model shows in the weights, since fine-tuning changes
+word embeddings little (:func:`kinship`). A teacher leaves no such trace and has to be named by the
+user. Training both on the same text shows nowhere, and has to be stated beside the figures.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
 RECORD = "judge.json"
-KIN = 0.5  # mean cosine of word embeddings; strangers have .00, and one ancestor gives .8 or more
+KIN = 0.5  # mean cosine of word embeddings; .00 if unrelated, .8 or more with a common ancestor
 BATCH_SIZE = 128
 
 Embeddings = tuple[dict[str, int], Tensor]  # row of each token; the rows, (V, D)
@@ -48,8 +48,8 @@ class Judge:
 
     Attributes:
         model: Gives a pair one score between 0 and 1.
-        threshold: Pairs that score at least this are accepted.
-        record: Start, data, training and measured figures; kept in ``judge.json``.
+        threshold: Minimum score of accepted pairs.
+        record: Base model, data, training and measured figures; kept in ``judge.json``.
 
     Example:
         >>> class Words:  # stands for a CrossEncoder
@@ -70,31 +70,31 @@ class Judge:
         """Load a judge that :meth:`save` wrote.
 
         Raises:
-            ValueError: If the directory holds no judge, a damaged record, or no threshold between
-                0 and 1.
+            ValueError: If the directory holds no judge, its record is damaged, or the threshold is
+                not between 0 and 1.
         """
         path = Path(directory, RECORD)
         if not path.is_file():
             raise ValueError(
-                f"{directory} holds no {RECORD}, so it is no judge; train one with "
+                f"{directory} holds no {RECORD}, so it is not a judge; train one with "
                 "scripts/train_judge.py."
             )
         record = read_json(path)
         threshold = record.pop("threshold", None)
         if type(threshold) not in (int, float) or not 0 <= threshold <= 1:
             raise ValueError(
-                f"{path}: the threshold {threshold!r} is no number from 0 to 1; train the judge "
+                f"{path}: the threshold {threshold!r} is not a number from 0 to 1; train the judge "
                 "again."
             )
         with loading(directory):
             return cls(CrossEncoder(str(directory)), threshold, record)
 
     def save(self, directory: str | Path) -> None:
-        """Write weights, tokenizer and record into a directory, where a former judge may stand.
+        """Save weights, tokenizer and record to a directory, replacing a former judge there.
 
         Raises:
-            OSError: If they cannot be written; then the former judge is as it was,
-                unless the disk failed while files were moved.
+            OSError: If they cannot be written; the former judge is then intact, unless the disk
+                failed while files were moved.
         """
         out = Path(directory)
         record = {"threshold": self.threshold, **self.record}
@@ -105,17 +105,17 @@ class Judge:
                 parts = list(Path(made).iterdir())
                 write_json(Path(made, RECORD), record)
                 sync(Path(made))
-                (out / RECORD).unlink(missing_ok=True)  # of other weights than will stand there
+                (out / RECORD).unlink(missing_ok=True)  # it describes the weights being replaced
                 for part in (*parts, Path(made, RECORD)):
                     put_in_place(part, out / part.name)
         except (OSError, SafetensorError, RuntimeError) as error:
             raise OSError(
-                f"Saving the judge in {out} failed: {error}. Mend the cause (a full disk?) and "
+                f"Saving the judge in {out} failed: {error}. Fix the cause (a full disk?) and "
                 "train it again."
             ) from error
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Score pairs from 0 to 1, alike in both orders. Shape: (N,)."""
+        """Score pairs from 0 to 1, independently of their order. Shape: (N,)."""
         return score(self.model, pairs)
 
     def score_lists(
@@ -131,8 +131,8 @@ def score(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Score pairs with a cross-encoder.
 
     Returns:
-        The mean of both orders' scores, rounded to 5 places so that the company in a batch does not
-        show. Shape: (N,).
+        The mean score of both orders, rounded to 5 places so that it does not depend on the rest of
+        the batch. Shape: (N,).
     """
     if not pairs:
         return np.zeros(0)
@@ -144,7 +144,7 @@ def score(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 
 
 def plain(text: str) -> str:
-    r"""Undo tokenization and case: corpora differ in them, and no paraphrase is judged by them.
+    r"""Undo tokenization and case, in which corpora differ and which do not matter to a judge.
 
     Example:
         >>> plain(r"Why does n't Tom 's car work \?")
@@ -170,11 +170,11 @@ def judge_figures(scores: np.ndarray, labels: np.ndarray, threshold: float) -> d
 
     Args:
         scores: Its scores. Shape: (N,).
-        labels: 1 for paraphrases, 0 for others; both occur. Shape: (N,).
-        threshold: Where it accepts.
+        labels: 1 for paraphrases, 0 for others; both must occur. Shape: (N,).
+        threshold: Minimum score that it accepts.
 
     Returns:
-        ``auc``; ``accuracy`` and ``f1`` at a score of .5, as classifiers are compared; and the
+        ``auc``; ``accuracy`` and ``f1`` at a score of .5, as is usual for classifiers; and the
         shares of the paraphrases (``accepted``) and of the others (``false_accepts``) that reach
         the threshold.
 
@@ -194,7 +194,7 @@ def judge_figures(scores: np.ndarray, labels: np.ndarray, threshold: float) -> d
 
 
 def figures_table(figures: dict[str, dict[str, float]]) -> str:
-    """Lay a judge's figures out as a Markdown table.
+    """Lay out a judge's figures as a Markdown table.
 
     Example:
         >>> figures = {"pairs": 4, "auc": 0.75, "accuracy": 0.5, "f1": 0.5}
@@ -237,7 +237,7 @@ def word_embeddings(model: Any) -> Embeddings:
 def fingerprint(embeddings: Tensor) -> str:
     """Return the SHA-256 of a model's word embeddings in half precision.
 
-    Copies in float32 and float16, with and without heads, have one fingerprint.
+    Copies in float32 and float16, with and without heads, have the same fingerprint.
 
     Args:
         embeddings: Shape: (V, D).
@@ -250,14 +250,14 @@ def fingerprint(embeddings: Tensor) -> str:
 
 
 def kinship(first: Embeddings, second: Embeddings) -> float:
-    """Tell how alike the word embeddings of two models are: high if they come from one ancestor.
+    """Measure how alike two models' word embeddings are: high if they share an ancestor.
 
     Measured: .95 between all-MiniLM-L6-v2 and a SimBert trained from it for 1,043 steps, .88
     between it and paraphrase-MiniLM-L3-v2 (both were cut from MiniLM-L12), .004 between either and
     multilingual-e5-small.
 
     Returns:
-        Mean cosine over the tokens that both know; 0 where there are none, or widths differ.
+        Mean cosine over the tokens that both know; 0 if there are none, or widths differ.
 
     Example:
         >>> one = {"a": 0, "b": 1}, torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -274,20 +274,20 @@ def kinship(first: Embeddings, second: Embeddings) -> float:
 
 
 def check_independent(judge: Judge, model: Any, name: str, allow_kin: bool = False) -> float:
-    """Refuse to judge what has, or whose start or teacher has, weights from the judge's start.
+    """Check that a model, or a base model or teacher of it, is not related to a judge.
 
     Returns:
         Its :func:`kinship` with the judge.
 
     Raises:
-        ValueError: If that is above :data:`KIN`.
+        ValueError: If that is above :data:`KIN`, unless ``allow_kin`` is set.
     """
     found = kinship(word_embeddings(judge.model), word_embeddings(model))
     if found > KIN and not allow_kin:
-        start = judge.record.get("start", {}).get("name", "an unknown start")
+        start = judge.record.get("start", {}).get("name", "an unknown model")
         raise ValueError(
-            f"The judge (made from {start}) is kin of {name}: the mean cosine of their word "
-            f"embeddings is {found:.3f}. Train a judge from another start, or pass --allow_kin and "
-            "print the kinship beside the figures."
+            f"The judge (made from {start}) is related to {name}: the mean cosine of their word "
+            f"embeddings is {found:.3f}. Train a judge from another base model, or pass "
+            "--allow_kin and print the kinship beside the figures."
         )
     return found

@@ -1,8 +1,8 @@
-"""How alike, how varied and how likely paraphrases are: numbers that papers print.
+"""Usual metrics of paraphrases: how similar, how varied and how likely they are.
 
-BLEU-like scores run from 0 to 100, shares from 0 to 1. Texts are compared in lower case, and cut
+BLEU-like scores run from 0 to 100, shares from 0 to 1. Texts are compared in lower case, and split
 into tokens by sacrebleu's ``13a``, or by its ``zh``, which takes each Chinese character as a token.
-Chinese texts are compared in NFKC, as some tokenizers write them: ？ and ? are one mark.
+Chinese texts are compared in NFKC, as some tokenizers write them: ？ and ? are the same mark.
 Needs the extra ``eval`` (sacrebleu).
 """
 
@@ -47,7 +47,7 @@ def tokenizer_for(texts: Sequence[str]) -> str:
 
 
 def tokens_of(text: str, tokenizer: str) -> list[str]:
-    """Cut a text into lower-case tokens.
+    """Split a text into lower-case tokens.
 
     Example:
         >>> tokens_of("I'm fine.", "13a"), tokens_of("我很好。", "zh")
@@ -57,7 +57,7 @@ def tokens_of(text: str, tokenizer: str) -> list[str]:
 
 
 def unified(text: str) -> str:
-    """Put a Chinese text into NFKC.
+    """Normalize a Chinese text to NFKC.
 
     Example:
         >>> unified("好吗？"), unified("OK？")
@@ -67,13 +67,13 @@ def unified(text: str) -> str:
 
 
 def check_lists(rows: Sequence[Sequence[str]]) -> None:
-    """Raise a TypeError if texts are a string, whose letters would be taken for texts."""
+    """Raise a TypeError for a string in place of texts, as its letters would count as texts."""
     if text := next((row for row in rows if isinstance(row, str)), None):
-        raise TypeError(f"{text!r:.60} is one text: give a list of texts for each source.")
+        raise TypeError(f"{text!r:.60} is one text: pass a list of texts for each source.")
 
 
 def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
-    """Share of candidates that are their source, but for case, spaces and punctuation at the ends.
+    """Compute the share of candidates that equal their source but for case, spaces, end marks.
 
     Example:
         >>> copy_rate(["Is it late?"], [["is it late", "is it late now?"]])
@@ -89,10 +89,11 @@ def copy_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> fl
 
 
 def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> float | None:
-    """Share of candidates that have a word more often than their source, and than once.
+    """Compute the share of candidates with a word more often than in their source, and than once.
 
-    Words of four letters or more, and any two Chinese characters side by side; of other words, and
-    numbers, those directly again ("the the", not "bye-bye"). None where there is no candidate.
+    Words are those of four letters or more, and any two adjacent Chinese characters; other words,
+    and numbers, count only if repeated immediately ("the the", not "bye-bye"). None without
+    candidates.
 
     Example:
         >>> repeat_rate(["When will I get my card?"], [["when will my card get my card", "my my"]])
@@ -111,7 +112,7 @@ def repeat_rate(sources: Sequence[str], candidates: Sequence[Sequence[str]]) -> 
 
 
 def repeatable(text: str) -> Counter[str]:
-    """Count what a text should not have too often, each pair of equal words as two.
+    """Count what a text should not repeat too often, an immediate repetition as two.
 
     Example:
         >>> sorted(repeatable("Very very good, 你好吗").items())
@@ -124,9 +125,9 @@ def repeatable(text: str) -> Counter[str]:
 
 
 def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float | None:
-    """Distinct n-grams of all texts together, over the number of tokens (Li et al. 2016).
+    """Divide the number of distinct n-grams in all texts by that of tokens (Li et al. 2016).
 
-    It falls with the amount of text: compare it between equally many texts only.
+    It falls with the amount of text: compare it only between equally many texts.
 
     Example:
         >>> distinct_n(["a b a", "a b"], 1), distinct_n(["a b a", "a b"], 2)
@@ -139,13 +140,13 @@ def distinct_n(texts: Sequence[str], n: int, tokenizer: str = "13a") -> float | 
 
 
 def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> float | None:
-    """How alike the candidates of one source are (Zhu et al. 2018, Texygen); less is more varied.
+    """Measure how alike a source's candidates are (Zhu et al. 2018, Texygen); less is more varied.
 
     Each candidate's sentence BLEU with the others as references, averaged over the candidates of a
     source, then over the sources.
 
     Returns:
-        None where no source has two candidates.
+        Self-BLEU; None if no source has two candidates.
 
     Example:
         >>> self_bleu([["it is so late", "it is so late"], ["only one"]])
@@ -169,10 +170,10 @@ def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> fl
 def bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str = "13a"
 ) -> float:
-    """Corpus BLEU of one hypothesis a source (sacrebleu, Post 2018).
+    """Compute the corpus BLEU of one hypothesis per source (sacrebleu, Post 2018).
 
     Args:
-        hypotheses: One for each source; empty where a model gave none.
+        hypotheses: One for each source; empty if a model gave none.
         references: One or more for each source.
         tokenizer: ``13a`` or ``zh``.
 
@@ -197,7 +198,7 @@ def signature(references: Sequence[Sequence[str]], tokenizer: str) -> str:
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Corpus chrF of one hypothesis a source (Popovic 2015), which needs no tokens.
+    """Compute the corpus chrF of one hypothesis per source (Popovic 2015), which needs no tokens.
 
     Example:
         >>> chrf(["It is late."], [["it is late."]])
@@ -208,7 +209,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 
 
 def ibleu(to_references: float, to_source: float) -> float:
-    """Reward BLEU with the references, punish BLEU with the source (Sun and Zhou 2012).
+    """Reward BLEU with the references and penalize BLEU with the source (Sun and Zhou 2012).
 
     Example:
         >>> ibleu(to_references=30.0, to_source=60.0)
@@ -218,7 +219,7 @@ def ibleu(to_references: float, to_source: float) -> float:
 
 
 def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
-    """Turn references of each source into sacrebleu's streams, None where there is no further one.
+    """Convert references of each source to sacrebleu's streams, None where there are no more.
 
     Example:
         >>> streams([["a", "b"], ["c"]])
@@ -232,13 +233,13 @@ def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
 def reference_perplexity(
     model: SimBert, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> float:
-    """Perplexity of the references' tokens, [SEP] included, when a model reads the source.
+    """Compute the perplexity of the references' tokens, [SEP] included, given the source.
 
-    Models whose tokenizers differ cannot be compared by it.
+    Models with different tokenizers cannot be compared by it.
 
     Args:
         model: A model with an LM head.
-        sources: What it reads.
+        sources: The sentences that it reads.
         references: One or more for each source.
     """
     pairs = [(a, b) for a, row in zip(sources, references, strict=True) for b in row]

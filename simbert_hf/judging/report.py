@@ -1,4 +1,4 @@
-"""What :mod:`simbert_hf.judging.evaluation` measured, for readers: a table, samples, JSON."""
+"""Reports of what :mod:`simbert_hf.judging.evaluation` measured: a table, samples, JSON."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CONTROL_LIMIT = 0.1  # of the controls that should not pass
 
 
 def markdown_table(rows: Sequence[Figures], k: int) -> str:
-    """Lay figures out as a Markdown table, a row a system, without columns that no row fills."""
+    """Lay out figures as a Markdown table, one row per system, without empty columns."""
     columns = {
         name: column
         for name, column in COLUMNS.items()
@@ -66,7 +66,7 @@ def markdown_table(rows: Sequence[Figures], k: int) -> str:
 
 
 def cell(value: Any, form: str) -> str:
-    """Write a figure as a table shows it.
+    """Format a figure for a table.
 
     Example:
         >>> cell({"share": 0.51, "low": 0.4, "high": 0.6}, ".2f"), cell(0.25, ".2f"), cell(None, "")
@@ -83,35 +83,35 @@ def cell(value: Any, form: str) -> str:
 def caption(
     judge: Judge | None, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
 ) -> str:
-    """Say what was paraphrased, by what it was judged, and how far that can be trusted."""
+    """Describe what was paraphrased, which judge was used, and how far it can be trusted."""
     lines = [f"Sources: {data.origin}.", ""]
     lines += judged_by(told(judge), rows, relatives)
     return "\n".join([*lines, "", legend(told(judge))])
 
 
 def legend(judge: Mapping[str, Any] | None) -> str:
-    """Say what the columns of a table hold, a judge's too where there was one."""
+    """Explain the columns of a table, including a judge's if there was one."""
     return JUDGED + LEGEND if judge else LEGEND
 
 
 def told(judge: Judge | None) -> dict[str, Any] | None:
-    """Tell a judge's threshold and record, as reports keep them; None without one."""
+    """Return a judge's threshold and record, as reports keep them; None without one."""
     return {"threshold": judge.threshold, **judge.record} if judge else None
 
 
 def judged_by(
     judge: Mapping[str, Any] | None, rows: Sequence[Figures], relatives: Mapping[str, float]
 ) -> list[str]:
-    """List a judge's own figures, and each reason there is to doubt it.
+    """List a judge's own figures, and each reason to doubt it.
 
     Args:
-        judge: What :func:`told` tells.
+        judge: What :func:`told` returns.
         rows: Figures of all systems.
-        relatives: Kinship with the judge of starts and teachers of what is judged.
+        relatives: Kinship with the judge of the base models and teachers of what is judged.
     """
     if judge is None:
         return ["No judge was used."]
-    start = judge.get("start", {}).get("name", "an unknown start")
+    start = judge.get("start", {}).get("name", "an unknown model")
     accepts = judge["threshold"]
     lines = [f"Judge: a cross-encoder made from {start}; it accepts from {accepts} on.", ""]
     for name, figures in judge.get("figures", {}).items():
@@ -121,7 +121,7 @@ def judged_by(
             "others."
         )
     for name, found in relatives.items():
-        caution = "CAUTION: it is kin of what it judges, by its" if found > KIN else "its"
+        caution = "CAUTION: it is related to what it judges, by its" if found > KIN else "its"
         lines.append(f"- {caution} kinship with {name}: {cell(found, '.2f')}.")
     for row in rows:
         passed = row["accepted_1"]["share"] if row["name"] in (EXCHANGED, RANDOM) else 0.0
@@ -140,7 +140,7 @@ def samples_page(
     data: HeldOut,
     count: int,
 ) -> str:
-    """Show the first sources with every model's candidates: the drawn order, nothing chosen."""
+    """Show the first sources with every model's candidates, in the order drawn, not selected."""
     lines = [f"## The first {min(count, len(data.sources))} sources, good and bad alike", ""]
     for i, source in enumerate(data.sources[:count]):
         lines += [f"### {i + 1}. {escape(source)}", ""]
@@ -171,10 +171,10 @@ def as_json(
     rows: Sequence[Figures],
     relatives: Mapping[str, float],
 ) -> str:
-    """Write everything that was given, judged and measured as JSON.
+    """Return all paraphrases, scores and figures as JSON.
 
     Raises:
-        ValueError: If a figure is no finite number, which JSON does not know.
+        ValueError: If a figure is not finite, which JSON does not support.
     """
     samples = [
         {
@@ -204,7 +204,7 @@ def as_json(
 
 
 def escape(text: str) -> str:
-    r"""Keep Markdown from reading a sentence's marks as its own.
+    r"""Escape what Markdown would interpret in a sentence.
 
     Example:
         >>> escape("2 * 3 | <b>")

@@ -1,4 +1,4 @@
-"""Labelled pairs -> a :class:`simbert_hf.judging.judge.Judge`."""
+"""Train a :class:`simbert_hf.judging.judge.Judge` on labelled pairs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from simbert_hf.utils.textfiles import DataError, fault
 
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
 
-# What the default preset changes of transformers' own defaults.
+# Where the default preset differs from transformers' own defaults.
 JUDGE_PRESETS: dict[str, dict[str, Any]] = {
     "modern": {
         "learning_rate": 1e-4,
@@ -57,7 +57,7 @@ JUDGE_PRESETS: dict[str, dict[str, Any]] = {
         "use_cpu": not torch.accelerator.is_available(),  # bf16 asks for it
     }
 }
-# Flags of transformers' that change nothing here, or would upload a judge without its record.
+# transformers' flags that change nothing here, or would upload a judge without its record.
 IDLE = (
     "batch_sampler", "bf16_full_eval", "do_predict", "eval_steps", "eval_strategy",
     "fp16_full_eval", "hub_model_id", "label_smoothing_factor", "load_best_model_at_end",
@@ -68,25 +68,25 @@ IDLE = (
 
 @dataclass
 class JudgeArguments:
-    """What a judge is made from, and measured on."""
+    """The base model of a judge, and the data to train and measure it on."""
 
     start: str = field(metadata={"help": "Directory or Hub id of the encoder to start from."})
     train_file: list[str] = field(
-        metadata={"help": "Labelled pairs to train on, as of evaluate.py --pairs."}
+        metadata={"help": "Labelled pairs to train on, as for evaluate.py --pairs."}
     )
     dev_file: list[str] = field(metadata={"help": "Labelled pairs that set the threshold."})
-    test_file: list[str] = field(metadata={"help": "Labelled pairs it is only measured on."})
+    test_file: list[str] = field(metadata={"help": "Labelled pairs that are only measured on."})
     mismatched: float = flag(
-        0.25, "Pairs of random sentences added to each training file, as a share."
+        0.25, "Pairs of random sentences added to each training file, as a share of its pairs."
     )
-    max_length: int = flag(128, "Longest pair in tokens, as far as the start reads.")
+    max_length: int = flag(128, "Maximum tokens of a pair, up to what the base model reads.")
     columns: list[str] = flag(
         [], "Columns of both sentences and the label, in files that have them."
     )
 
     def __post_init__(self) -> None:
         if len(self.columns) not in (0, 3):
-            raise ValueError(f"--columns {self.columns}: it takes three names.")
+            raise ValueError(f"--columns {self.columns}: give three names.")
         if self.max_length < 8:
             raise ValueError(f"--max_length {self.max_length}: a pair has at least 8 tokens.")
         if not 0 <= self.mismatched < inf:
@@ -98,9 +98,9 @@ class LabelledFile:
     """Labelled pairs of one file.
 
     Attributes:
-        name: The file's name, with folders where it would be another's too.
-        sha256: Of its bytes.
-        pairs: What is used of it.
+        name: The file's name, with folders where needed to tell it from others.
+        sha256: Hash of its bytes.
+        pairs: The pairs that are used.
         left_out: Number of other pairs, which share a sentence with held-out ones.
     """
 
@@ -110,7 +110,7 @@ class LabelledFile:
     left_out: int = 0
 
     def record(self) -> dict[str, Any]:
-        """Say what is used of the file."""
+        """Return the file's name, its hash and how much of it is used."""
         paraphrases = sum(pair.same for pair in self.pairs)
         counts = {"pairs": len(self.pairs), "paraphrases": paraphrases, "left_out": self.left_out}
         return {"file": self.name, "sha256": self.sha256, **counts}
@@ -156,7 +156,7 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
     Raises:
         DataError: If a file cannot be used, is both dev and test, or too little of dev or train is
             left.
-        ValueError: If columns are named that no file has.
+        ValueError: If no file has the given columns.
     """
     paths = [*given.train_file, *given.dev_file, *given.test_file]
     check_columns(given.columns, paths)
@@ -170,12 +170,12 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
     for (path, ours), theirs in product(zip(given.dev_file, dev, strict=True), test):
         if ours.sha256 == theirs.sha256:
             problem = f"the dev file holds the same as the test file {theirs.name}"
-            raise fault(path, None, problem, "Set the threshold on other pairs than you measure on")
+            raise fault(path, None, problem, "Set the threshold on pairs other than the test pairs")
     dev = [without_sentences_of(file, test) for file in dev]
     for path, file in zip(given.dev_file, dev, strict=True):
         if len({pair.same for pair in file.pairs}) < 2:
             problem = f"{file.left_out} pairs share a sentence with {', '.join(given.test_file)}"
-            remedy = "Give a dev file that keeps pairs of both labels without them"
+            remedy = "Use a dev file that has pairs of both labels without them"
             raise fault(path, None, problem, remedy)
     train = [without_sentences_of(file, [*dev, *test]) for file in train]
     if not any(file.pairs for file in train):
@@ -184,7 +184,7 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
 
 
 def distinct_names(paths: Sequence[str]) -> list[str]:
-    """Name files by as many last parts of their paths as tell them apart.
+    """Name files by as many last parts of their paths as needed to tell them apart.
 
     Example:
         >>> distinct_names(["a/dev.tsv", "b/other.tsv"]), distinct_names(["a/dev.tsv", "b/dev.tsv"])
@@ -199,14 +199,14 @@ def distinct_names(paths: Sequence[str]) -> list[str]:
 def mismatch(pairs: Sequence[LabelledPair], count: int, seed: int = 0) -> list[LabelledPair]:
     """Pair first sentences with second ones of unrelated pairs, at random, labelled 0.
 
-    People label pairs that look alike. A judge that has seen no others takes whatever resembles
-    no negative, two unrelated statements too, for a paraphrase.
+    People label pairs that look alike. A judge that has seen no others takes whatever does not
+    resemble a negative, even two unrelated statements, for a paraphrase.
 
-    Pairs are unrelated if no chain of shared sentences joins them: else a mismatch could be a
+    Pairs are unrelated if no chain of shared sentences joins them; otherwise a mismatch could be a
     known pair, or the two ends of a chain of paraphrases.
 
     Returns:
-        As many as asked for; none where all pairs are related.
+        As many as requested; none if all pairs are related.
 
     Example:
         >>> pairs = [LabelledPair("a", "b", True), LabelledPair("c", "d", True)]
@@ -236,12 +236,12 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
 
     Raises:
         DataError: If a file cannot be used, or too little is left of dev or train.
-        OSError: If there is no such start.
-        ValueError: If a run is to be resumed, or a flag would change nothing.
+        OSError: If the base model cannot be loaded.
+        ValueError: If a run is to be resumed, or a flag would have no effect.
     """
     if args.resume_from_checkpoint:
-        raise ValueError("--resume_from_checkpoint: a judge is not resumed; train it anew.")
-    refuse_idle(args, IDLE, "a judge is measured once, at its end, and is not uploaded")
+        raise ValueError("--resume_from_checkpoint: a judge cannot be resumed; train it again.")
+    refuse_idle(args, IDLE, "a judge is only measured at the end, and is not uploaded")
     files = load_splits(given)
     kept = [file.pairs for file in files["train"]]
     added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
@@ -269,10 +269,10 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
 
 
 def load_start(given: JudgeArguments, seed: int) -> CrossEncoder:
-    """Load an encoder with a fresh classification head, whose weights the seed draws.
+    """Load an encoder with a new classification head, initialized by the seed.
 
     Raises:
-        OSError: If there is none.
+        OSError: If the encoder cannot be loaded.
     """
     transformers.set_seed(seed)
     with loading(given.start):
@@ -292,7 +292,7 @@ def fit(
 ) -> None:
     """Fine-tune a cross-encoder on labelled pairs with binary cross-entropy.
 
-    The word embeddings stay as they are: they tell a judge's kin, and are most of a small model.
+    The word embeddings stay frozen: they show kinship, and are most of a small model.
     """
     assert model.model is not None
     model.model.get_input_embeddings().requires_grad_(False)
@@ -329,7 +329,7 @@ def group_by_length(
     lengths: Measure,
     **__: Any,
 ) -> LengthGroupedBatchSampler:
-    """Batch pairs of like length; sentence-transformers calls this with more than is needed."""
+    """Batch pairs of similar length; sentence-transformers passes more arguments than needed."""
     return LengthGroupedBatchSampler(pairs, batch_size, lengths, seed, drop_last=drop_last)
 
 
@@ -338,10 +338,10 @@ def measure(
 ) -> tuple[float, dict[str, dict[str, float]]]:
     """Find the threshold on dev; measure on dev and test, and on each of their files.
 
-    The last row of each is its paraphrases against as many mismatched pairs, if there can be any.
+    The last row of each compares its paraphrases with as many mismatched pairs, if possible.
 
     Returns:
-        The threshold, and figures by name of the split or ``split: file``.
+        The threshold, and figures by split or ``split: file``.
     """
     scored: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     for split, files in {"dev": dev, "test": test}.items():
@@ -371,7 +371,7 @@ def score_labelled(
 
 
 def recipe(model: CrossEncoder, args: CrossEncoderTrainingArguments) -> dict[str, Any]:
-    """Say how a judge was trained."""
+    """Return the settings that a judge was trained with."""
     return {
         "epochs": args.num_train_epochs,
         "max_steps": args.max_steps,

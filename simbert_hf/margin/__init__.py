@@ -1,1 +1,1 @@
-"""Margin softmax: sentences classified into their groups, so that vectors of a group are near."""
+"""Margin softmax: classify sentences into their groups, so that vectors of a group are near."""

@@ -1,4 +1,4 @@
-"""Class centres: all of them in the model while they are few, sampled ones for very many."""
+"""Class centres: all of them in the model if they are few, sampled ones if very many."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
 
 
 def random_centres(shape: tuple[int, int, int], seed: int) -> Tensor:
-    """Draw unit vectors, (C, K, D), of a stream that no encoder begins with."""
+    """Draw unit vectors, (C, K, D), from a random stream that no encoder is initialized by."""
     drawn = np.random.default_rng([seed, 1]).standard_normal(shape, dtype=np.float32)
     return normalize(torch.from_numpy(drawn))
 
 
 class SampledCentres:
-    """Centres of very many classes, of which each step sees few (Partial FC, An et al. 2021).
+    """Centres of very many classes, of which each step uses few (Partial FC, An et al. 2021).
 
     Every process holds a share of the centres, outside the model, DDP and its optimiser. A step
     scores the vectors of all processes against the centres of their own classes and of others drawn
-    at random, and updates these alone, by an Adam that counts each centre's own steps. With as many
-    drawn as there are, loss and update are those of a full softmax trained by Adam.
+    at random, and updates only these, by an Adam that counts each centre's own steps. If all
+    centres are drawn, loss and update are those of a full softmax trained by Adam.
     See https://arxiv.org/abs/2010.05222.
 
     Args:
-        shape: Classes, sub-centres a class and dimension; this process holds every class whose
-            number leaves its rank when divided by the number of processes: (C, K, D).
-        sampled: Centres drawn a step, of all processes together.
-        seed: The untrained centres, and which ones are drawn.
+        shape: Classes, sub-centres per class and dimension, (C, K, D); this process holds the
+            classes whose number modulo the number of processes is its rank.
+        sampled: Centres drawn per step, by all processes together.
+        seed: Determines the initial centres, and which ones are drawn.
         device: Where the share and its Adam state live.
 
     Example:
@@ -68,11 +68,11 @@ class SampledCentres:
         )
         if shape[0] < self.world:
             raise ValueError(
-                f"{shape[0]} classes for {self.world} processes: drop sampled centres."
+                f"{shape[0]} classes are too few for {self.world} processes: drop sampled centres."
             )
         share = len(range(self.rank, shape[0], self.world))
         drawn = random_centres((share, *shape[1:]), seed * self.world + self.rank)
-        # Centre and Adam's two moments side by side, as memory is slow at far-apart places.
+        # Centre and Adam's two moments side by side, as distant memory accesses are slow.
         self.state = torch.zeros(share, 3, *shape[1:], device=device)  # (C / world, 3, K, D)
         self.weight.copy_(drawn)
         self.steps = torch.zeros(len(self.weight), dtype=torch.int64, device=device)
@@ -90,11 +90,11 @@ class SampledCentres:
         """Choose this process's centres for a step.
 
         Args:
-            classes: Of the rows of all processes. Shape: (B,).
+            classes: Classes of the rows of all processes. Shape: (B,).
 
         Returns:
-            The centres, a leaf that takes a gradient, (S, K, D), and the column of each row's own
-            among them, -1 where another process has it, (B,).
+            The centres, a leaf that requires a gradient, (S, K, D), and the column of each row's
+            own among them, -1 where another process has it, (B,).
         """
         wanted = classes.cpu().numpy()
         own, local = wanted % self.world == self.rank, wanted // self.world
@@ -116,15 +116,15 @@ class SampledCentres:
         """Compute the loss over the drawn centres of all processes; every process gets the same.
 
         Args:
-            vectors: This process's. Shape: (B, D).
-            classes: Theirs. Shape: (B,).
-            softmax: Which one.
+            vectors: This process's vectors. Shape: (B, D).
+            classes: Their classes. Shape: (B,).
+            softmax: Kind, scale and margin.
 
         Returns:
             The loss, and the share of vectors nearest to their own among the drawn centres.
         """
         everyone = gather_with_grad(vectors)[0]
-        # Every process adds its centres' part of the one loss; DDP will divide the sum by `world`.
+        # Every process adds its centres' part of the loss; DDP will divide the sum by `world`.
         everyone = everyone.detach() + self.world * (everyone - everyone.detach())
         centres, columns = self.draw(gather_with_grad(classes)[0])
         plain = softmax.scores(everyone, centres)
@@ -139,11 +139,11 @@ class SampledCentres:
 
     @torch.no_grad()
     def step(self, learning_rate: float, max_grad_norm: float = 0.0) -> None:
-        """Update the centres drawn since the last step, by Adam on their rows alone.
+        """Update the centres drawn since the last step, by Adam on only their rows.
 
         Args:
-            learning_rate: Adam's.
-            max_grad_norm: Clip the gradient of all processes' centres to this; 0 does not.
+            learning_rate: Adam's learning rate.
+            max_grad_norm: Clip the gradient of all processes' centres to this; 0 for no clipping.
         """
         rows, gradient = self._gradient()
         self._drawn.clear()
@@ -157,14 +157,14 @@ class SampledCentres:
         weight, first, second = held.unbind(dim=1)
         first.lerp_(gradient, 1 - BETAS[0])
         second.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
-        root = (1 - BETAS[1] ** count).sqrt()  # the corrections stand at single numbers a row
+        root = (1 - BETAS[1] ** count).sqrt()  # the corrections are single numbers per row
         size = (-learning_rate * root / (1 - BETAS[0] ** count)).to(first)
         scale = second.sqrt().add_((EPSILON * root).to(first))
         weight.add_((first / scale).mul_(size))
         self.state[rows] = held
 
     def _gradient(self) -> tuple[Tensor, Tensor]:
-        """The drawn rows and their gradients; those of several batches are added up."""
+        """Return the drawn rows and their gradients, summed over several batches."""
         used = [(rows, leaf.grad) for rows, leaf in self._drawn if leaf.grad is not None]
         if len(used) == 1:
             return used[0]
@@ -189,27 +189,27 @@ class SampledCentres:
         """Read what :meth:`save` wrote.
 
         Raises:
-            ValueError: If it is not there, or is of other classes.
+            ValueError: If it does not exist, or is of other classes.
         """
         path = self._file(directory)
         if not path.exists():
             raise ValueError(
                 f"{path} does not exist: resume with as many processes as wrote the checkpoint, or "
-                "from an older one."
+                "from an older checkpoint."
             )
         tensors = load_file(path, device=str(self.weight.device))
         found, due = (tuple(state[:, 0].shape) for state in (tensors["state"], self.state))
         if found != due:
             raise ValueError(
-                f"{path} holds centres of shape {found} where {due} are due; resume with the same "
-                "data and arguments."
+                f"{path} holds centres of shape {found}, but this run needs {due}; resume with the "
+                "same data and arguments."
             )
         self.state, self.steps = tensors["state"], tensors["steps"]
         self.draws = int(tensors["draws"])
 
 
 def pick(scores: Tensor, columns: Tensor) -> Tensor:
-    """Take each row's score at its column, and 0 where that is -1: (B, S), (B,) -> (B,)."""
+    """Take each row's score at its column, or 0 where that is -1: (B, S), (B,) -> (B,)."""
     found = scores.gather(1, columns.clamp(min=0)[:, None]).squeeze(1)
     return torch.where(columns >= 0, found, 0)
 
@@ -218,8 +218,8 @@ class CentreCallback(CheckpointPart):
     """Updates, saves and restores sampled centres in step with a Trainer.
 
     Args:
-        centres: This process's.
-        learning_rate: At the peak of the schedule, which the centres follow.
+        centres: This process's centres.
+        learning_rate: Peak of the schedule, which the centres follow.
     """
 
     def __init__(self, centres: SampledCentres, learning_rate: float) -> None:
@@ -232,7 +232,7 @@ class CentreCallback(CheckpointPart):
         self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
 
     def load(self, directory: Path) -> None:
-        """Restore the centres of the checkpoint that the run goes on from."""
+        """Restore the centres of the checkpoint that the run resumes from."""
         self.centres.load(directory)
 
     def save(self, directory: Path) -> None:
@@ -243,16 +243,16 @@ class CentreCallback(CheckpointPart):
 def check_memory(
     shape: tuple[int, int, int], batch: int, sampled: int | None, device: torch.device
 ) -> None:
-    """Refuse more centres than fit, before any is made.
+    """Check that the centres fit into memory, before any is created.
 
     Args:
         shape: Classes of this process, sub-centres and dimension: (C, K, D).
         batch: Rows that are scored at once.
-        sampled: Centres drawn a step; None for all.
+        sampled: Centres drawn per step; None for all.
         device: Where they live.
 
     Raises:
-        ValueError: If they, Adam's state, gradients and scores outgrow the free memory.
+        ValueError: If they, Adam's state, gradients and scores exceed the free memory.
 
     Example:
         >>> check_memory((1000, 1, 128), 100, None, torch.device("cpu"))
@@ -267,6 +267,6 @@ def check_memory(
         remedy = "sample them with --sampled_classes 10000" if sampled is None else "sample fewer"
         raise ValueError(
             f"{classes:,} classes of {dimension} dimensions need about {need / 1e9:.1f} GB in "
-            f"batches of {batch}, and {free / 1e9:.1f} GB are free; {remedy}, or train on fewer "
+            f"batches of {batch}, but {free / 1e9:.1f} GB are free; {remedy}, or train on fewer "
             "groups."
         )

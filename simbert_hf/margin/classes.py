@@ -1,4 +1,4 @@
-"""Sentences and the classes they belong to: batches and objective."""
+"""Classification of sentences: batches and objective."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simbert_hf.utils.arrays import Ints
 
 
 class ClassCollator(TextCollator):
-    """Labelled sentences -> padded rows and their classes."""
+    """Collates labelled sentences into padded rows and their classes."""
 
     def __call__(self, sentences: Sequence[Pair]) -> dict[str, Tensor]:
         """Build one batch of B rows.
@@ -57,9 +57,9 @@ class MarginObjective:
     """Classify every sentence into its group, by a margin; the classes are dropped afterwards.
 
     Attributes:
-        softmax: Which loss, at which scale and margin.
+        softmax: Kind, scale and margin of the loss.
         sampled: Centres outside the model; None for the model's own ``class_centres``.
-        center_weight: Weight of the center loss, whose means the model must then have too.
+        center_weight: Weight of the center loss; if above 0, the model must have its means.
 
     Example:
         >>> from simbert_hf.gru import CharGru
@@ -81,8 +81,8 @@ class MarginObjective:
 
         Args:
             model: An encoder, wrapped in DDP or not, with the parameters that
-                :func:`add_centres` gives unless they are sampled.
-            batch: What ``ClassCollator`` gives.
+                :func:`add_centres` adds unless they are sampled.
+            batch: What ``ClassCollator`` returns.
         """
         vectors, classes = model(**model_inputs(batch)).sentence_embedding, batch["classes"]
         if self.sampled is not None:
@@ -101,14 +101,14 @@ class MarginObjective:
 def add_centres(
     model: nn.Module, shape: tuple[int, int, int], seed: int, center_loss: bool = False
 ) -> None:
-    """Put trainable centres into a model, for as long as it trains.
+    """Add trainable centres to a model, for as long as it trains.
 
     Args:
         model: It gets ``class_centres``, with ``softmax`` of the given shape and, for center loss,
             ``mean`` of shape (C, D).
-        shape: Classes, sub-centres a class and dimension: (C, K, D).
-        seed: Where they start.
-        center_loss: Whether there are means.
+        shape: Classes, sub-centres per class and dimension: (C, K, D).
+        seed: Seed of their initial values.
+        center_loss: Whether to add means.
     """
     centres = {"softmax": nn.Parameter(random_centres(shape, seed))}
     if center_loss:

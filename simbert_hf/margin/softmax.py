@@ -1,4 +1,4 @@
-"""Softmax losses over class centres, with a margin that the true class must win by."""
+"""Softmax losses over class centres, with a margin by which the true class must win."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def additive_margin(cosine: Tensor, margin: float) -> Tensor:
 
 
 def additive_angular_margin(cosine: Tensor, margin: float) -> Tensor:
-    """ArcFace: ``cos(theta + m)``; past pi ``cos theta - m sin m``, as in its authors' program.
+    """ArcFace: ``cos(theta + m)``; beyond pi ``cos theta - m sin m``, as in its authors' code.
 
     Example:
         >>> additive_angular_margin(torch.tensor([1.0, 0.0]), math.pi / 6)
@@ -64,13 +64,13 @@ def smaller_multiplicative_margin(cosine: Tensor, margin: float) -> Tensor:
 
 
 def _multiple_slope(theta: Tensor, margin: float) -> Tensor:
-    """The derivative of cos(m theta) by cos theta, m sin(m theta) / sin theta: m * m at 0."""
+    """Return d cos(m theta) / d cos theta, which is m sin(m theta) / sin theta: m * m at 0."""
     ratio = torch.sinc(margin * theta / math.pi) / torch.sinc(theta / math.pi).clamp(min=1e-4)
     return margin * margin * ratio
 
 
 def _with_slope(cosine: Tensor, value: Tensor, slope: Tensor) -> Tensor:
-    """Let ``value`` have the given derivative: autograd's own through acos is NaN at theta = 0."""
+    """Give ``value`` the given derivative, as autograd's through acos is NaN at theta = 0."""
     return value + slope * (cosine - cosine.detach())
 
 
@@ -92,7 +92,7 @@ KINDS: tuple[str, ...] = ("softmax", *RULES)
 
 @dataclass(frozen=True)
 class MarginSoftmax:
-    """Which softmax, at which scale and margin.
+    """Kind, scale and margin of a softmax.
 
     Attributes:
         kind: ``softmax`` (dot products, neither normalised nor scaled), ``am`` (AM-Softmax, Wang
@@ -104,7 +104,7 @@ class MarginSoftmax:
             None takes the papers' 0.35, 0.5, 4 and 4.
 
     Raises:
-        ValueError: If one is unknown or out of range.
+        ValueError: If the kind is unknown, or a value is out of range.
 
     Example:
         >>> MarginSoftmax("arc").margin
@@ -120,7 +120,7 @@ class MarginSoftmax:
         check_scale(self.scale)
         if self.kind == "softmax":
             if self.margin is not None:
-                raise ValueError("Plain softmax has no margin; take am, with margin 0 if need be.")
+                raise ValueError("Plain softmax has no margin; use am, with margin 0 if needed.")
             return
         rule = RULES[self.kind]
         if self.margin is None:
@@ -136,8 +136,9 @@ class MarginSoftmax:
 
         Args:
             vectors: Shape: (B, D).
-            centres: Of any length; with K sub-centres a class, the nearest one counts (Deng et al.
-                2020, https://doi.org/10.1007/978-3-030-58621-8_43). Shape: (C, D) or (C, K, D).
+            centres: Vectors of any length; of K sub-centres per class, the nearest one counts (Deng
+                et al. 2020, https://doi.org/10.1007/978-3-030-58621-8_43). Shape: (C, D) or
+                (C, K, D).
 
         Returns:
             Shape: (B, C).
@@ -154,10 +155,10 @@ class MarginSoftmax:
         return nearest
 
     def apply(self, scores: Tensor, columns: Tensor) -> Tensor:
-        """Put the margin on the true classes, and scale.
+        """Apply the margin to the true classes, and scale.
 
         Args:
-            scores: What :meth:`scores` gives. Shape: (B, C).
+            scores: What :meth:`scores` returns. Shape: (B, C).
             columns: Each row's true class; -1 where it is not among the columns. Shape: (B,).
 
         Returns:
@@ -184,7 +185,7 @@ def margin_softmax_loss(
         vectors: Sentence vectors of any length. Shape: (B, D).
         centres: Shape: (C, D), or (C, K, D) with sub-centres.
         classes: The class of each vector, 0 to C - 1. Shape: (B,).
-        softmax: Which one.
+        softmax: Kind, scale and margin.
 
     Returns:
         The loss, and the share of vectors that score their own class highest (without margin).
@@ -208,7 +209,7 @@ def center_loss(vectors: Tensor, centres: Tensor, classes: Tensor) -> Tensor:
         classes: The class of each vector. Shape: (B,).
 
     Returns:
-        A scalar, 0 where every vector is its centre.
+        A scalar; 0 if every vector equals its centre.
 
     Example:
         >>> center_loss(torch.tensor([[1.0, 1.0]]), torch.zeros(3, 2), torch.tensor([2]))

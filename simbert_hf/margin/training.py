@@ -1,4 +1,4 @@
-"""What ``train_margin_softmax.py`` needs beside ``training/``: arguments, data, objective."""
+"""Arguments, data and objective of ``train_margin_softmax.py``, beyond ``training/``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
-# ``original`` is the article's program, https://github.com/bojone/margin-softmax; its AM-Softmax
-# wants 25 epochs, the other losses 20.
+# ``original`` is the article's code, https://github.com/bojone/margin-softmax; its AM-Softmax
+# needs 25 epochs, the other losses 20.
 _MODERN: dict[str, Any] = {"metric_for_best_model": "eval_top1"}
 _GRU = _MODERN | GRU_PRESET
 MARGIN_PRESETS: Presets = {
@@ -48,19 +48,19 @@ MARGIN_PRESETS: Presets = {
 class MarginArguments:
     """Margin softmax: the loss and its classes."""
 
-    loss: str = flag("am", "The softmax.", KINDS)
+    loss: str = flag("am", "Kind of softmax.", KINDS)
     scale: float = flag(30.0, "Inverse temperature of the cosines.")
     margin: float | None = flag(
-        None, "0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a) if not given."
+        None, "Margin; if not given, 0.35 (am), 0.5 radians (arc), 4 (sphere, simpler_a)."
     )
-    sub_centres: int = flag(1, "Centres a class; the nearest one counts.")
+    sub_centres: int = flag(1, "Centres per class, of which the nearest counts.")
     sampled_classes: int | None = flag(
         None,
-        "Score this many random classes a step beside the batch's own, and keep the centres out of "
-        "the optimiser; for 100,000 classes or more.",
+        "Score this many random classes per step besides the batch's own, and keep the centres out "
+        "of the optimiser; for 100,000 classes or more.",
     )
     center_weight: float = flag(
-        0.0, "Weight of the center loss (Wen et al. 2016) beside it; 0 for none."
+        0.0, "Weight of an additional center loss (Wen et al. 2016); 0 for none."
     )
 
     def __post_init__(self) -> None:
@@ -80,20 +80,20 @@ class MarginArguments:
         self.softmax()
 
     def softmax(self) -> MarginSoftmax:
-        """Return the loss that the arguments name, checked."""
+        """Return the loss that the arguments describe, checked."""
         return MarginSoftmax(self.loss, self.scale, self.margin)  # type: ignore[arg-type]
 
 
 def load_class_data(
     data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> tuple[FixedPairs, Evaluator | None]:
-    """Read groups as classes, and hold some out whole, to be found by retrieval.
+    """Read groups as classes, and hold out entire groups for retrieval.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If an argument asks for what this training does not do.
+        ValueError: If an argument is not supported by this training.
     """
-    why = "margin softmax reads its classes whole and writes nothing"
+    why = "margin softmax reads all classes at once and generates nothing"
     refuse_idle(data_args, ["streaming", "sample_sentences"], why)
     groups, held_out = hold_out(read_groups(data_args, args), data_args, args)
     check_measured(held_out, data_args)
@@ -101,9 +101,9 @@ def load_class_data(
     classes = n_classes(train)
     logger.info("training: %s sentences of %s classes", f"{len(train):,}", f"{classes:,}")
     if classes < len(groups):
-        logger.info("%d groups share sentences with others: one class", len(groups) - classes)
+        logger.info("%d groups share sentences with others: merged", len(groups) - classes)
     if classes < 2:
-        raise ValueError("There is one class only; give groups that share no sentence.")
+        raise ValueError("There is only one class; provide groups that share no sentences.")
     return train, make_evaluator(held_out, data_args, args)
 
 
@@ -118,10 +118,10 @@ def make_margin_objective(
     margin_args: MarginArguments,
     args: SimilarityTrainingArguments,
 ) -> tuple[MarginObjective, list[TrainerCallback]]:
-    """Put the centres into the model, or make sampled ones beside it with what trains them.
+    """Add the centres to the model, or make sampled ones outside it and the callback to train them.
 
     Raises:
-        ValueError: If they do not fit the memory, or could not be trained so.
+        ValueError: If they do not fit into memory, or cannot be trained with these arguments.
     """
     sampled = margin_args.sampled_classes
     world = args.world_size
@@ -135,11 +135,11 @@ def make_margin_objective(
         return MarginObjective(margin_args.softmax(), center_weight=weight), []
     if not args.learning_rate:
         raise ValueError(
-            "--learning_rate 0 gives sampled centres no schedule to follow; to keep the encoder as "
-            "it is, give 1e-12."
+            "--learning_rate 0 gives sampled centres no schedule to follow; to leave the encoder "
+            "unchanged, give 1e-12."
         )
     if args.mixed_precision == "fp16":
-        raise ValueError("fp16 scales gradients, which sampled centres do not undo; take bf16.")
+        raise ValueError("fp16 scales gradients, which sampled centres do not undo; use bf16.")
     centres = SampledCentres(shape, sampled, args.seed, args.device)
     callback = CentreCallback(centres, args.head_learning_rate)
     return MarginObjective(margin_args.softmax(), centres), [callback]

@@ -1,1 +1,1 @@
-"""Training data out of raw text: hard negatives, and paraphrases of one another."""
+"""Mine training data from raw text: hard negatives and groups of paraphrases."""

@@ -1,4 +1,4 @@
-"""Sentences that are near each other by their words alone (BM25)."""
+"""Find sentences that are near each other by their words alone (BM25)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simbert_hf.utils.extras import require
 from simbert_hf.utils.text import HAN
 
 BLOCK = 1024  # sentences that search at a time
-# A word in more sentences than this, and than a hundredth of them, is not searched by.
+# Words in more sentences than this, and in more than a hundredth of them, are not searched for.
 COMMON = 2000
 WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other scripts
 
@@ -23,16 +23,16 @@ def nearest_by_words(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Find each sentence's k nearest by BM25 (Lucene's form, k1 = 1.5, b = 0.75), itself included.
 
-    bm25s weighs the words; a product of sparse matrices adds them up, which is exact. Words in very
-    many sentences weigh little and cost most, so they are left out of large sets.
+    bm25s weighs the words; a product of sparse matrices sums the weights, which is exact. Words in
+    very many sentences weigh little and cost most, so they are left out of large sets.
 
     Args:
         texts: N sentences.
-        k: How many of the nearest.
+        k: Number of nearest sentences.
 
     Yields:
-        Numbers, -1 where no other sentence has a word in common, and scores, best first, of the
-        next sentences. Shapes: (rows, k).
+        For the next block of sentences, the numbers of the nearest, best first, -1 where no other
+        sentence has a word in common, and their scores. Shapes: (rows, k).
 
     Raises:
         ImportError: If bm25s is not installed.
@@ -48,7 +48,7 @@ def nearest_by_words(
 
     plain = [unicodedata.normalize("NFKC", text) for text in texts]
     tokens = bm25s.tokenize(plain, token_pattern=WORDS, stopwords=[], show_progress=False)
-    if not any(tokens.ids):  # no text has a word, which bm25s does not take
+    if not any(tokens.ids):  # no text has a word, which bm25s does not accept
         shape = len(texts), k
         yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
         return
@@ -59,7 +59,7 @@ def nearest_by_words(
     weights = csc_array(tuple(parts), shape=size)
     frequency = np.diff(weights.indptr)
     rare = (frequency <= max(COMMON, len(texts) // 100)).astype(np.float32)
-    asked = csr_array(_counts(tokens.ids, size) * rare)  # of older SciPy the product is COO
+    asked = csr_array(_counts(tokens.ids, size) * rare)  # older SciPy returns COO
     by_word = weights.T.tocsr()
     for start in range(0, len(texts), BLOCK):
         yield _best(csr_array(asked[start : start + BLOCK] @ by_word), k)

@@ -1,4 +1,4 @@
-"""Hard negatives by any sentence-transformers model, or by BM25: groups -> triplets."""
+"""Mine hard negatives of groups by any sentence-transformers model, or by BM25."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ SCORES = 2**25  # scores held at a time, at most
 
 @dataclass(frozen=True)
 class MiningSettings:
-    """Which sentences are hard negatives.
+    """Settings of what counts as a hard negative.
 
     Attributes:
-        negatives: Negatives of each anchor, at most.
+        negatives: Maximum number of negatives per anchor.
         range_min: Skip this many of the nearest sentences of other groups that the margin leaves:
             they are the likeliest to mean the same.
-        range_max: Look at no more than this many; None for ``range_min`` and, with a margin, ten
-            times ``negatives`` beyond, without one as many as ``negatives``.
-        relative_margin: A negative's cosine with the anchor is below the least of its positives'
-            by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
-            https://arxiv.org/abs/2407.15831); None for any.
+        range_max: Look at no more than this many; if None, at ``range_min`` plus ``negatives``, or
+            plus ten times ``negatives`` with a margin.
+        relative_margin: A negative's cosine with the anchor must be below the lowest of its
+            positives' by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
+            https://arxiv.org/abs/2407.15831); None for no margin.
         absolute_margin: The same, as a difference of cosines.
-        members: Sentences of a group that are mined, at most; of a larger one as many are drawn.
+        members: Maximum number of sentences mined per group; drawn at random from larger ones.
 
     Raises:
         ValueError: If a value is out of range.
@@ -62,8 +62,8 @@ class MiningSettings:
         least = self.range_min + self.negatives
         if self.range_max is not None and self.range_max < least:
             raise ValueError(
-                f"range_max {self.range_max} leaves no {self.negatives} sentences beyond the first "
-                f"{self.range_min}; give at least {least}."
+                f"range_max {self.range_max} does not leave {self.negatives} sentences beyond the "
+                f"first {self.range_min}; give at least {least}."
             )
 
 
@@ -81,10 +81,10 @@ def mine_triplets(
     Args:
         groups: A data set of groups.
         model: Embeds the sentences.
-        settings: What is near enough, and what too near.
+        settings: What is near enough, and what is too near.
         seed: Draws each triplet's positive, and the members of large groups.
-        batch_size: Sentences a forward pass.
-        use_faiss: Search with faiss (the extra ``index``): the same sentences, sooner where there
+        batch_size: Sentences per forward pass.
+        use_faiss: Search with faiss (the extra ``index``): the same sentences, faster where there
             are very many; on GPUs it compares in half precision.
 
     Returns:
@@ -92,8 +92,8 @@ def mine_triplets(
         of one ``group``, which share a sentence, never give negatives of each other.
 
     Raises:
-        DataError: If there is no negative at all.
-        ImportError: If faiss is wanted and not installed.
+        DataError: If there are no negatives at all.
+        ImportError: If ``use_faiss`` is set and faiss is not installed.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL
@@ -108,7 +108,7 @@ def mine_triplets(
         require("faiss", "index")
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
-    # Of its candidates the library leaves out an anchor's positives, so it is one of its own.
+    # The library leaves out an anchor's positives, so the anchor is made one of its own.
     pairs = [
         {"anchor": anchor, "positive": positive}
         for texts in members
@@ -134,18 +134,18 @@ def mine_triplets(
 def mine_by_words(
     groups: datasets.Dataset, settings: MiningSettings | None = None, *, seed: int = 0
 ) -> list[Triplet]:
-    """Find every sentence's likest sentences of other groups by their words alone (BM25).
+    """Find every sentence's nearest sentences of other groups by their words alone (BM25).
 
     Args:
         groups: A data set of groups.
-        settings: What is near enough, without the margins, which are cosines'.
-        seed: As of :func:`mine_triplets`.
+        settings: What is near enough, without margins, as these refer to cosines.
+        seed: As for :func:`mine_triplets`.
 
     Returns:
-        As :func:`mine_triplets`; a sentence without a word in common is no negative.
+        As :func:`mine_triplets`; a sentence without a word in common is not a negative.
 
     Raises:
-        DataError: If there is no negative at all.
+        DataError: If there are no negatives at all.
         ImportError: If bm25s is not installed.
         ValueError: If a margin is given.
 
@@ -157,7 +157,7 @@ def mine_by_words(
     """
     settings = settings or MiningSettings()
     if settings.relative_margin is not None or settings.absolute_margin is not None:
-        raise ValueError("BM25 gives no cosines: drop --relative_margin and --absolute_margin.")
+        raise ValueError("BM25 has no cosines: drop --relative_margin and --absolute_margin.")
     rng = np.random.default_rng(seed)
     members = _draw_members(groups, settings.members, rng)
     texts = [text for group in members for text in group]
@@ -181,7 +181,7 @@ def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator)
     """Put rows of one group together, each sentence in one spelling, and draw from large ones.
 
     Raises:
-        DataError: If there is one group only.
+        DataError: If there is only one group.
     """
     by_group: dict[int, dict[str, str]] = {}
     for row in groups:
@@ -189,7 +189,7 @@ def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator)
         for text in row["texts"]:
             members.setdefault(fold(text), text)
     if len(by_group) < 2:
-        raise DataError("All sentences are of one group: there are no negatives among them.")
+        raise DataError("All sentences are in one group, so there are no negatives.")
     return [
         texts if len(texts) <= most else rng.choice(texts, most, replace=False).tolist()
         for texts in (list(members.values()) for members in by_group.values())
@@ -199,7 +199,7 @@ def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator)
 def _one_positive_each(
     rows: Iterable[dict[str, str]], members: Sequence[Sequence[str]], rng: np.random.Generator
 ) -> list[Triplet]:
-    """Draw one of the positives that each anchor and negative have; say who has no negative.
+    """Draw one of each anchor and negative's positives; warn of sentences without a negative.
 
     Raises:
         DataError: If there are no rows.
@@ -216,8 +216,8 @@ def _one_positive_each(
     texts = set(chain(*(group for group in members if len(group) > 1)))
     if few := len(texts - anchors):
         logger.warning(
-            "%s of %s sentences have no negative in range, so they are no anchors: for more, lower "
-            "range_min or the margin, or raise range_max.",
+            "%s of %s sentences have no negative in range and are not used as anchors: for more, "
+            "lower range_min or the margin, or raise range_max.",
             *(f"{few:,}", f"{len(texts):,}"),
         )
     return [

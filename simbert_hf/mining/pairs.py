@@ -1,4 +1,4 @@
-"""Paraphrase groups out of raw sentences: near by words or by vectors, mutually, but no copies."""
+"""Mine paraphrase groups from raw sentences: mutual neighbours by words or vectors, not copies."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ BLOCK = 4096  # sentences that search at a time
 
 @dataclass(frozen=True)
 class PairSettings:
-    """What makes two sentences a pair.
+    """Settings of what makes two sentences a pair.
 
     Attributes:
-        neighbours: Nearest sentences looked at, by words and by vectors each. A pair are two that
-            are among each other's.
-        lowest: Their cosine, at least.
-        highest: And at most: what is nearer says little new.
-        largest: Sentences of a group, at most: the nearest pairs are joined first, and a pair that
-            would make a group too large is left out, else chains join what is unlike.
+        neighbours: Number of nearest sentences considered, by words and by vectors each. Two that
+            are among each other's form a pair.
+        lowest: Minimum cosine of a pair.
+        highest: Maximum cosine of a pair: nearer sentences add little.
+        largest: Maximum sentences per group: the nearest pairs are joined first, and a pair that
+            would make a group too large is left out, as chains would join dissimilar sentences.
         words: Look for neighbours by words (BM25) too.
 
     Raises:
@@ -56,11 +56,11 @@ class PairSettings:
 
 
 class Mined(NamedTuple):
-    """Groups of sentences, and how many there were on the way to them.
+    """Groups of sentences, and the counts of each step.
 
     Attributes:
-        groups: Of two sentences or more each.
-        counts: Sentences, different ones, mutual pairs, pairs within the cosines, groups and their
+        groups: Groups of two sentences or more.
+        counts: Number of sentences, mutual pairs, pairs within the cosines, groups and grouped
             sentences.
     """
 
@@ -69,7 +69,7 @@ class Mined(NamedTuple):
 
 
 def different(sentences: Sequence[str]) -> list[str]:
-    """Keep the first of those that differ in case, white space and punctuation only.
+    """Keep the first of sentences that differ only in case, white space and punctuation.
 
     Example:
         >>> different(["How are you?", "how are  you", "Who are you?", "?!"])
@@ -85,18 +85,18 @@ def different(sentences: Sequence[str]) -> list[str]:
 def mine_groups(
     sentences: Sequence[str], vectors: Vectors, settings: PairSettings | None = None
 ) -> Mined:
-    """Join sentences that are near each other to groups.
+    """Join sentences that are near each other into groups.
 
-    Neighbours are found by faiss, exactly below 100,000 sentences, and by BM25; Su (2020) made
-    SimBERT's 22 million training groups of retrieved questions in such a way.
+    Neighbours are found by faiss, exactly below 100,000 sentences, and by BM25; Su (2020) built
+    SimBERT's 22 million training groups from retrieved questions in a similar way.
 
     Args:
-        sentences: What :func:`different` gives.
-        vectors: Of length 1, one a sentence. Shape: (N, D).
+        sentences: What :func:`different` returns.
+        vectors: Unit vectors, one per sentence. Shape: (N, D).
         settings: What makes a pair.
 
     Raises:
-        DataError: If there are fewer than two sentences, or no pair among them.
+        DataError: If there are fewer than two sentences, or no pairs among them.
         ImportError: If faiss or bm25s is not installed.
 
     Example:
@@ -117,7 +117,7 @@ def mine_groups(
     if not inside.any():
         raise DataError(
             f"None of {len(pairs):,} mutual neighbours has a cosine from {settings.lowest} to "
-            f"{settings.highest}: lower the least, or look at more neighbours."
+            f"{settings.highest}: decrease lowest, or increase neighbours."
         )
     order = np.argsort(-cosines[inside], kind="stable")
     members = join(pairs[inside][order], settings.largest)
@@ -133,10 +133,10 @@ def mine_groups(
 
 
 def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
-    """Find the pairs that are among each other's neighbours.
+    """Find the pairs of sentences that are among each other's neighbours.
 
     Args:
-        blocks: Sentences' neighbours, some rows at a time, -1 for none. Shape: (rows, k).
+        blocks: Neighbours of each sentence, block by block, -1 for none. Shape: (rows, k).
         count: Number of sentences, N.
 
     Returns:
@@ -152,7 +152,7 @@ def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
         there = block[rows, columns]
         here = rows + first
         low, high = np.minimum(here, there), np.maximum(here, there)
-        # One number for a pair and its direction: a mutual pair is there in both.
+        # One number for a pair and its direction: a mutual pair occurs in both.
         keys.append(((low * count + high) * 2 + (here > there))[low != high])
         first += len(block)
     found = np.unique(np.concatenate(keys)) // 2
@@ -161,7 +161,7 @@ def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
 
 
 def join(pairs: Ints, largest: int) -> list[list[int]]:
-    """Join pairs, in their order, to connected groups of at most ``largest`` members.
+    """Join pairs, in their order, into connected groups of at most ``largest`` members.
 
     Example:
         >>> join(np.array([[0, 1], [1, 2], [3, 4]]), largest=2)
@@ -185,8 +185,8 @@ def _near_by_vectors(vectors: Vectors, k: int) -> Iterator[Ints]:
 
 
 def _cosines(vectors: Vectors, pairs: Ints) -> Vectors:
-    """Cosines of pairs, some at a time. Shape: (P,)."""
+    """Compute the cosines of pairs, block by block. Shape: (P,)."""
     blocks = [pairs[i : i + 2**16] for i in range(0, len(pairs), 2**16)]
     found = [np.einsum("pd,pd->p", vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks]
     cosines = np.concatenate(found) if found else np.zeros(0, dtype=np.float32)
-    return cosines.clip(-1, 1)  # rounding leaves that of a vector with itself above 1
+    return cosines.clip(-1, 1)  # rounding can put that of a vector with itself above 1

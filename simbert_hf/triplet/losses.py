@@ -20,8 +20,8 @@ class TripletLoss:
     """A loss over positive pairs that should be nearer than negative ones.
 
     Attributes:
-        loss: Mean over the active triplets, those that the margin does not separate yet; 0 where
-            all are separated. A scalar.
+        loss: Mean over the active triplets, those that the margin does not separate yet; 0 if all
+            are separated. A scalar.
         active: Share of the triplets that are active, a scalar.
     """
 
@@ -34,7 +34,7 @@ class MinedTriplets:
     """Rows of a batch that form triplets; each attribute is of shape (T,).
 
     Attributes:
-        anchors: The rows that both distances start from.
+        anchors: The rows that both distances are measured from.
         positives: Rows of the anchors' groups.
         negatives: Rows of other groups.
     """
@@ -45,12 +45,12 @@ class MinedTriplets:
 
 
 def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
-    """Measure every row of one matrix from every row of another, in float32 or better.
+    """Compute the distance of each row of one matrix to each row of another, in float32 or better.
 
     Args:
         rows: Shape: (Q, D).
         columns: Shape: (K, D).
-        kind: ``squared`` Euclidean, of the vectors as they are; or ``cosine``, 1 - cos, which is
+        kind: ``squared`` Euclidean, of the unnormalized vectors; or ``cosine``, 1 - cos, which is
             half the squared distance of the unit vectors.
 
     Returns:
@@ -66,14 +66,14 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
         return 1 - cosines(rows, columns)
     with torch.autocast(rows.device.type, enabled=False):
         rows, columns = at_least_float32(rows), at_least_float32(columns)
-        centre = columns.detach().mean(dim=0)  # far from 0, near vectors would lose their digits
+        centre = columns.detach().mean(dim=0)  # far from 0, near vectors would lose precision
         rows, columns = rows - centre, columns - centre
         squares = rows.square().sum(dim=1)[:, None] + columns.square().sum(dim=1)
         return squares - 2 * rows @ columns.T
 
 
 def paired_distances(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
-    """Measure each row of ``first`` from the same row of ``second``: (N, D), (N, D) -> (N,)."""
+    """Compute row-wise distances of ``first`` and ``second``: (N, D), (N, D) -> (N,)."""
     if kind == "cosine":
         return 1 - cosine_similarity(first, second)
     return (at_least_float32(first) - at_least_float32(second)).square().sum(dim=-1)
@@ -85,7 +85,7 @@ def margin_loss(near: Tensor, far: Tensor, margin: float) -> TripletLoss:
     Args:
         near: Distances of positive pairs. Shape: (T,), or one that broadcasts with ``far``.
         far: Distances of negative pairs.
-        margin: By how much the latter should be larger.
+        margin: By how much the negative distances should be larger.
 
     Returns:
         The loss and the share of active triplets; both 0 without triplets.
@@ -115,11 +115,11 @@ def triplet_loss(
     Args:
         anchors: Sentence vectors. Shape: (N, D).
         positives: Their paraphrases. Shape: (N, D).
-        negatives: A hard negative of each. Shape: (N, D).
+        negatives: A hard negative for each. Shape: (N, D).
         margin: By how much negatives should be farther, in units of the distance.
         distance: See :func:`distances`.
         anchored: Compare an anchor's positive with its own negative. Otherwise every positive pair
-            stands against every negative pair ``(x, y)`` of the batch, whoever's it is: the form
+            is compared with every negative pair ``(x, y)`` of the batch, of any anchor:
             ``max(d(a, p) - d(x, y) + margin, 0)``.
 
     Returns:
@@ -153,7 +153,7 @@ def mined_triplet_loss(
         mining: See :func:`mine_in_batch`.
 
     Returns:
-        The mean over the active triplets, and their share; both 0 where there are no triplets.
+        The mean over the active triplets, and their share; both 0 without triplets.
 
     Example:
         >>> vectors, groups = torch.tensor([[0.0], [2.0], [3.0]]), torch.tensor([0, 0, 1])
@@ -179,10 +179,10 @@ def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
     Args:
         found: Distances. Shape: (B, B).
         groups: Group of each row. Shape: (B,).
-        mining: Which of these.
+        mining: One of these.
 
     Returns:
-        Rows of T triplets; none where all rows are of one group, or each of its own.
+        Rows of T triplets; none if all rows are in one group, or each in its own.
 
     Example:
         >>> found = torch.tensor([[0.0, 4.0, 1.0], [4.0, 0.0, 9.0], [1.0, 9.0, 0.0]])
@@ -212,7 +212,7 @@ def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
 def unanchored_loss(
     vectors: Tensor, groups: Tensor, *, margin: float, distance: Distance = "cosine"
 ) -> TripletLoss:
-    """The batch's positive pairs against as many of its hardest negative pairs, unanchored.
+    """Compare the batch's positive pairs with as many of its hardest negative pairs, unanchored.
 
     ``max(d(a, p) - d(x, y) + margin, 0)`` for every positive pair ``(a, p)`` and every ``(x, y)``
     among the nearest pairs of rows from different groups.
@@ -224,7 +224,7 @@ def unanchored_loss(
         distance: See :func:`distances`.
 
     Returns:
-        The mean over the active combinations, and their share; both 0 where there are none.
+        The mean over the active combinations, and their share; both 0 without any.
 
     Example:
         >>> vectors, groups = torch.tensor([[0.0], [2.0], [3.0]]), torch.tensor([0, 0, 1])
@@ -242,7 +242,7 @@ def unanchored_loss(
 def siamese_loss(
     anchors: Tensor, positives: Tensor, negatives: Tensor, classifier: nn.Module
 ) -> InBatchLoss:
-    """Tell pairs that mean the same (1) from others (0) by a classifier over ``[u, v, |u - v|]``.
+    """Classify pairs as paraphrases (1) or others (0) from ``[u, v, |u - v|]``.
 
     Args:
         anchors: Sentence vectors. Shape: (T, D).
@@ -251,7 +251,8 @@ def siamese_loss(
         classifier: (2T, 3D) -> (2T, 1), the logit of "the same".
 
     Returns:
-        Mean binary cross-entropy, and the share of the 2T pairs told right; both 0 without pairs.
+        Mean binary cross-entropy, and the share of the 2T pairs classified correctly; both 0
+        without pairs.
 
     Example:
         >>> rows = torch.eye(3)
@@ -279,15 +280,15 @@ def sdml_loss(
 ) -> InBatchLoss:
     """SDML (Bonadiman et al. 2019, https://arxiv.org/abs/1905.12786), robust to noisy labels.
 
-    Softmax cross-entropy over negative distances: each anchor picks its positive among the keys,
-    which are told apart less sharply than one-hot labels would have it.
+    Softmax cross-entropy over negated distances: each anchor picks its positive among the keys,
+    with smoothed instead of one-hot labels.
 
     Args:
         anchors: Sentence vectors. Shape: (N, D).
         keys: Candidates, of which the first N are the anchors' own positives. Shape: (K, D).
         smoothing: Share of the label that is spread evenly over the other candidates.
         distance: See :func:`distances`; the paper's is ``squared``.
-        excluded: True where a key is no candidate (a false negative). Shape: (N, K), bool.
+        excluded: True where a key is not a candidate (a false negative). Shape: (N, K), bool.
 
     Returns:
         The loss and the share of anchors whose positive is the nearest candidate. All-zero vectors

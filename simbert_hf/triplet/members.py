@@ -1,4 +1,4 @@
-"""P groups of K sentences each: data and batches for in-batch mining."""
+"""Data and batches of P groups of K sentences each, for in-batch mining."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Members(TypedDict):
     """Sentences that mean the same.
 
     Attributes:
-        texts: K sentences, fewer where the group has no more.
-        group: Members with the same number must not be negatives of each other.
+        texts: K sentences, or fewer if the group has no more.
+        group: Number of the group; members of the same one must not be each other's negatives.
     """
 
     texts: list[str]
@@ -29,15 +29,15 @@ class Members(TypedDict):
 
 
 class MemberDataset(EpochDataset[Members]):
-    """Groups cut into parts of K sentences; cut anew each epoch, by (seed, epoch, row) alone.
+    """Groups split into parts of K sentences; split anew each epoch, by (seed, epoch, row) alone.
 
     A group of n sentences gives n // K parts, so that an epoch sees nearly every sentence once; one
-    of fewer than K gives all it has.
+    of fewer than K sentences gives a single part.
 
     Args:
         groups: A data set of groups.
-        size: K.
-        seed: How the groups are cut.
+        size: K, the number of sentences per part.
+        seed: Seed of the splits.
 
     Raises:
         ValueError: If K is below 2.
@@ -52,12 +52,12 @@ class MemberDataset(EpochDataset[Members]):
 
     def __init__(self, groups: datasets.Dataset, size: int = 2, seed: int = 0) -> None:
         if size < 2:
-            raise ValueError(f"{size} sentences a group hold no positive pair; give at least 2.")
+            raise ValueError(f"{size} sentences per group make no positive pair; give at least 2.")
         super().__init__(seed)
         check_groups(groups)
         self.groups = groups
         self.size = size
-        texts = groups.with_format("arrow")[:]["texts"]  # whole, they may exceed an array's 2 GB
+        texts = groups.with_format("arrow")[:]["texts"]  # combined, they may exceed an array's 2 GB
         sizes = list_value_length(texts).to_numpy().astype(np.int64)
         parts = np.maximum(sizes // size, 1)
         self._row = np.repeat(np.arange(len(sizes)), parts)
@@ -68,7 +68,7 @@ class MemberDataset(EpochDataset[Members]):
         return len(self._row)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Members]:
-        """Draw several parts with one look into the data set; a DataLoader calls this."""
+        """Draw several parts in one read of the data set; called by a DataLoader."""
         parts = [range(len(self))[i] for i in indices]
         rows, at = np.unique(self._row[parts], return_inverse=True)  # a large group only once
         found = self.groups[rows]
@@ -86,13 +86,13 @@ class MemberDataset(EpochDataset[Members]):
 
 
 class MemberCollator(TextCollator):
-    """Parts of groups -> padded rows, those of a part side by side."""
+    """Collates parts of groups into padded rows, those of a part side by side."""
 
     def __call__(self, parts: Sequence[Members]) -> dict[str, Tensor]:
-        """Build one batch of B rows, P * K where every part is whole.
+        """Build one batch of B rows, P * K if every part is complete.
 
         Returns:
-            ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
+            ``input_ids``, ``attention_mask`` and, if the tokenizer returns them,
             ``token_type_ids``: (B, L); ``groups``: (B,).
         """
         batch = self.pad(text for part in parts for text in part["texts"])

@@ -1,4 +1,4 @@
-"""The triplet objective: which loss, on negatives of the batch or given ones."""
+"""The triplet objective: its losses, on negatives of the batch or given ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TripletParts:
         total: To be minimised.
         active: Share of triplets that the margin does not separate yet; None for a softmax.
         accuracy: Share of sentences whose positive is the nearest candidate (``siamese``: of pairs
-            told right); None for triplets.
+            classified correctly); None for triplets.
     """
 
     total: Tensor
@@ -48,24 +48,24 @@ class TripletParts:
 
 @dataclass(frozen=True)
 class TripletObjective:
-    """Positive pairs nearer than negative ones.
+    """Make positive pairs nearer than negative ones.
 
-    Negatives are a row's given ones, where the batch has ``negative_rows``, or mined in the batch,
-    which is that of all processes together; each computes the whole loss. Accumulated micro-batches
-    average theirs.
+    Negatives are given for each row, if the batch has ``negative_rows``, or mined in the batch of
+    all processes together; each process computes the entire loss. The losses of accumulated
+    micro-batches are averaged.
 
     Attributes:
-        loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch whoever's they
-            are; ``sdml``; ``softmax``, SimCSE's and SimBERT's in-batch loss; or ``siamese``, a
-            classifier of pairs, which :func:`add_pair_classifier` puts into the model.
+        loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch of any anchor;
+            ``sdml``; ``softmax``, SimCSE's and SimBERT's in-batch loss; or ``siamese``, a
+            classifier of pairs, which :func:`add_pair_classifier` adds to the model.
         mining: How ``triplet`` finds its negatives in the batch.
-        distance: Of all but ``softmax`` and ``siamese``.
-        margin: Of ``triplet`` and ``unanchored``, in units of the distance.
+        distance: Distance of all losses but ``softmax`` and ``siamese``.
+        margin: Margin of ``triplet`` and ``unanchored``, in units of the distance.
         scale: Inverse temperature of ``softmax``.
-        smoothing: Of the labels of ``sdml``.
+        smoothing: Label smoothing of ``sdml``.
 
     Raises:
-        ValueError: If a choice is another, or the scale not above 0.
+        ValueError: If a choice is unknown, or the scale is not above 0.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -96,8 +96,8 @@ class TripletObjective:
 
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
-            batch: What ``MemberCollator`` gives (two rows a group for ``sdml`` and ``softmax``), or
-                ``SimCseCollator`` for triplets.
+            batch: What ``MemberCollator`` returns (two rows per group for ``sdml`` and
+                ``softmax``), or ``SimCseCollator`` for triplets.
         """
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
@@ -156,7 +156,7 @@ class TripletObjective:
 def siamese_rows(
     vectors: Tensor, groups: Tensor, negatives: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pair vectors with positives and given, else random, negatives: three of (T, D)."""
+    """Pair vectors with positives and given, otherwise random, negatives: three of (T, D)."""
     if negatives is not None:
         return vectors[0::2], vectors[1::2], negatives
     anywhere = vectors.new_zeros(len(vectors), len(vectors))
@@ -165,6 +165,6 @@ def siamese_rows(
 
 
 def add_pair_classifier(model: Embedder) -> None:
-    """Put the classifier of ``siamese`` into a model, for as long as it trains."""
+    """Add the classifier of ``siamese`` to a model, for as long as it trains."""
     head = nn.Linear(3 * model.config.hidden_size, 1)
     setattr(model, CLASSIFIER, head.to(model.device, model.dtype))

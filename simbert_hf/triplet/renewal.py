@@ -1,4 +1,4 @@
-"""Triplets whose negatives the model that trains mines anew, every so many steps."""
+"""Triplets whose negatives are mined again by the model in training, every so many steps."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MINED = "mined.csv"  # in a checkpoint
 
 
 class RenewedTriplets(EpochDataset[Pair]):
-    """Triplets of groups; an epoch is what is trained between two minings.
+    """Triplets of groups; an epoch is the training between two minings.
 
     Args:
         groups: A data set of groups.
-        size: Triplets of an epoch, drawn from the mined ones.
-        seed: Of the draws.
+        size: Number of triplets per epoch, drawn from the mined ones.
+        seed: Seed of the draws.
 
     Example:
         >>> from simbert_hf.data.triplets import Triplet
@@ -62,17 +62,17 @@ class RenewedTriplets(EpochDataset[Pair]):
         return self.size
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
-        """Return several triplets; a DataLoader calls this."""
+        """Return several triplets; called by a DataLoader."""
         return self._drawn.__getitems__(indices)
 
 
 class Renewal(CheckpointPart):
-    """Mines before each epoch; within one, a resumed run has the triplets of its checkpoint.
+    """Mines before each epoch; a run resumed within one uses the triplets of its checkpoint.
 
     Args:
-        triplets: What is renewed.
-        steps: Of an epoch.
-        settings: What is a hard negative.
+        triplets: The triplets to renew.
+        steps: Steps per epoch.
+        settings: What counts as a hard negative.
     """
 
     def __init__(self, triplets: RenewedTriplets, steps: int, settings: MiningSettings) -> None:
@@ -100,7 +100,7 @@ class Renewal(CheckpointPart):
         return mined
 
     def load(self, directory: Path) -> None:
-        """Remember the checkpoint that the run goes on from."""
+        """Remember the checkpoint that the run resumes from."""
         self.checkpoint = directory
 
     def save(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What ``train_triplet.py`` needs beside ``training/``: arguments, data, objective."""
+"""Arguments, data and objective of ``train_triplet.py``, beyond ``training/``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TRIPLET_PRESETS: Presets = {
     "modern": _MODERN,
     "gru": _MODERN | GRU_PRESET | {"num_train_epochs": 20},
 }
-# Vectors of an encoder are not of length 1: their squared distances are larger than cosines'.
+# An encoder's vectors are not of length 1, so squared distances are larger than cosine ones.
 MINABLE = ("triplet", "unanchored")
 MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
 READ = {  # what shapes each loss
@@ -56,12 +56,12 @@ READ = {  # what shapes each loss
 
 @dataclass
 class TripletArguments:
-    """Triplets: where they come from, and the loss."""
+    """Triplets: their source, and the loss."""
 
     examples: str = flag(
         "groups",
-        "What --train_file holds: groups, whose batches are mined, or triplets (columns sent0, "
-        "sent1, hard_neg), such as scripts/mine_negatives.py writes.",
+        "What --train_file holds: groups, with negatives mined in each batch, or triplets (columns "
+        "sent0, sent1, hard_neg), such as scripts/mine_negatives.py writes.",
         ("groups", "triplets"),
     )
     loss: str = flag(
@@ -71,34 +71,34 @@ class TripletArguments:
         get_args(Kind),
     )
     mining: str | None = flag(
-        None, "How --loss triplet mines its batches of groups; hard if not given.", get_args(Mining)
+        None, "How --loss triplet mines negatives in batches; hard if not given.", get_args(Mining)
     )
     distance: str | None = flag(
         None,
-        "Of triplet, unanchored and sdml: cosine, for sdml squared, if not given.",
+        "Distance of triplet, unanchored and sdml; if not given, cosine, but squared for sdml.",
         get_args(Distance),
     )
-    margin: float | None = flag(None, "0.2 (cosine) or 1 (squared) if not given.")
+    margin: float | None = flag(None, "Margin; if not given, 0.2 (cosine) or 1 (squared).")
     scale: float = flag(20.0, "Inverse temperature of softmax.")
-    smoothing: float = flag(0.3, "Of the labels of sdml.")
+    smoothing: float = flag(0.3, "Label smoothing of sdml.")
     sentences_per_group: int = flag(
         2,
-        "K sentences of each of the --per_device_train_batch_size groups in a batch; with classes, "
-        "4 or more mine better.",
+        "K sentences of each of the --per_device_train_batch_size groups in a batch; for classes, "
+        "4 or more give better negatives.",
     )
     remine_steps: int | None = flag(
         None,
-        "In place of the batch's negatives take hard ones, mined by the model among all training "
-        "groups at the beginning and again every so many steps. One process mines, and the others "
-        "wait for it up to --ddp_timeout seconds.",
+        "Instead of the batch's negatives use hard ones, mined by the model among all training "
+        "groups at the start and again every so many steps. One process mines, while the others "
+        "wait up to --ddp_timeout seconds.",
     )
-    range_min: int = flag(0, "With --remine_steps: nearest strangers skipped.")
+    range_min: int = flag(0, "With --remine_steps: nearest sentences of other groups to skip.")
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
         if self.mining and (self.loss, self.examples) != ("triplet", "groups"):
             raise ValueError(
-                f"--mining {self.mining} mines batches of groups for --loss triplet: drop it."
+                f"--mining {self.mining} is only for --loss triplet on groups: drop it."
             )
         if self.margin is not None and not 0 <= self.margin < float("inf"):
             raise ValueError(f"--margin {self.margin} is out of range: give at least 0.")
@@ -111,11 +111,11 @@ class TripletArguments:
         self._check_mining()
         pairwise = self.loss in ("sdml", "softmax") or self.examples == "triplets"
         if self.remine_steps is not None and self.sentences_per_group != 2:
-            raise ValueError("--remine_steps mines one positive each: drop --sentences_per_group.")
+            raise ValueError("--remine_steps mines single positives: drop --sentences_per_group.")
         if pairwise and self.sentences_per_group != 2:
             raise ValueError(
                 f"--sentences_per_group {self.sentences_per_group}: --loss {self.loss} on "
-                f"{self.examples} takes pairs; drop it."
+                f"{self.examples} uses pairs; drop it."
             )
 
     def _check_mining(self) -> None:
@@ -130,19 +130,19 @@ class TripletArguments:
             )
         if self.mining or self.examples != "groups" or self.loss not in MINABLE:
             raise ValueError(
-                "--remine_steps mines groups for --loss triplet or unanchored: drop --mining, "
-                "--examples, or choose one of these."
+                "--remine_steps mines groups for --loss triplet or unanchored: drop --mining and "
+                "--examples, and choose one of these losses."
             )
 
     def callbacks(self, train: Train) -> list[TrainerCallback]:
-        """Make what renews the triplets, where they are renewed."""
+        """Return the callback that renews the triplets, if they are renewed."""
         if not isinstance(train, RenewedTriplets):
             return []
         assert self.remine_steps is not None
         return [Renewal(train, self.remine_steps, MiningSettings(range_min=self.range_min))]
 
     def objective(self) -> TripletObjective:
-        """Build the objective that the arguments name."""
+        """Build the objective that the arguments describe."""
         distance: Any = self.distance or ("squared" if self.loss == "sdml" else "cosine")
         loss: Any = self.loss
         mining: Any = self.mining or "hard"
@@ -159,13 +159,13 @@ class TripletArguments:
 def load_triplet_data(
     triplet_args: TripletArguments, data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> tuple[Train, Evaluator | None]:
-    """Read groups or triplets, and what is measured on: groups held out, or scored pairs.
+    """Read groups or triplets, and the evaluation data: held-out groups, or scored pairs.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If an argument asks for what this training does not do.
+        ValueError: If an argument is not supported by this training.
     """
-    why = "triplets are drawn from data read whole, and nothing is written"
+    why = "triplets are drawn from all data at once, and nothing is generated"
     refuse_idle(data_args, ["streaming", "sample_sentences"], why)
     train: Train
     if triplet_args.examples == "triplets":
@@ -175,22 +175,22 @@ def load_triplet_data(
         together = args.per_device_train_batch_size * args.world_size
         if triplet_args.remine_steps is None and together < 2:
             raise ValueError(
-                "--per_device_train_batch_size 1: a group's negatives are the others of its batch; "
-                "give at least 2."
+                "--per_device_train_batch_size 1: a group's negatives are the other groups of its "
+                "batch; give at least 2."
             )
         if len(set(groups["group"])) < 2:
-            raise DataError("All sentences are of one group: there are no negatives among them.")
+            raise DataError("All sentences are in one group, so there are no negatives.")
         train = examples_of(groups, triplet_args, args)
     evaluator = make_evaluator(held_out, data_args, args)
     if isinstance(evaluator, StsEvaluator) and args.metric_for_best_model == "eval_top1":
-        args.metric_for_best_model = "eval_sts_spearman"  # the other is the presets', of groups
+        args.metric_for_best_model = "eval_sts_spearman"  # the presets' eval_top1 needs groups
     return train, evaluator
 
 
 def examples_of(
     groups: Dataset, triplet_args: TripletArguments, args: SimilarityTrainingArguments
 ) -> MemberDataset | RenewedTriplets:
-    """Make parts of groups, or triplets that are mined anew.
+    """Make parts of groups, or triplets that are mined repeatedly.
 
     Raises:
         ValueError: If worker processes would outlive their triplets.
@@ -203,24 +203,26 @@ def examples_of(
             "--remine_steps."
         )
     step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-    if args.max_steps <= 0:  # what is between two minings would count as an epoch
+    if args.max_steps <= 0:  # otherwise the steps between two minings would count as an epoch
         sentences = sum(map(len, groups["texts"]))
         args.max_steps = math.ceil(args.num_train_epochs * sentences / step)
-        logger.info("training for %d steps: each sentence is an anchor so often", args.max_steps)
+        logger.info(
+            "training for %d steps: each sentence is an anchor once per epoch", args.max_steps
+        )
     return RenewedTriplets(groups, triplet_args.remine_steps * step, args.order_seed)
 
 
 def load_given_triplets(
     data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> tuple[FixedPairs, Dataset | None]:
-    """Read triplets, less those with a sentence of ``--validation_file``, and that file's groups.
+    """Read triplets that share no sentence with ``--validation_file``, and the groups of that file.
 
     Raises:
-        DataError: If a file cannot be read, or no triplet is left.
+        DataError: If a file cannot be read, or no triplets are left.
         ValueError: If groups are to be held out of triplets.
     """
     if data_args.validation_groups:
-        raise ValueError("Triplets hold no groups: give --validation_file, not a number of groups.")
+        raise ValueError("Triplets have no groups: give --validation_file, not a number of groups.")
     refuse_idle(data_args, ["dataset_config", "dataset_split"], "triplets are read from files")
     check_files(data_args.train_file)
     held_out = None
@@ -237,13 +239,13 @@ def load_given_triplets(
 def make_collator(
     triplet_args: TripletArguments, data_args: DataArguments, rows: Rows
 ) -> Callable[[Sequence[Any]], Any]:
-    """Make what turns examples into batches."""
+    """Make the collator for the examples."""
     given = triplet_args.examples == "triplets" or triplet_args.remine_steps is not None
     kind = SimCseCollator if given else MemberCollator
     return kind(rows, max_length=data_args.max_length, max_chars=data_args.max_chars)
 
 
 def training_texts(train: Train) -> Iterator[str]:
-    """Give all sentences that are trained on."""
+    """Return all sentences that are trained on."""
     columns = train.columns.values() if isinstance(train, FixedPairs) else train.groups["texts"]
     return chain.from_iterable(columns)
