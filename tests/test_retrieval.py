@@ -437,7 +437,7 @@ def test_damaged_indexes_are_refused(index, model, tmp_path):
     with pytest.raises(DataError, match="has the format 2"):
         FaqIndex.load(tmp_path / "faq", model)
     manifest.write_text(json.dumps(json.loads(facts) | {"rows": 6}))
-    with pytest.raises(DataError, match="has 5 rows for 5 vectors"):
+    with pytest.raises(DataError, match="has 5 rows and 5 vectors where 6 are due"):
         FaqIndex.load(tmp_path / "faq", model)
     with pytest.raises(DataError, match="does not exist"):
         FaqIndex.load(tmp_path / "none", model)

@@ -35,7 +35,7 @@ def open_index(
 
     facts, table, store = read_index(place, read)
     if not len(table) == len(store) == facts["rows"]:
-        problem = f"has {len(table):,} rows for {len(store):,} vectors"
+        problem = f"has {len(table)} rows and {len(store)} vectors where {facts['rows']} are due"
         raise fault(place, None, problem, ANEW)
     made = facts["model"]
     name = made["name"]
