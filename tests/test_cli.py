@@ -66,7 +66,7 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
         0,
         [{"index": str(index), "rows": 3, "store": "flat", "recall_at_10": 1.0}],
     )
-    assert "has no threshold: choose one with simbert index calibrate" in built[2]
+    assert "has no threshold: choose one with `simbert index calibrate`" in built[2]
     code, (line,), error = run("index", "search", index, "what time is it", "-k", 2, "--json")
     assert (code, "answer" in line, len(line["hits"])) == (0, False, 2)  # no threshold yet
     assert error.startswith("The index has no threshold")
@@ -108,18 +108,18 @@ def test_rows_of_an_index_come_and_go(run, model, tmp_path):
     code, _, error = run("index", "add", *new)
     assert (code, "has a row '2' already" in error) == (1, True)
     code, (facts,), error = run("index", "update", *new, "--json")
-    assert (code, facts, "Its threshold stays" in error) == (
+    assert (code, facts, "Its threshold is unchanged" in error) == (
         0, {"index": str(index), "rows": 3}, True
     )  # fmt: skip
     assert run("index", "remove", index, 0, 1)[:2] == (0, f"{index}: 1 questions\n")
     assert run("index", "add", index, tmp_path / "dev.csv", "--question_column", "query")[0] == 1
     assert [faq.answer for faq in FaqIndex.load(index, model).faqs()] == ["Nobody."]
     error = run("index", "build", index, path, "--model", model)[2]
-    assert f"The index that was in {index} is replaced with its calibration." in error
+    assert f"This replaced the index in {index} with its calibration." in error
     manifest = index / "index.json"
     manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
     code, _, error = run("index", "build", index, path, "--model", model)
-    assert (code, f"{index} is replaced." in error) == (0, True)
+    assert (code, f"This replaced the index in {index}." in error) == (0, True)
 
 
 def test_changes_of_an_index_take_turns(run, model, tmp_path, monkeypatch):
@@ -425,7 +425,7 @@ def test_a_closed_stdout_is_told_in_one_sentence(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", None)
     assert main(["synonyms", "a cat"]) == 1
     assert capsys.readouterr().err == (
-        "simbert: stdout is closed, where results go: give it a file, or a pipe.\n"
+        "simbert: stdout, where results go, is closed: redirect it to a file or a pipe.\n"
     )
 
 

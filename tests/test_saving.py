@@ -492,4 +492,4 @@ def test_a_run_that_had_ended_is_not_resumed(
     after = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(after[name], before[name]) for name in after)
     assert len(after) > 30
-    assert f"ended at step {steps} of {steps}: nothing is trained" in caplog.text
+    assert f"ended at step {steps} of {steps}: there is nothing to train" in caplog.text

@@ -252,20 +252,20 @@ def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
         "train_dataset": (make_stream(processes=2), ValueError, "is process 0's part of 2"),
         "args": (plain, TypeError, "args=TrainingArguments: give SimilarityTrainingArguments"),
         "data_collator": (None, TypeError, "data_collator is a NoneType: give a PairCollator"),
-        "eval_dataset": ([], ValueError, "eval_dataset is not read"),
-        "compute_loss_func": (print, ValueError, "compute_loss_func is not read"),
+        "eval_dataset": ([], ValueError, "eval_dataset is not supported"),
+        "compute_loss_func": (print, ValueError, "compute_loss_func is not supported"),
         "evaluator": (print, TypeError, "evaluator is a builtin_function_or_method: give a StsEv"),
     }
     for name, (value, kind, message) in refused.items():
         with pytest.raises(kind, match=message):
             SimilarityTrainer(**given | {name: value})
-    with pytest.raises(TypeError, match="train_dataset is a list: give pairs of it"):
+    with pytest.raises(TypeError, match="train_dataset is a list: wrap it in a PairDataset"):
         SimilarityTrainer(**given | {"train_dataset": [{"texts": ["a", "b"], "group": 0}]})
     longer = {"data_collator": PairCollator(model.rows, model.positions // 2 + 1)}
-    with pytest.raises(ValueError, match=r"max_length 33 .* 64 positions leave a sentence 32"):
+    with pytest.raises(ValueError, match=r"max_length 33 .* 64 positions leave at most 32"):
         SimilarityTrainer(**given | longer)
     args.eval_strategy = IntervalStrategy.EPOCH
-    with pytest.raises(ValueError, match="give an evaluator, or eval_strategy='no'"):
+    with pytest.raises(ValueError, match="no evaluator: pass one, or eval_strategy='no'"):
         SimilarityTrainer(**given)
 
 
