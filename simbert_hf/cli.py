@@ -1,6 +1,6 @@
 """The command ``simbert``: paraphrases, vectors, FAQ indexes and evaluation from a shell.
 
-Results go to stdout (``--json``: one JSON object a line), progress and messages to stderr. Exit
+Results go to stdout (``--json``: one JSON object per line), progress and messages to stderr. Exit
 codes: 0 for success, 1 (with a message) for errors, 2 for unknown flags and commands.
 """
 

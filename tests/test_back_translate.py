@@ -92,7 +92,7 @@ def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: 
 def test_what_is_read_is_not_written_over(argv: list[str], tmp_path: Path) -> None:
     place = (tmp_path / "sentences.txt").rename(tmp_path / "pairs.jsonl")
     argv = [arg.replace("sentences.txt", "pairs.jsonl") for arg in argv]
-    with pytest.raises(ValueError, match="is what is read: name another file"):
+    with pytest.raises(ValueError, match="is an input: name another file"):
         back_translate.main([*argv, f"--output_file={place}"])
 
 

@@ -74,7 +74,7 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
     picture = tmp_path / "new" / "scores.svg"
     code, out, error = run(*argv, "--plot", tmp_path / "scores.foo")
-    assert (code, out, "no picture ends so; give it one of" in error) == (1, "", True)
+    assert (code, out, "scores.foo is not an image file: end it in" in error) == (1, "", True)
     code, (found,), _ = run(*argv, "--plot", picture, "--json")
     assert "out of scope" in picture.read_text()
     assert (code, found["false_accepts"]["value"], found["false_accepts"]["count"]) == (0, 0, 1)
@@ -154,12 +154,15 @@ def test_where_nothing_may_be_written_no_work_begins(run, model, tmp_path, read_
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
     read_only(tmp_path)
     code, _, error = run("index", "build", tmp_path / "new", "none.csv", "--model", model)
-    assert (code, f"{tmp_path} may not be written to, so {tmp_path / 'new'}" in error) == (1, True)
+    assert (code, f"{tmp_path} is not writable, so {tmp_path / 'new'}" in error) == (
+        1,
+        True,
+    )
     code, _, error = run(*argv, "--plot", tmp_path / "scores.svg")
-    assert (code, "may not be written to" in error) == (1, True)
+    assert (code, "is not writable" in error) == (1, True)
     read_only(index)
     code, _, error = run(*argv)
-    assert (code, f"{index} may not be written to" in error) == (1, True)
+    assert (code, f"{index} is not writable" in error) == (1, True)
 
 
 def test_repeated_rows_are_told_once(run, model, tmp_path, caplog):
@@ -377,9 +380,9 @@ def test_encode_by_two_processes(model, tmp_path, monkeypatch):
     ("argv", "sentence"),
     [
         (["index", "search", "nowhere", "hi"], "nowhere: does not exist. Make one"),
-        (["index", "build", "i", "none.csv", "--model", "m"], "none.csv: is no file"),
+        (["index", "build", "i", "none.csv", "--model", "m"], "none.csv: is not a file"),
         (["encode", "a.txt", "--model", "m", "--output", "a.csv"], "a .npy or .parquet file"),
-        (["encode", "none.txt", "--model", "m", "--output", "a.npy"], "none.txt: is no file"),
+        (["encode", "none.txt", "--model", "m", "--output", "a.npy"], "none.txt: is not a file"),
         (["encode", "-", "--model", "m", "--output", "a.npy"], "stdin:2: is blank"),
         (["evaluate", "--sts", "x.csv"], "Nothing to measure; give --models."),
     ],

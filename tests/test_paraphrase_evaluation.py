@@ -429,7 +429,7 @@ def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypat
 
     monkeypatch.setattr("scripts.evaluate_paraphrases.write_paraphrases", written)
     model = ["--models", str(tmp_path / "model")]
-    with pytest.raises(DataError, match=r"nowhere\.jsonl: is no file"):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl: is not a file"):
         main([*flags, *model, "--outputs", "nowhere.jsonl"])
     with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: write NAME="):
         main([*flags, *model, str(tmp_path / "other" / "model")])

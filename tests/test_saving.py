@@ -142,13 +142,13 @@ def test_of_what_a_former_version_did_not_record_nothing_is_said(
 
 def test_a_run_that_cannot_be_saved_does_not_begin(setting, tmp_path: Path, read_only) -> None:
     read_only(tmp_path)
-    with pytest.raises(PermissionError, match="may not be written to"):
+    with pytest.raises(PermissionError, match="is not writable"):
         main(setting(tmp_path / "run", "--train_file=none.tsv"))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that even root cannot fill")
 def test_where_even_root_makes_no_file_no_run_begins(setting) -> None:
-    with pytest.raises(PermissionError, match="/proc may not be written to, so /proc/run cannot"):
+    with pytest.raises(PermissionError, match="/proc is not writable, so /proc/run cannot"):
         main(setting(Path("/proc/run"), "--train_file=none.tsv"))
 
 

@@ -289,7 +289,7 @@ def test_the_papers_presets() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--train_file=nowhere.txt"], r"nowhere\.txt: is no file"),
+        (["--train_file=nowhere.txt"], r"nowhere\.txt: is not a file"),
         (["--examples=triplets"], "hold no triplets. Name them sent0"),
         (["--examples=scored"], "neither a known header nor a scored pair"),
         (["--examples=triplets", "--loss=symmetric"], "symmetric does not fit --examples triplets"),
@@ -311,7 +311,7 @@ def test_the_papers_presets() -> None:
         ),
         (["--mlm_weight=-1"], "must be at least 0"),
         (["--scale=0"], "--scale 0.0"),
-        (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
+        (["--augmentation=crop", "--augmentation_rate=1"], "a rate in .0, 1"),
         (["--augmentation_rate=0.2"], "--augmentation_rate 0.2 would change nothing"),
         (["--mlm_weight=inf"], "must be at least 0"),
         (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
@@ -335,7 +335,7 @@ def test_bad_arguments_are_named_before_training(
 def test_a_run_without_scored_pairs_is_warned_before_anything_is_read(
     start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="is not a file"):
         main(flags(start, tmp_path / "none.txt", tmp_path / "out"))
     [warning] = [line.message for line in caplog.records if line.levelname == "WARNING"]
     assert warning == (

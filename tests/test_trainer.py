@@ -101,7 +101,7 @@ def test_an_objective_without_a_total_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_is_predicted(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="see the model's `encode`"):
+    with pytest.raises(ValueError, match="use the model's `encode`"):
         trainer(tmp_path).predict([])
 
 

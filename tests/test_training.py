@@ -599,12 +599,12 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             ["--dataset_config=pair"],
             "--dataset_config pair would change nothing, as --train_file names",
         ),
-        (["--simcse_scale=0"], "--simcse_scale 0.0: it divides by a temperature"),
+        (["--simcse_scale=0"], "--simcse_scale 0.0: give a finite inverse temperature"),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--preference_scale=3"], "--preference_scale 3.0 would change nothing, as there is no"),
         (
             ["--preferences_file=a", "--preference_scale=0"],
-            "--preference_scale 0.0: .* give it above",
+            "--preference_scale 0.0: give .* above 0",
         ),
         (["--preferences_file=a", "--preference_margin=-1"], "--preference_margin -1.0: give 0 or"),
         (["--preferences_file=a", "--preference_weight=0"], "drop --preferences_file instead"),
@@ -690,10 +690,10 @@ def test_bad_arguments_are_named_before_training(
         ("--attention_dropout=1", r"must be in \[0, 1\)"),
         ("--data_seed=-1", "0 to 4294967295"),
         ("--fp16=true", "needs a GPU; give --bf16 true"),
-        ("--do_train=false", "training is all that this does"),
+        ("--do_train=false", "this script only trains"),
         ("--do_eval=false", "false: give --eval_strategy no"),
         ("--report_to=wandb", "wandb is not installed .pip install wandb"),
-        ("--report_to=paper", "choose none, or of azure_ml"),
+        ("--report_to=paper", "choose none, or from azure_ml"),
         ("--torch_compile_backend=tv", "choose one of .*inductor"),
         ("--torch_compile_mode=tv", "choose one of default, "),
         ("--lr_scheduler_type=warmup_stable_decay", "decay: .*'num_decay_steps'"),
@@ -713,16 +713,16 @@ def test_a_run_needs_a_folder_of_its_own(start: Path, groups: Path, tmp_path: Pa
     teacher.mkdir()
     (file := tmp_path / "file").touch()
     for place, message in {
-        "": "Nowhere to save; give --output_dir",
+        "": "nowhere to save the model; give --output_dir",
         file: "file is a file: name a folder",
         file / "out": "file is a file, so .*out cannot be in it",
-        start: "start is what the model is made of",
-        teacher: "teacher is what the model is made of",
+        start: "start is also an input",
+        teacher: "teacher is also an input",
     }.items():
         with pytest.raises((ValueError, OSError), match=message):
             main(flags(start, groups, place, f"--teacher_name_or_path={teacher}"))
     for script in (train_simcse, train_triplet, train_margin_softmax):
-        with pytest.raises(ValueError, match="start is what the model is made of"):
+        with pytest.raises(ValueError, match="start is also an input"):
             script.main([f"--model_name_or_path={start}", f"--output_dir={start}"])
 
 
@@ -767,11 +767,11 @@ def test_what_changes_little_is_said(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "no mapping"),
+    [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "must be a mapping"),
      ("epochs: 1", "Is it num_train_epochs"),
      ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
      ("preset: old", "Unknown preset 'old'"),
-     ("scale: null", "scale: null is no value of it"),
+     ("scale: null", "scale cannot be null"),
      (None, r"There is no file .*run\.yaml")],
 )  # fmt: skip
 def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) -> None:
