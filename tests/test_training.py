@@ -370,9 +370,9 @@ def test_a_new_run_goes_where_no_other_was(
     assert "holds a model" not in caplog.text
     (tmp_path / "model.safetensors").touch()
     assert checkpoint_of(args) is None
-    assert f"{tmp_path} holds a model, whose place the new one takes" in caplog.text
+    assert f"{tmp_path} holds a model, which the new one will replace" in caplog.text
     (tmp_path / "checkpoint-7").mkdir()
-    with pytest.raises(ValueError, match="checkpoint-7 is a former run's"):
+    with pytest.raises(ValueError, match="checkpoint-7 is from an earlier run"):
         checkpoint_of(args)
 
 
@@ -403,13 +403,13 @@ def test_what_cannot_be_resumed_is_named(
 
     with pytest.raises(ValueError, match=f"checkpoint-7 {fault}"):
         asked(str(last))
-    with pytest.raises(ValueError, match=f"can be gone on from: checkpoint-7 {fault}"):
+    with pytest.raises(ValueError, match=f"can be resumed from: checkpoint-7 {fault}"):
         asked("true")
-    with pytest.raises(ValueError, match="nowhere is no folder"):
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
         asked(str(tmp_path / "nowhere"))
     before = checkpoint_in(tmp_path / "checkpoint-5")
     assert asked("true") == str(before)
-    assert "checkpoint-7 is passed over" in caplog.text
+    assert "checkpoint-7 is skipped" in caplog.text
     assert asked(str(before)) == str(before)
     assert "checkpoint-7 is later than" in caplog.text
 
@@ -630,14 +630,14 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--max_length=2"], "--max_length 2 is out of range"),
         (["--sample_sentences", "a cat", ""], "--sample_sentences: text 1 is empty"),
         (["--streaming=true", "--max_steps=-1"], "give --max_steps"),
-        (["--streaming=true"], "--streaming holds nothing out: give --validation_file"),
+        (["--streaming=true"], "--streaming cannot hold out groups: give --validation_file"),
         (
             ["--validation_groups=0", "--sample_sentences", "a cat"],
-            "--sample_sentences goes with the evaluation on held-out groups",
+            "--sample_sentences belongs to the evaluation on held-out groups",
         ),
         (
             ["--seq2seq_weight=0", "--sample_sentences", "a cat"],
-            "are written by an LM head; drop --seq2seq_weight 0",
+            "need a trained LM head: drop --seq2seq_weight 0",
         ),
         (
             ["--validation_groups=0", "--streaming=true", "--even_tokens=true"],
@@ -730,10 +730,10 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
     words = ("שלום", "מה שלומך", "a cat")
     rows = "".join(f"{i}\t{word} {i}\n" for i in range(20) for word in words)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
-    with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are unread"):
+    with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are mostly unknown"):
         main(flags(start, path, tmp_path / "out", "--form=groups"))
     more = ("--form=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
-    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are unread"):
+    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are mostly unknown"):
         main(flags(start, path, tmp_path / "stream", *more))
 
 
@@ -746,7 +746,7 @@ def test_labels_named_as_sentences_are_told(
     more = ("--text_columns", "text", "kind")
     with pytest.raises(ValueError, match="cannot be held out"):
         main(flags(start, path, tmp_path / "out", *more))
-    told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': if they are"
+    told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': they are"
     assert (told in caplog.text) == warned
     assert ("give --form groups --text_columns kind text" in caplog.text) == warned
 
@@ -761,7 +761,7 @@ def test_what_changes_little_is_said(
     more = ("--form=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
     with caplog.at_level(logging.INFO, logger="simbert_hf"):
         main(flags(start, path, tmp_path / "out", "--save_strategy=no", *more))
-    assert "The groups make 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
+    assert "The groups form 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
     assert "--head_learning_rate 0.01 has no effect" in caplog.text
 
 
@@ -814,7 +814,7 @@ def test_a_new_run_leaves_a_former_ones_checkpoints_alone(
     start: Path, groups: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "out" / "checkpoint-8").mkdir(parents=True)
-    with pytest.raises(ValueError, match="checkpoint-8 is a former run's: give --resume"):
+    with pytest.raises(ValueError, match="checkpoint-8 is from an earlier run: give --resume"):
         main(flags(start, groups, tmp_path / "out"))
 
 
@@ -860,13 +860,15 @@ def test_validation_sentences_leave_the_training_groups(
     more = (*BRIEFLY[1:], "--seq2seq_weight=0", f"--validation_file={held_out}")
     with caplog.at_level(logging.INFO, "simbert_hf"):
         trainer = main(flags(start, groups, tmp_path / "out", *more))
-    assert "left out held-out sentences, and so 5 groups" in caplog.text
+    assert "left out held-out sentences, and with them 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
     one = tmp_path / "one.tsv"
     one.write_text("sentence1\tsentence2\nA\tB\nB\tC\n")
     with pytest.raises(DataError, match=r"one\.tsv: has all sentences in one group"):
         main(flags(start, groups, tmp_path / "none", f"--validation_file={one}"))
-    with pytest.raises(ValueError, match="Every training group is of sentences of the validation"):
+    with pytest.raises(
+        ValueError, match="No training group is left without sentences of the validation"
+    ):
         main(flags(start, held_out, tmp_path / "none", f"--validation_file={held_out}"))
 
 
@@ -890,7 +892,9 @@ def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(tmp_path: P
     assert load_unpaired(files, held_out, twice=True) == each
     assert load_unpaired([], held_out, twice=True) == []
     one.write_text("held out\n")
-    with pytest.raises(DataError, match=r"one\.txt: too few sentences that are not held out"):
+    with pytest.raises(
+        DataError, match=r"one\.txt: too few sentences are left that are not held out"
+    ):
         load_unpaired([str(one)], held_out, twice=True)
 
 
@@ -900,7 +904,7 @@ def test_a_blank_line_parts_no_unpaired_sentences_that_go_together(tmp_path: Pat
     assert load_unpaired([str(path)], None, twice=False) == ["a cat", "a dog", "go", "going"]
     path.write_text("a cat\na dog\ngo\n\ncome\ncoming\n")
     assert len(load_unpaired([str(path)], None, twice=True)) == 5
-    with pytest.raises(DataError, match=r"a\.txt:4: is blank, though two lines at a time go"):
+    with pytest.raises(DataError, match=r"a\.txt:4: is blank, but pairs of lines belong"):
         load_unpaired([str(path)], None, twice=False)
 
 
