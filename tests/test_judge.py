@@ -260,7 +260,7 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     assert record["training_pairs"] == {"pairs": 28, "mismatched": 5}
     assert [row["left_out"] for row in record["data"]["train"]] == [1]
     assert (
-        "Left out, as they share a sentence with held-out pairs: 1 of train, 0 of dev." in printed
+        "Left out, as they share a sentence with held-out pairs: 1 in train, 0 in dev." in printed
     )
     assert record["training"]["batch_size"] == 8
     assert [row["pairs"] for row in (*record["data"]["dev"], *record["data"]["test"])] == [6, 6]
