@@ -155,7 +155,7 @@ def _add_synonyms(commands: Any) -> None:
     add("--copying", type=float, help="Boost for copying names and numbers (1); 0 allows others.")
     add("--repeats", action="store_true", help="Allow long words to repeat.")
     add("--whole", dest="by_sentence", action="store_false", help="Do not split into sentences.")
-    add("--fluency_weight", type=float, help="Cosine that a nat of log-probability is worth (0.2).")
+    add("--fluency_weight", type=float, help="Cosine per nat of log-probability, either way (0.2).")
     add("--diversity", type=float, help="Penalty for similarity to better ones (0.2).")
     add("--min_similarity", type=float, help="Minimum cosine with the text.")
 
@@ -241,7 +241,7 @@ def _rows_flags(parser: argparse.ArgumentParser) -> None:
 def _build_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
-    parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
+    parser.add_argument("--votes", type=int, default=1, help="Questions that score an answer.")
     parser.add_argument("--prompt", help='Prefix of every text, such as "query: " for E5.')
     parser.add_argument("--augment", type=int, default=0, help="Paraphrases to add per question.")
     _rows_flags(parser)
@@ -346,8 +346,8 @@ def search(args: argparse.Namespace) -> None:
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queries", help="A file of queries with their ids, groups or answers.")
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--false_accept_rate", type=float, help="At most, of out-of-scope queries.")
-    target.add_argument("--precision", type=float, help="At least, of the answers.")
+    target.add_argument("--false_accept_rate", type=float, help="Maximum, on out-of-scope queries.")
+    target.add_argument("--precision", type=float, help="Minimum, among the answers.")
     parser.add_argument("--plot", type=Path, help="Plot scores and rates (.png, .svg).")
     _column_flags(parser, ("query", "id", "group", "answer"))
 
