@@ -1,4 +1,4 @@
-"""Average the weights of models that were trained from one start, or of a model and its start.
+"""Average the weights of models trained from the same base model, or of a model and its base.
 
 python scripts/average_models.py --models TUNED START --shares 0.6 0.4 --output_dir out
 """
@@ -17,10 +17,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = script_parser(__doc__)
     parser.add_argument("--models", nargs="+", required=True, metavar="DIR_OR_ID")
     parser.add_argument(
-        "--shares", nargs="+", type=float, help="How much each counts; the same if not given."
+        "--shares", nargs="+", type=float, help="Weight of each model; by default equal."
     )
-    parser.add_argument("--output_dir", required=True, help="A folder without a model.")
-    parser.add_argument("--pooling", help="Of all; each one's own, else mean, if not given.")
+    parser.add_argument("--output_dir", required=True, help="A folder that holds no model yet.")
+    parser.add_argument("--pooling", help="Pooling of all; by default each one's own, else mean.")
     args = parser.parse_args(argv)
     check_new_output(args.output_dir, args.models)
     models = [load_encoder(name, pooling=args.pooling) for name in args.models]

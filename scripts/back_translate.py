@@ -1,12 +1,12 @@
-"""Write sources for sentences: a model's paraphrases, from which it then learns to write these.
+"""Generate sources for sentences: a model's paraphrases, from which it then learns to write them.
 
 python scripts/back_translate.py --model_name_or_path DIR_OR_ID --sentences_file sentences.txt \
     --output_file one_way.jsonl
 
-There are far more sentences than pairs. What the model writes has slips, and what it learns to
-write from that has none (back-translation; Sennrich et al. 2016, https://arxiv.org/abs/1511.06709):
-train_simbert.py --one_way_file. A stopped run goes on where it was; what it is of, a note beside
-the file tells (.work.json).
+Sentences are far more plentiful than pairs. The model's paraphrases have mistakes, but the
+sentences that it learns to write from them have none (back-translation; Sennrich et al. 2016,
+https://arxiv.org/abs/1511.06709): train_simbert.py --one_way_file. A stopped run resumes where it
+was; a note beside the file (.work.json) records its inputs.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from simbert_hf.utils.atomic import make_room, write_json, write_text
 from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import fault, read_json, read_objects
 
-BLOCK = 512  # sentences after which what is written is kept
+BLOCK = 512  # sentences between two writes to the file
 
 
 def written(path: Path, blocks: Mapping[str, int]) -> tuple[list[str], int]:
-    """Read what a stopped run has left, but for its last block, which may lack something.
+    """Read what a stopped run has written, except for its last block, which may be incomplete.
 
     Returns:
-        The lines, and the number of the block to go on with.
+        The lines, and the number of the block to resume with.
 
     Raises:
-        DataError: If they are of other sentences.
+        DataError: If the lines belong to other sentences.
     """
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     lines = text.split("\n")[:-1]
-    rows = zip(lines, read_objects(path), strict=False)  # the last line may be half a one
+    rows = zip(lines, read_objects(path), strict=False)  # the last line may be incomplete
     found = [blocks.get(str(row.get("target")), -1) for _, (_, row) in rows]
     if -1 in found:
-        problem = "is not of these sentences"
+        problem = "does not belong to these sentences"
         raise fault(path, found.index(-1) + 1, problem, "Name another --output_file")
     last = max(found, default=0)
     return [line for line, block in zip(lines, found, strict=True) if block < last], last
 
 
 def claim(path: Path, work: Mapping[str, object]) -> None:
-    """Note what a file is of, or see that it is of the same.
+    """Record a file's inputs, or check that they are the same.
 
     Raises:
-        DataError: If it is of other sentences or another model, seed or share, or it is not known
-            of which.
+        DataError: If it was made from other sentences or another model, seed or share, or from
+            unknown inputs.
     """
     note = path.with_name(f"{path.name}.work.json")
     known = read_json(note) if note.exists() else None
     if path.exists() and known != work:
-        what = f"of {json.dumps(known)}" if known else "without a note beside it"
+        what = f"of {json.dumps(known)}" if known else "without a note of its inputs"
         raise DataError(f"{path} is {what}, not of {json.dumps(work)}: name another --output_file.")
     write_json(note, work)
 
 
 def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float) -> list[str]:
-    """Paraphrase each text once; leave out what cannot be, or has too many of its words."""
+    """Paraphrase each text once; skip failures and pairs that share too many words."""
     found = model.gen_synonyms(list(texts), n=1, strategy="sample", seed=seed)
     return [
         json.dumps({"source": source, "target": text}, ensure_ascii=False)
@@ -76,7 +76,7 @@ def back_translate(model: SimBert, texts: Sequence[str], seed: int, most: float)
 
 
 def shared(text: str, other: str) -> float:
-    """Say which share of the words of two texts is in both.
+    """Return the share of the words of two texts that are in both.
 
     Example:
         >>> shared("Is it late?", "is it so late?")
@@ -87,7 +87,7 @@ def shared(text: str, other: str) -> float:
 
 
 def append(path: Path, lines: Sequence[str]) -> None:
-    """Write lines behind those of a file, and wait until they are on the disk."""
+    """Append lines to a file, and wait until they are on the disk."""
     with path.open("a", encoding="utf-8") as file:
         file.write("".join(f"{line}\n" for line in lines))
         file.flush()
@@ -95,19 +95,19 @@ def append(path: Path, lines: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write what is not written yet."""
+    """Generate and write what is missing."""
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add("--model_name_or_path", default=DEFAULT_MODEL, help="What paraphrases.")
-    add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")
+    add("--model_name_or_path", default=DEFAULT_MODEL, help="The model that paraphrases.")
+    add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: columns source and target.")
-    add("--shared", type=float, default=0.8, help="Words that a pair has in common, at most.")
+    add("--shared", type=float, default=0.8, help="Maximum share of words in common.")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if not 0 <= args.shared <= 1:
-        raise ValueError(f"--shared {args.shared} is no share: give a number from 0 to 1.")
+        raise ValueError(f"--shared {args.shared} is not a share: give a number from 0 to 1.")
     if args.output_file.suffix != ".jsonl":
-        raise ValueError(f"--output_file {args.output_file}: the pairs are a .jsonl file.")
+        raise ValueError(f"--output_file {args.output_file}: name a .jsonl file for the pairs.")
     make_room(args.output_file, args.sentences_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for start in range(first * BLOCK, len(texts), BLOCK):
         some = texts[start : start + BLOCK]
         new = back_translate(model, some, args.seed + start, args.shared)
-        if start == first * BLOCK:  # until now the last block of before stays
+        if start == first * BLOCK:  # the former last block is kept until now
             write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
         else:
             append(args.output_file, new)

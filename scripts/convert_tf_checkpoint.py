@@ -21,13 +21,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = script_parser(__doc__)
     parser.add_argument("source", help="The released folder, or the weights in it.")
     parser.add_argument("--output_dir", required=True, help="A new or empty directory.")
-    parser.add_argument("--config_file", help="bert_config.json, beside the weights if not given.")
-    parser.add_argument("--vocab_file", help="vocab.txt or dict.txt, likewise.")
+    parser.add_argument("--config_file", help="bert_config.json; by default beside the weights.")
+    parser.add_argument("--vocab_file", help="vocab.txt or dict.txt; likewise.")
     parser.add_argument("--pooling", default="linear_pooler", choices=POOLINGS)
     parser.add_argument(
         "--simplified", action="store_true", help="Trained on bert4keras' simplified vocabulary."
     )
-    parser.add_argument("--cased", action="store_true", help="Its tokenizer kept upper case.")
+    parser.add_argument("--cased", action="store_true", help="The tokenizer is cased.")
     return parser.parse_args(argv)
 
 

@@ -40,7 +40,7 @@ QUERIES = ["my card got stolen", "how do i say good morning in french", "who pai
 
 def paraphrase(model: SimBert) -> None:
     """Print paraphrases of a few sentences."""
-    print("\nParaphrases (score: cosine, and how likely each is, given the other)")
+    print("\nParaphrases (score: cosine, and the likelihood of each sentence given the other)")
     for text in SENTENCES:
         print(f"  {text}")
         for found in model.gen_synonyms(text, n=100, k=5, return_scores=True):
@@ -53,7 +53,7 @@ def read(name: str) -> list[tuple[str, str]]:
 
 
 def search(model: SimBert, examples: int) -> None:
-    """Index some sentences an intent, choose a threshold on dev, and measure on test."""
+    """Index some sentences per intent, choose a threshold on dev, and measure on test."""
     by_intent: dict[str, list[str]] = {}
     for text, intent in read("train"):
         by_intent.setdefault(intent, []).append(text)
@@ -74,12 +74,12 @@ def search(model: SimBert, examples: int) -> None:
     right = np.array([r.hits[0].answer == i for r, (_, i) in zip(replies, test, strict=True)])
     answered = np.array([reply.answer is not None for reply in replies])
     print(
-        f"  {len(rows):,} questions of {len(by_intent)} intents; {inside.sum():,} test queries in "
-        f"scope: top-1 {right[inside].mean():.3f}\n"
+        f"  {len(rows):,} questions of {len(by_intent)} intents; {inside.sum():,} in-scope test "
+        f"queries: top-1 {right[inside].mean():.3f}\n"
         f"  threshold {index.calibration.threshold:.3f}, chosen on dev to answer "
-        f"{FALSE_ACCEPT_RATE:.0%} of what is out of scope: answers {answered[inside].mean():.3f} "
-        f"in scope, {answered[~inside].mean():.3f} of {(~inside).sum():,} out of it\n"
-        "  (test's queries out of scope are nearer to the FAQ than dev's, which are only 100)"
+        f"{FALSE_ACCEPT_RATE:.0%} of out-of-scope queries: answers {answered[inside].mean():.3f} "
+        f"in scope, {answered[~inside].mean():.3f} of {(~inside).sum():,} out of scope\n"
+        "  (out-of-scope queries of test are nearer to the FAQ than the 100 of dev)"
     )
     for query, reply in zip(QUERIES, index.answer(QUERIES), strict=True):
         best = reply.hits[0]
@@ -110,12 +110,12 @@ def seconds_a_step(start: str, bf16: bool) -> float:
 
 
 def fine_tune(start: str, minutes: float, output_dir: Path) -> Path:
-    """Train on the intents but 15, which are measured; return the picture of the losses."""
+    """Train on all intents but 15, which are held out; return the plot of the losses."""
     step, bf16 = min((seconds_a_step(start, bf16), bf16) for bf16 in (False, True))
     steps = max(10, min(400, int(minutes * 60 / step)))
     print(
         f"\nTraining on the intents: a step of {PAIRS_A_STEP} pairs takes {step:.2f} s here in "
-        f"{'bfloat16' if bf16 else 'float32'}, {steps} steps in about {minutes:g} minutes."
+        f"{'bfloat16' if bf16 else 'float32'}; {steps} steps take about {minutes:g} minutes."
     )
     flags = {
         "model_name_or_path": start,
@@ -124,7 +124,7 @@ def fine_tune(start: str, minutes: float, output_dir: Path) -> Path:
         "max_steps": steps,
         "per_device_train_batch_size": PAIRS_A_STEP,
         "learning_rate": 1e-4,
-        "seq2seq_weight": 0.2,  # sentences of one intent are no close paraphrases
+        "seq2seq_weight": 0.2,  # sentences of one intent are not close paraphrases
         "validation_groups": 15,
         "bf16": bf16,
         "eval_on_start": True,
@@ -144,7 +144,7 @@ def fine_tune(start: str, minutes: float, output_dir: Path) -> Path:
 
 
 def same_vector_from_every_loader(path: Path) -> None:
-    """Print how far apart the loaders' vectors of one sentence are."""
+    """Print how much the loaders' vectors of one sentence differ."""
     text = SENTENCES[0]
     ours = SimBert.from_pretrained(path).encode(text)
     with torch.inference_mode(), quiet_transformers():
@@ -166,9 +166,9 @@ def main() -> None:
     """Run the demo."""
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add("--model", default=DEFAULT_MODEL, help="A trained SimBert, in place of the shipped one.")
-    add("--minutes", type=float, default=2.0, help="Training time to aim at.")
-    add("--examples", type=int, default=10, help="Sentences an intent in the index.")
+    add("--model", default=DEFAULT_MODEL, help="A trained SimBert, instead of the shipped one.")
+    add("--minutes", type=float, default=2.0, help="Approximate training time.")
+    add("--examples", type=int, default=10, help="Sentences per intent in the index.")
     add("--output_dir", type=Path, default=Path("outputs/demo"))
     args = parser.parse_args()
     model = SimBert.from_pretrained(args.model)
@@ -181,9 +181,9 @@ def main() -> None:
     search(trained, args.examples)
     paraphrase(trained)
     print(
-        f"\nTraining for {args.minutes:g} minutes brought vectors that know these intents better "
-        "(compare the FAQs),\nbut no fluent writing: "
-        "that comes from the hours for which the shipped model was trained."
+        f"\nTraining for {args.minutes:g} minutes made the vectors better for these intents "
+        "(compare the FAQs),\nbut not the paraphrases fluent: "
+        "that takes the hours for which the shipped model was trained."
     )
     same_vector_from_every_loader(args.output_dir)
     print(f"\nLoss curves: {picture}    Model: {args.output_dir}")

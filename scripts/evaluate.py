@@ -1,11 +1,11 @@
-"""Measure sentence encoders: STS, labelled pairs, retrieval, alignment and uniformity.
+"""Evaluate sentence encoders: STS, labelled pairs, retrieval, alignment and uniformity.
 
 python scripts/evaluate.py --models A=DIR_OR_ID B=DIR_OR_ID --sts STS-B=test.csv sts12_16/ \
     --pairs LCQMC=dev.tsv,test.tsv --retrieval intents.csv --output_dir out
 (or: python scripts/evaluate.py config.yaml)
 
-Any model that SentenceTransformer loads can be measured. For MTEB, our checkpoints need nothing
-more than any other sentence-transformers model (pip install mteb):
+Any model that SentenceTransformer loads can be evaluated. For MTEB, this package's checkpoints work
+like any other sentence-transformers model (pip install mteb):
 
     import mteb
     from sentence_transformers import SentenceTransformer
@@ -25,7 +25,7 @@ from simbert_hf.utils.script import run_script
 
 
 def main(argv: Sequence[str] | None = None) -> Results:
-    """Measure the models, write and print the report; return the results."""
+    """Evaluate the models, write and print the report; return the results."""
     results, table = run_evaluation(argv)
     print(table)
     return results

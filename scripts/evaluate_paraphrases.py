@@ -1,4 +1,4 @@
-"""Measure paraphrases of held-out sentences with a judge and the usual metrics; one table for all.
+"""Evaluate paraphrases of held-out sentences with a judge and the usual metrics, in one table.
 
 python scripts/evaluate_paraphrases.py [--judge outputs/judge] --models outputs/mine ... \
     --groups pairs.jsonl.gz --held_out --output_dir outputs/paraphrases
@@ -34,12 +34,12 @@ from simbert_hf.utils.textfiles import read_json
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Make a reader of flags that are integers from some number on."""
+    """Make a parser of flags that are integers of at least some number."""
 
     def integer(text: str) -> int:
         value = int(text)
         if value < least:
-            raise argparse.ArgumentTypeError(f"{value} is too few; take at least {least}")
+            raise argparse.ArgumentTypeError(f"{value} is too few; give at least {least}")
         return value
 
     return integer
@@ -57,49 +57,49 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--outputs", nargs="*", default=[], help='[NAME=]JSON lines {"text", "paraphrases"}')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
     add("--form", choices=get_args(Form), default="auto", help="what rows hold")
-    add("--text_columns", nargs=2, help="columns of a pair, as the training run was given them")
+    add("--text_columns", nargs=2, help="columns of a pair, as given to the training run")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
-        "--held_out", action="store_const", const=USUAL, help="those that training held out"
+        "--held_out", action="store_const", const=USUAL, help="use those that training held out"
     )
     which.add_argument(
         "--validation_groups",
         type=at_least(1),
         dest="held_out",
         metavar="N",
-        help="the same where the training run was given this number",
+        help="likewise, if the training run was given this number",
     )
-    which.add_argument("--all_groups", action="store_true", help="none was trained on; take all")
+    which.add_argument("--all_groups", action="store_true", help="use all; none was trained on")
     add("--split_seed", type=int, default=42, help="seed of the training run's split")
-    add("--limit", type=at_least(2), help="measure on this many of the held-out groups")
-    add("--n", type=at_least(1), default=50, help="sentences a model writes for each source")
-    add("--k", type=at_least(1), default=5, help="of which it gives this many")
+    add("--limit", type=at_least(2), help="evaluate on this many of the held-out groups")
+    add("--n", type=at_least(1), default=50, help="candidates generated per source")
+    add("--k", type=at_least(1), default=5, help="paraphrases returned per source")
     add("--seed", type=int, default=0, help="seed of the controls")
-    add("--relatives", nargs="*", default=[], help="starts and teachers of what is judged")
-    add("--allow_kin", action="store_true", help="let a kindred judge judge, and print so")
+    add("--relatives", nargs="*", default=[], help="base models and teachers of what is judged")
+    add("--allow_kin", action="store_true", help="allow a judge related to them, and print so")
     add("--samples", type=at_least(0), default=20, help="sources on the page of samples")
     add("--list_sources", action="store_true", help="print the sources for others, and stop")
     add("--output_dir", type=Path, required=True)
     args = parser.parse_args(argv)
     if args.k > args.n:
-        parser.error(f"argument --k: {args.k} cannot be given of --n {args.n} sentences")
+        parser.error(f"argument --k: {args.k} is more than --n {args.n}")
     if (args.relatives or args.allow_kin) and not args.judge:
-        parser.error("--relatives and --allow_kin are a judge's; give --judge")
+        parser.error("--relatives and --allow_kin need a judge; give --judge")
     if not (args.models or args.outputs or args.list_sources):
-        parser.error("there is nothing to measure; give --models or --outputs")
+        parser.error("there is nothing to evaluate; give --models or --outputs")
     return args
 
 
 def check_split(folder: str, args: argparse.Namespace, others: int | None) -> None:
-    """Refuse to call held out what a model was trained on, as far as its folder tells.
+    """Refuse to treat groups as held out that a model was trained on, according to its folder.
 
     Args:
-        folder: The model's.
-        args: Which groups are to be held out.
-        others: How many groups training would have had beside these, if known.
+        folder: Folder of the model.
+        args: They say which groups are held out.
+        others: The number of training groups besides these, if known.
 
     Raises:
-        ValueError: If its training read some of the files, and parted them otherwise.
+        ValueError: If its training read some of the files, and split them differently.
     """
     path = Path(folder, RUN)
     if args.held_out is None or not path.exists():
@@ -113,7 +113,7 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
         return
     if file := then.get("validation_file"):
         raise ValueError(
-            f"{path}: training held out none of {', '.join(trained)}, but was measured on another "
+            f"{path}: training held out none of {', '.join(trained)}, but was evaluated on another "
             f"file: give --groups {file} --all_groups."
         )
     all_trained = script == "train_simcse.py" or then.get("examples") == "triplets"
@@ -136,18 +136,18 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
             told = ["not given" if value is None else value for value in (was, now)]
             raise ValueError(
                 f"{path}: training held out other groups, as {name} was {told[0]}, now {told[1]}: "
-                "hold out as it did, or give other --groups and --all_groups."
+                "use the same split, or give other --groups and --all_groups."
             )
     if script == "train_simbert.py" and rows and others not in (None, rows):
         raise ValueError(
-            f"{path}: training had {rows:,} groups, and beside those held out now "
-            f"{', '.join(given)} has {others:,}: it was changed since, so that others would be "
-            "held out. Give the file as it was, or other --groups and --all_groups."
+            f"{path}: training had {rows:,} groups, but besides those now held out "
+            f"{', '.join(given)} has {others:,}: it has changed since, so others would be held "
+            "out. Give the original file, or other --groups and --all_groups."
         )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write, judge, measure; print the table, and write it with samples and as JSON."""
+    """Generate, judge and measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
     data = load_held_out(
         args.groups, args.held_out, args.split_seed, args.limit, args.text_columns, args.form

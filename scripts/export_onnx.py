@@ -1,4 +1,4 @@
-"""Write a model as ONNX beside its weights, and check what was written against PyTorch.
+"""Export a model to ONNX beside its weights, and compare the result with PyTorch.
 
 python scripts/export_onnx.py --model_name_or_path DIR_OR_ID [--output_dir out]
 
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = script_parser(__doc__)
     parser.add_argument("--model_name_or_path", required=True)
     parser.add_argument(
-        "--output_dir", help="a folder without a model; the model's own directory if not given"
+        "--output_dir", help="a folder without a model; by default the model's own directory"
     )
     args = parser.parse_args(argv)
     if args.output_dir:
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.output_dir:
         model.save_pretrained(folder)
     elif not folder.is_dir():
-        raise ValueError(f"{folder} is no directory; give --output_dir for a model of the Hub.")
+        raise ValueError(f"{folder} is not a directory; give --output_dir for a Hub model.")
     for path in export(model, folder):
         print(f"{path.stat().st_size:>13,}  {path}")
     foreign = unread(model.loaded_tokenizer(), TEXTS)
@@ -49,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     exact = np.abs(OnnxSimBert(folder).encode(texts) - wanted).max()
     cosines = (OnnxSimBert(folder, QUANTIZED).encode(texts) * wanted).sum(axis=1)
     print(
-        f"vectors: {exact:.1e} from PyTorch's; 8-bit ones have cosine {cosines.min():.4f} or more"
+        f"vectors: {exact:.1e} from PyTorch's; 8-bit ones: cosine of at least {cosines.min():.4f}"
     )
     if exact > 1e-4:
-        raise ValueError("The graph's vectors are not PyTorch's; try other versions of torch.")
+        raise ValueError("The graph's vectors differ from PyTorch's; try another torch version.")
     if model.has_lm_head:
         greedy = SearchSettings(n=1, strategy="beam")
         same = [d.text for row in write(model, texts, greedy) for d in row] == [

@@ -4,7 +4,7 @@ python scripts/mine_negatives.py --model_name_or_path DIR_OR_ID --train_file gro
     --output_file mined.csv --range_min 5 --relative_margin 0.05
 
 The file's columns are sent0, sent1 and hard_neg, as train_triplet.py --examples triplets and
-train_simcse.py --examples triplets read them. Hold out groups before, in a file of their own.
+train_simcse.py --examples triplets read them. Hold out groups beforehand, in a separate file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
 RANGE_MAX = (
-    "Nearest strangers looked at; by default range_min + negatives, or + 10 x these with a margin."
+    "Nearest strangers considered; by default range_min + negatives, or + 10 x these with a margin."
 )
 
 
@@ -30,27 +30,27 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = script_parser(__doc__)
     miner = parser.add_mutually_exclusive_group(required=True)
-    miner.add_argument("--model_name_or_path", help="What embeds the sentences.")
+    miner.add_argument("--model_name_or_path", help="Model that embeds the sentences.")
     miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")
     parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
     parser.add_argument("--form", choices=get_args(Form), default="auto", help="What rows hold.")
     parser.add_argument("--text_columns", nargs=2, help="The columns of a pair.")
     parser.add_argument("--output_file", required=True, help="A .csv file.")
-    parser.add_argument("--negatives", type=int, default=1, help="Negatives an anchor, at most.")
-    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers skipped.")
+    parser.add_argument("--negatives", type=int, default=1, help="Maximum negatives per anchor.")
+    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers to skip.")
     parser.add_argument("--range_max", type=int, help=RANGE_MAX)
-    parser.add_argument("--relative_margin", type=float, help="Below the positive's cosine by ...")
-    parser.add_argument("--absolute_margin", type=float, help="The same as a difference.")
-    parser.add_argument("--members", type=int, default=16, help="Sentences a group, at most.")
-    parser.add_argument("--batch_size", type=int, default=64, help="Sentences a forward pass.")
+    parser.add_argument("--relative_margin", type=float, help="Gap to the positive, relative.")
+    parser.add_argument("--absolute_margin", type=float, help="Gap to it, absolute.")
+    parser.add_argument("--members", type=int, default=16, help="Maximum sentences per group.")
+    parser.add_argument("--batch_size", type=int, default=64, help="Sentences per forward pass.")
     parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     idle = [n for n in ("use_faiss", "batch_size") if getattr(args, n) != parser.get_default(n)]
     if args.bm25 and idle:
-        parser.error(f"--{idle[0]} is a model's; --bm25 has none")
+        parser.error(f"--{idle[0]} needs a model; --bm25 has none")
     if not args.output_file.endswith(".csv"):
-        raise ValueError(f"--output_file {args.output_file}: the triplets are a .csv file.")
+        raise ValueError(f"--output_file {args.output_file}: name a .csv file for the triplets.")
     make_room(Path(args.output_file), args.train_file)
     return args
 

@@ -3,12 +3,12 @@
 python scripts/mine_pairs.py --model_name_or_path DIR_OR_ID --sentences_file questions.txt \
     --output_file groups.jsonl
 
-Sentences are paired that are among each other's nearest, by the model's vectors or by words (BM25),
-within a window of cosines; near pairs are joined to small groups, written as {"text", "synonyms"}.
+It pairs sentences that are among each other's nearest, by the model's vectors or by words (BM25),
+within a range of cosines; near pairs are joined into small groups, written as {"text", "synonyms"}.
 
-A teacher says little of sentences that have nothing to do with each other. For train_simbert.py's
---sentences_file, the flags --lowest 0.3 --highest 0.9 --largest 2 --no_words --output_file
-related.txt write related sentences, two and two in lines that follow each other.
+A teacher is of little use on unrelated sentences. For train_simbert.py's --sentences_file, the
+flags --lowest 0.3 --highest 0.9 --largest 2 --no_words --output_file related.txt write pairs of
+related sentences on adjacent lines.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = script_parser(__doc__)
     add, defaults = parser.add_argument, PairSettings()
-    add("--model_name_or_path", required=True, help="What embeds the sentences.")
-    add("--sentences_file", required=True, nargs="+", help="Sentences, one a line.")
+    add("--model_name_or_path", required=True, help="Model that embeds the sentences.")
+    add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: groups; .txt: related lines.")
-    add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones looked at.")
-    add("--lowest", type=float, default=defaults.lowest, help="Cosine of a pair, at least.")
-    add("--highest", type=float, default=defaults.highest, help="And at most.")
-    add("--largest", type=int, default=defaults.largest, help="Sentences a group, at most.")
-    add("--no_words", dest="words", action="store_false", help="Compare vectors alone.")
-    add("--batch_size", type=int, default=128, help="Sentences a forward pass.")
+    add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones considered.")
+    add("--lowest", type=float, default=defaults.lowest, help="Minimum cosine of a pair.")
+    add("--highest", type=float, default=defaults.highest, help="Maximum cosine of a pair.")
+    add("--largest", type=int, default=defaults.largest, help="Maximum sentences per group.")
+    add("--no_words", dest="words", action="store_false", help="Compare only vectors.")
+    add("--batch_size", type=int, default=128, help="Sentences per forward pass.")
     add("--bf16", action="store_true", help="Embed in bfloat16.")
     args = parser.parse_args(argv)
     if args.output_file.suffix not in WRITERS:
@@ -52,13 +52,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def as_records(groups: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write groups as training reads them."""
+    """Yield groups in the format that training reads."""
     for text, *others in groups:
         yield json.dumps({"text": text, "synonyms": others}, ensure_ascii=False)
 
 
 def two_and_two(groups: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write a group's sentences but an odd last one, so that two of a group stand together."""
+    """Yield each group's sentences, except an odd last one, so that adjacent lines are related."""
     for group in groups:
         yield from group[: len(group) // 2 * 2]
 

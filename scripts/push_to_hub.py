@@ -1,10 +1,10 @@
 """Upload a saved model to the Hub: every file that loaders read, and its card, in one commit.
 
-python scripts/push_to_hub.py outputs/mine org/name --dry_run       (lists what would go)
+python scripts/push_to_hub.py outputs/mine org/name --dry_run       (lists the files)
 python scripts/push_to_hub.py outputs/mine org/name --private [--revision v2] [--token ...]
 
-A failed upload publishes nothing; run the same again. `HF_HUB_DISABLE_XET=1` uploads by LFS in
-place of Xet, `HF_ENDPOINT` names another Hub.
+A failed upload publishes nothing; run the command again. `HF_HUB_DISABLE_XET=1` uploads by LFS
+instead of Xet, `HF_ENDPOINT` selects another Hub.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Plan, print the plan, upload."""
     parser = script_parser(__doc__)
     parser.add_argument("folder", help="what save_pretrained or a training run wrote")
-    parser.add_argument("repo_id", help="org/name; a name alone is one of the token's owner")
+    parser.add_argument("repo_id", help="org/name; a name alone belongs to the token's owner")
     parser.add_argument("--private", action="store_true", help="make the repository private")
-    parser.add_argument("--revision", help="branch, made if need be; main if not given")
-    parser.add_argument("--token", help="the stored one (`hf auth login`) if not given")
+    parser.add_argument("--revision", help="branch, created if needed; by default main")
+    parser.add_argument("--token", help="by default the stored one (`hf auth login`)")
     parser.add_argument("--commit_message", default="Upload model")
     parser.add_argument("--dry_run", action="store_true", help="list the files and stop")
     args = parser.parse_args(argv)

@@ -1,12 +1,12 @@
-"""Train, measure and pack a released model: stages that a stopped command does not do again.
+"""Train, measure and pack a released model, in stages; a stopped command skips finished ones.
 
 python scripts/release.py english --data DIR --starts all-MiniLM-L6-v2=DIR_OR_ID \
     paraphrase-MiniLM-L3-v2=DIR_OR_ID me5-small-zh-en-30k=DIR_OR_ID [--judge outputs/judge] \
     [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
 
-The sentences, pairs and test sets that ``RELEASES`` in this file names lie anywhere below DIR.
-Flags behind -- go to every training stage. Checkpoints are resumed from, and what was measured is
-kept.
+The sentences, pairs and test sets that ``RELEASES`` in this file names can be anywhere below DIR.
+Flags after -- go to every training stage. Training resumes from checkpoints, and finished
+evaluations are kept.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from simbert_hf.utils.script import run_script, script_parser
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
-DRAWN = 25_000  # sentences of each file, of which related ones are mined
+DRAWN = 25_000  # sentences per file, among which related ones are mined
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A training run: a recipe, its length, and the files and teachers that it is given.
+    """A training run: a recipe, its length, and its files and teachers.
 
-    With ``related``, two of the sentences drawn of each file go together where the release's start
-    finds them alike: a cosine from one number to the other. Paraphrases that are ``rated`` make
-    preferences, and groups to train on. A stage begins from the model so far, or from an average
-    that ``begins`` names: shares of the release's start and of what earlier stages ended in, by
-    their recipes. That may be its teacher, too. With ``ends``, the stage ends in an average, of
-    these and of what it began from and made.
+    With ``related``, sentences drawn from the files are paired if their cosine, by the release's
+    base model, is within this range. Paraphrases that are ``rated`` become preferences, and groups
+    to train on. A stage begins from the current model, or from the average that ``begins`` gives:
+    shares of the release's base model and of the results of earlier stages, by their recipes. What
+    it begins from can be a teacher, too. With ``ends``, the stage ends in an average of these, its
+    beginning and its result.
     """
 
     recipe: str
@@ -64,11 +64,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Release:
-    """How a model is made from a start, on which file it is watched, and what is measured.
+    """How a model is made from a base model, monitored during training, and measured.
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
     on those of ``questions``. While a stage trains, paraphrases of ``samples`` are shown. Peers,
-    which are the starts, may want a prompt before each text.
+    which are the base models and teachers, may need a prompt before each text.
     """
 
     start: str
@@ -81,7 +81,7 @@ class Release:
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def files(self) -> list[str]:
-        """Name what all stages and measurements read."""
+        """List the files that all stages and measurements read."""
         needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
         needed += [self.questions] if self.questions else []
         for stage in self.stages:
@@ -101,7 +101,7 @@ OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
 WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
-BEGUN, MADE = "begun", "made"  # what a stage begins from, and what it makes of it
+BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
 english = partial(Stage, sentences=(*OPEN_EN, QUESTIONS), related=(0.3, 0.9))
 chinese = partial(Stage, sentences=OPEN_ZH_EN, related=(0.84, 0.97))
 RELEASES = {
@@ -218,7 +218,7 @@ def find(data: Path, pattern: str) -> str:
 
 
 def in_scope(file: str, folder: Path) -> str:
-    """Name a copy of a file of intents without the queries out of scope, if it has any."""
+    """Return a copy of a file of intents without out-of-scope queries, if it has any."""
     lines = Path(file).read_text(encoding="utf-8").splitlines() if file.endswith(".csv") else []
     kept = [line for line in lines if not line.endswith(",oos")]
     if len(kept) == len(lines):
@@ -229,11 +229,11 @@ def in_scope(file: str, folder: Path) -> str:
 
 
 def run(script: str, *flags: str) -> None:
-    """Run one of the scripts; end with its error where it fails."""
+    """Run one of the scripts; exit with an error if it fails."""
     print("+", script, *flags, flush=True)
     code = subprocess.run([sys.executable, HERE / script, *flags], check=False).returncode
     if code:
-        sys.exit(f"{script} ended with {code}; this command goes on where it stopped.")
+        sys.exit(f"{script} ended with {code}; run this command again to resume.")
 
 
 def hold_out(release: Release, args: argparse.Namespace) -> Path:
@@ -259,7 +259,7 @@ def texts_of(file: str | Path) -> set[str]:
 
 
 def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> str:
-    """Write related sentences of draws of a stage's files, two and two, once; name their file."""
+    """Write pairs of related sentences from draws of a stage's files, once; return their file."""
     asked = crc32(repr((stage.sentences, stage.related)).encode())
     drawn, related = (
         args.output_dir / f"{args.name}-{what}-{asked:08x}.txt" for what in ("drawn", "related")
@@ -278,14 +278,14 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
 
 
 def prefer(stage: Stage, args: argparse.Namespace) -> Path:
-    """Make preferences and groups of what is rated; name their folder."""
+    """Make preferences and groups from rated paraphrases; return their folder."""
     folder: Path = args.output_dir / f"{args.name}-{stage.recipe}-rated"
     run("data/prepare_rated.py", *(find(args.data, each) for each in stage.rated), str(folder))
     return folder
 
 
 def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) -> str:
-    """Average some of the models, in place of a former average; return the folder."""
+    """Average some of the models, replacing an earlier average; return the folder."""
     shutil.rmtree(out, ignore_errors=True)
     names = [models[name] for name in shares]
     run("average_models.py", "--models", *names, "--shares", *map(str, shares.values()),
@@ -332,7 +332,7 @@ def train_stage(
 def train(
     release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
 ) -> Path:
-    """Train every stage that has not ended; return the folder of the last one, or its average."""
+    """Train every unfinished stage; return the folder of the last one, or of its average."""
     models, path = dict(starts), starts[release.start]
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
@@ -382,33 +382,33 @@ def pack(model: Path, target: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Do what is missing."""
+    """Run what is not finished yet."""
     parser = script_parser(__doc__)
     add = parser.add_argument
     add("name", choices=sorted(RELEASES))
-    add("--data", type=Path, required=True, help="where the files lie")
+    add("--data", type=Path, required=True, help="where the files are")
     add("--starts", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
     add("--stages", type=int, metavar="N", help="train only the first N stages")
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
-    add("--allow_kin", action="store_true", help="let a judge of a teacher's kin judge; print so")
-    add("--pack", type=Path, help="where the model goes in half precision")
+    add("--allow_kin", action="store_true", help="allow a judge related to a teacher; print so")
+    add("--pack", type=Path, help="where to save the model in half precision")
     given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:cut], argparse.Namespace(flags=given[cut + 1 :]))
     if unnamed := [item for item in args.starts if "=" not in item]:
         parser.error(f"--starts {unnamed[0]}: write NAME=DIR_OR_ID")
     if args.allow_kin and not args.judge:
-        parser.error("--allow_kin is a judge's; give --judge")
+        parser.error("--allow_kin needs a judge; give --judge")
     release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
     release = replace(release, stages=release.stages[: args.stages])
-    for pattern in release.files():  # missing ones are better known before
+    for pattern in release.files():  # report missing ones first
         find(args.data, pattern)
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(starts)):
         parser.error(f"--starts lacks {', '.join(missing)}")
-    if args.judge:  # a judge that may not judge is better known before hours of training
+    if args.judge:  # refuse a related judge before hours of training
         judge = Judge.load(args.judge)
         for name in sorted(wanted):
             check_independent(judge, starts[name], name, args.allow_kin)

@@ -1,9 +1,9 @@
-"""Train a judge of paraphrases on labelled pairs; print how well it tells them apart.
+"""Train a judge of paraphrases on labelled pairs; print how well it separates the labels.
 
 python scripts/train_judge.py --start DIR_OR_ID --train_file train.tsv --dev_file dev.tsv \
-    --test_file test.tsv --output_dir outputs/judge        (several files a flag; or one YAML file)
+    --test_file test.tsv --output_dir outputs/judge      (several files per flag; or one YAML file)
 
-Start from an encoder that is neither start nor teacher of the models to judge.
+Start from an encoder that is neither base model nor teacher of the models to judge.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def main(argv: Sequence[str] | None = None) -> Judge:
     data = judge.record["data"]
     train, dev = (sum(file["left_out"] for file in data[split]) for split in ("train", "dev"))
     print(
-        f"Left out, as they share a sentence with held-out pairs: {train} of train, {dev} of dev."
+        f"Left out, as they share a sentence with held-out pairs: {train} in train, {dev} in dev."
     )
-    print(f"Threshold {judge.threshold}; the judge is in {args.output_dir}.")
+    print(f"Threshold {judge.threshold}; the judge is saved in {args.output_dir}.")
     return judge
 
 

@@ -1,7 +1,7 @@
 """Train sentence vectors by classifying sentences into their groups, with a margin.
 
 accelerate launch scripts/train_margin_softmax.py --train_file groups.tsv --output_dir out \
-    --preset gru                                             (or one YAML file of the same)
+    --preset gru                                             (or one YAML file of these)
 accelerate launch scripts/train_margin_softmax.py --train_file intents.csv --output_dir out \
     --model_name_or_path DIR_OR_ID --loss arc
 """

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     collator = make_simbert_collator(model, data, objective_args, data_args)
     evaluator = None
     if data.validation is not None:
-        samples = data.samples if model.has_lm_head else []  # else there is nothing to write by
+        samples = data.samples if model.has_lm_head else []  # else it cannot paraphrase
         evaluator = SimBertEvaluator(data.validation, collator, objective, data.sts, samples)
     trainer = SimilarityTrainer(
         model=model,

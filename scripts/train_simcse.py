@@ -1,7 +1,7 @@
-"""Train sentence vectors with SimCSE, or finish them on scored pairs with CoSENT or AnglE.
+"""Train sentence vectors with SimCSE, or fine-tune them on scored pairs with CoSENT or AnglE.
 
 accelerate launch scripts/train_simcse.py --model_name_or_path DIR_OR_ID --train_file text.txt \
-    --sts_file dev.tsv --output_dir out --preset paper-unsup      (or one YAML file of the same)
+    --sts_file dev.tsv --output_dir out --preset paper-unsup      (or one YAML file of these)
 """
 
 from __future__ import annotations

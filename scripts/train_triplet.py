@@ -1,4 +1,4 @@
-"""Train sentence vectors on triplets: negatives of the batch, or mined ones from a file.
+"""Train sentence vectors on triplets, with negatives from the batch or mined ones from a file.
 
 accelerate launch scripts/train_triplet.py --model_name_or_path DIR_OR_ID --train_file groups.tsv \
     --mining semi_hard --sentences_per_group 4 --output_dir out     (or one YAML file of these)

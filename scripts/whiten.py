@@ -1,4 +1,4 @@
-"""Whiten a checkpoint's sentence vectors, and perhaps shorten them.
+"""Whiten a checkpoint's sentence vectors, and optionally reduce their dimensions.
 
 python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.txt \
     --output_dir out [--dim 256]
@@ -20,10 +20,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Fit on the sentences and save the whitened model."""
     parser = script_parser(__doc__)
     parser.add_argument("--model_name_or_path", required=True)
-    parser.add_argument("--train_file", required=True, help="Sentences, one a line.")
-    parser.add_argument("--output_dir", required=True, help="A folder without a model.")
-    parser.add_argument("--dim", type=int, help="Dimensions kept; all they span if not given.")
-    parser.add_argument("--pooling", help="The checkpoint's own, else mean.")
+    parser.add_argument("--train_file", required=True, help="Sentences, one per line.")
+    parser.add_argument("--output_dir", required=True, help="A folder that holds no model yet.")
+    parser.add_argument("--dim", type=int, help="Dimensions to keep; by default all they span.")
+    parser.add_argument("--pooling", help="By default the checkpoint's own, else mean.")
     args = parser.parse_args(argv)
     check_new_output(args.output_dir, [args.model_name_or_path])
     model = load_encoder(args.model_name_or_path, pooling=args.pooling)

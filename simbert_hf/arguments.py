@@ -1,4 +1,4 @@
-"""The flags of the training scripts, and what their presets change."""
+"""The flags of the training scripts, and the defaults that their presets change."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ PRESETS: Presets = {
     },
 }
 
-# Figures of which less is better.
+# Metrics for which lower is better.
 LOSSES = ("loss", "seq2seq", "similarity", "perplexity", "mean_cosine")
-# Flags of transformers' that change nothing here, or what they should not: a batch made smaller
-# than was asked for is another loss.
+# Flags of transformers that have no effect here, or a harmful one: a smaller batch than was asked
+# for changes the loss.
 IDLE = (
     "auto_find_batch_size",
     "bf16_full_eval",
@@ -59,32 +59,32 @@ IDLE = (
 
 @dataclass
 class ModelArguments:
-    """Where training starts."""
+    """The base model: the one that training starts from."""
 
     model_name_or_path: str = flag(
-        "", "Directory or Hub id: of a BERT for SimBERT, else of any encoder."
+        "", "Directory or Hub id of the base model: a BERT for SimBERT, else any encoder."
     )
     revision: str = flag("main", "Branch, tag or commit on the Hub.")
     token: str | None = flag(
-        None, "Hub token for a private start; HF_TOKEN serves data and teachers too."
+        None, "Hub token for a private base model; HF_TOKEN serves data and teachers too."
     )
-    cache_dir: str | None = flag(None, "Where the start is kept; HF_HOME keeps all downloads.")
-    pooling: str | None = flag(None, "Sentence vector; the checkpoint's own, else mean.", POOLINGS)
+    cache_dir: str | None = flag(None, "Cache for the base model; HF_HOME moves all downloads.")
+    pooling: str | None = flag(None, "Pooling; by default the checkpoint's, else mean.", POOLINGS)
     hidden_dropout: float | None = flag(
-        None, "Dropout of hidden states; the checkpoint's if not given."
+        None, "Dropout of hidden states; by default the checkpoint's."
     )
     attention_dropout: float | None = flag(
-        None, "Dropout of attention; the checkpoint's if not given."
+        None, "Dropout of attention; by default the checkpoint's."
     )
 
     def __post_init__(self) -> None:
         for name in ("hidden_dropout", "attention_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
-                raise ValueError(f"--{name} {value}: give 0 to below 1.")
+                raise ValueError(f"--{name} {value}: it must be in [0, 1).")
 
     def load_options(self) -> dict[str, Any]:
-        """Keyword arguments for ``SimBert.from_pretrained``."""
+        """Return the keyword arguments for ``SimBert.from_pretrained``."""
         options: dict[str, Any] = {"revision": self.revision, "pooling": self.pooling}
         optional = {
             "token": self.token,
@@ -97,29 +97,29 @@ class ModelArguments:
 
 @dataclass
 class DataArguments:
-    """What is trained and evaluated on."""
+    """The data to train and evaluate on."""
 
     train_file: list[str] = flag(
         [], "Files of groups or pairs (jsonl, csv, tsv, txt, parquet), or a Hub id."
     )
-    dataset_config: str | None = flag(None, "Subset of Hub data.")
-    dataset_split: str = flag("train", "Split of Hub data.")
+    dataset_config: str | None = flag(None, "Subset of a Hub data set.")
+    dataset_split: str = flag("train", "Split of a Hub data set.")
     form: str = flag(
         "auto",
-        "What the rows hold, where that is not plain from the file.",
+        "What the rows hold, if the file does not make that clear.",
         get_args(Form),
     )
     text_columns: list[str] | None = flag(None, "The columns that hold the sentences of a pair.")
-    streaming: bool = flag(False, "Read rows as they come; needs --max_steps.")
-    validation_file: str | None = flag(None, "Groups to evaluate on, in place of held-out ones.")
+    streaming: bool = flag(False, "Do not load all rows at once; needs --max_steps.")
+    validation_file: str | None = flag(None, "Groups to evaluate on, instead of held-out ones.")
     validation_groups: int | None = flag(
-        None, "Groups held out of training; if not given about a tenth, at most 500."
+        None, "Groups held out from training; by default about a tenth, at most 500."
     )
     sts_file: str | None = flag(None, "Scored sentence pairs for a Spearman correlation.")
     sample_sentences: list[str] | None = flag(
         None, "Sentences paraphrased at each evaluation; the card shows them."
     )
-    max_length: int = flag(64, "Longest sentence in tokens, special ones included.")
+    max_length: int = flag(64, "Maximum tokens of a sentence, with special tokens.")
     max_chars: int | None = flag(None, "Cut sentences at punctuation to this many characters.")
 
     def __post_init__(self) -> None:
@@ -131,33 +131,33 @@ class DataArguments:
 
 @dataclass(frozen=True)
 class ObjectiveArguments(LossArguments):
-    """SimBERT's loss, and what it is made of beside pairs."""
+    """SimBERT's loss, and the data that it takes besides pairs."""
 
-    # Off, unlike the objective's, which counts where a batch has masks: this says whether it has.
+    # Off, unlike the objective's: that one weighs masks if a batch has any, this one adds them.
     mlm_weight: float = flag(0.0, "Weight of an MLM loss on the source; 0 masks nothing.")
     denoising: bool = flag(False, "Corrupt half of the sources (RoFormer-Sim).")
     teacher_name_or_path: list[str] = flag(
         [],
-        "Sentence-transformers models whose mean cosines between the batch's sentences are copied, "
-        "one named twice counting twice; the start itself keeps an encoder's general quality on "
-        "narrow data.",
+        "Sentence-transformers models whose mean cosines between the batch's sentences are "
+        "distilled; one named twice counts twice. The base model as teacher preserves an "
+        "encoder's general quality on narrow data.",
     )
     sentences_file: list[str] = flag(
         [],
-        "Unpaired sentences, one a line, for SimCSE and the teacher, who says most of related "
-        "ones: lines 1 and 2, 3 and 4, ... (mine_pairs.py writes such a .txt).",
+        "Unpaired sentences, one per line, for SimCSE and the teacher; for the latter, lines 1 "
+        "and 2, 3 and 4, ... should be related (mine_pairs.py writes such a .txt).",
     )
     preferences_file: list[str] = flag(
         [],
-        "Files of columns prompt, chosen and rejected: a sentence, a good paraphrase and a bad "
-        "one, which is made less likely (SimPO); each pair brings one.",
+        "Files with columns prompt, chosen and rejected: a sentence, a good paraphrase and a bad "
+        "one to make less likely (SimPO); one is drawn per pair.",
     )
 
     one_way_file: list[str] = flag(
         [],
-        "Files of columns source and target: pairs of which only the target is written, such as "
-        "people's sentences from paraphrases that a model wrote of them (back-translation); each "
-        "pair brings two.",
+        "Files with columns source and target: pairs of which only the target is generated, such "
+        "as human sentences from a model's paraphrases of them (back-translation); two are drawn "
+        "per pair.",
     )
 
     def __post_init__(self) -> None:
@@ -191,13 +191,13 @@ class ObjectiveArguments(LossArguments):
         if not self.distillation_weight:
             raise ValueError("--distillation_weight 0: drop --teacher_name_or_path instead.")
         if not 0 < self.strangers_weight <= 1:
-            raise ValueError(f"--strangers_weight {self.strangers_weight}: give up to 1, above 0.")
+            raise ValueError(f"--strangers_weight {self.strangers_weight}: it must be in (0, 1].")
         if not 0 <= self.strangers_cosine < 1:
-            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: give 0 to below 1.")
+            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: it must be in [0, 1).")
         if len(self.teacher_name_or_path) == 1 and self.strangers_cosine:
             raise ValueError(
-                "A single teacher's cosines are copied as they are, which --strangers_cosine would "
-                "narrow: leave it out, or give several teachers."
+                "--strangers_cosine would narrow a single teacher's cosines, which are distilled "
+                "unchanged: drop it, or give several teachers."
             )
 
     def _check_preferences(self) -> None:
@@ -214,7 +214,7 @@ class ObjectiveArguments(LossArguments):
 
 
 def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
-    """Raise a ValueError where a flag is given that would change nothing.
+    """Raise a ValueError if a flag is given that would have no effect.
 
     Example:
         >>> refuse_idle(ObjectiveArguments(denoising=True), ["denoising"], "nothing is masked")
@@ -233,59 +233,57 @@ def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
 class SimilarityTrainingArguments(TrainingArguments):
     """transformers' ``TrainingArguments`` with defaults for sentence pairs."""
 
-    per_device_train_batch_size: int = flag(64, "Pairs, sentences or triplets a device and step.")
+    per_device_train_batch_size: int = flag(64, "Pairs, sentences or triplets per device and step.")
     learning_rate: float = flag(1e-4, "Peak learning rate.")
     head_learning_rate: float = flag(1e-3, "Peak rate of an untrained LM head or class centres.")
-    warmup_steps: float = flag(0.06, "Steps of warm-up, or a share of all steps below 1.")
+    warmup_steps: float = flag(0.06, "Warm-up steps or, if below 1, share of all steps.")
     lr_scheduler_type: str = flag("cosine", "Learning-rate schedule.")
     weight_decay: float = flag(0.01, "AdamW's weight decay.")
-    decay_all_parameters: bool = flag(False, "Decay biases and norms too.")
+    decay_all_parameters: bool = flag(False, "Apply weight decay to biases and norms too.")
     logging_nan_inf_filter: bool = flag(
-        False, "Show the last losses' mean for NaN; reads the loss at every step."
+        False, "Log the mean of past losses instead of NaN; reads the loss at every step."
     )
     length_window: int = flag(
         50,
-        "Batches of a process among which like lengths are grouped (of a stream: its whole "
-        "buffer); 1: none.",
+        "Batches per process within which similar lengths are grouped (in a stream, its whole "
+        "buffer); 1: no grouping.",
     )
     even_tokens: bool = flag(
         False,
-        "Batches of equal numbers of tokens in place of pairs, for an even use of time and memory: "
+        "Fill batches by tokens instead of pairs, to even out time and memory; "
         "--per_device_train_batch_size is then an average.",
     )
     gradcache_batch_size: int = flag(
         0,
-        "Rows of a forward pass, so that the batch may be far larger than the memory for it "
-        "(GradCache; each row is computed twice); 0: all rows at once.",
+        "Rows per forward pass, for batches far larger than fit in memory (GradCache; each row is "
+        "computed twice); 0: all rows at once.",
     )
     packing: str | None = flag(
         None,
-        "Train BERT's and ELECTRA's layers on real tokens alone, with attention among padding, or "
-        "by FlexAttention (GPU, no attention dropout).",
+        "Run BERT's and ELECTRA's layers without padding, with attention on padded rows or by "
+        "FlexAttention (GPU, no attention dropout).",
         ("padded", "flex"),
     )
     logging_steps: float = flag(50, "Steps between log lines.")
     eval_strategy: str = flag("epoch", "no, steps or epoch.")
     save_strategy: str = flag("epoch", "no, steps, epoch or best.")
-    save_total_limit: int | None = flag(2, "Checkpoints kept.")
+    save_total_limit: int | None = flag(2, "Checkpoints to keep.")
     load_best_model_at_end: bool | None = flag(  # type: ignore[assignment]
-        None, "Restore the best checkpoint at the end; by default if all are evaluated."
+        None, "Restore the best checkpoint at the end; by default, if all are evaluated."
     )
     metric_for_best_model: str | None = flag(
         "eval_loss", "eval_loss, eval_top1, eval_sts_spearman, ..."
     )
     ddp_find_unused_parameters: bool | None = flag(False, "Must stay false.")
-    dataloader_drop_last: bool = flag(True, "Drop a short last batch.")
+    dataloader_drop_last: bool = flag(True, "Drop an incomplete last batch.")
     dataloader_num_workers: int = flag(
         -1, "Processes that prepare batches ahead; -1: 2 with a GPU, else none."
     )
     remove_unused_columns: bool = flag(False, "Must stay false.")
-    hub_strategy: str = flag(
-        "end", "Push to the Hub at the end, or at every_save too, with --push_to_hub."
-    )
+    hub_strategy: str = flag("end", "With --push_to_hub: push at the end, or at every_save too.")
     report_to: str = field(
         default_factory=lambda: "tensorboard" if find_spec("tensorboard") else "none",
-        metadata={"help": "Loggers; TensorBoard where it is installed."},
+        metadata={"help": "Loggers; by default TensorBoard, if installed."},
     )
 
     def __post_init__(self) -> None:
@@ -318,10 +316,10 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.packing == "flex" and self.use_cpu:
             raise ValueError("--packing flex needs a GPU; give --packing padded.")
         if self.packing and self.neftune_noise_alpha:
-            raise ValueError("--neftune_noise_alpha goes by a row's length: drop --packing.")
+            raise ValueError("--neftune_noise_alpha needs each row's length: drop --packing.")
 
     def _saves_in_step(self) -> bool:
-        """Tell whether each checkpoint is measured, so that the best one can be kept."""
+        """Return whether every checkpoint is evaluated, so that the best one can be kept."""
         if self.eval_strategy == "no":
             return False
         if self.save_strategy == self.eval_strategy == "steps":
@@ -332,12 +330,12 @@ class SimilarityTrainingArguments(TrainingArguments):
         return self.save_strategy in (self.eval_strategy, "best")
 
     def check_steps(self) -> None:
-        """Raise a ValueError where steps are given that an epoch's strategy would not count."""
+        """Raise a ValueError if steps are given although the strategy is epoch."""
         for what in ("eval", "save"):
             if getattr(self, f"{what}_strategy") == "epoch":
                 refuse_idle(self, [f"{what}_steps"], f"--{what}_strategy is epoch, not steps")
 
     @property
     def order_seed(self) -> int:
-        """Seed of pairs and their order: ``data_seed``, or ``seed`` where that is not given."""
+        """Seed of pairs and their order: ``data_seed``, or ``seed`` if that is None."""
         return self.seed if self.data_seed is None else self.data_seed

@@ -1,7 +1,7 @@
 """The command ``simbert``: paraphrases, vectors, FAQ indexes and evaluation from a shell.
 
-Results go to stdout (``--json``: one JSON object a line), progress and messages to stderr. Exit
-codes: 0 for done, 1 with a sentence for what cannot be done, 2 for unknown flags and commands.
+Results go to stdout (``--json``: one JSON object per line), progress and messages to stderr. Exit
+codes: 0 for success, 1 (with a message) for errors, 2 for unknown flags and commands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import sentence
 
 BLOCK = 32  # texts handled together
-NONE = "  (none that keeps what it says; raise -n, or give --copying 0)"
+NONE = "  (none that keeps the meaning; raise -n, or give --copying 0)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,10 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
-        say("simbert: stdout is closed, where results go: give it a file, or a pipe.")
+        say("simbert: stdout, where results go, is closed: redirect it to a file or a pipe.")
         return 1
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as what is read
+        sys.stdout.reconfigure(encoding="utf-8")  # like the input
     warnings.formatwarning = sentence
     try:
         if argv[:1] == ["evaluate"]:  # its flags are those of a dataclass
@@ -55,19 +55,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_arguments(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse the command line, texts behind flags too, which argparse alone does not take."""
+    """Parse the command line, including texts after flags, which argparse alone rejects."""
     parser = make_parser()
     args, rest = parser.parse_known_args(argv)
     cut = rest.index("--") if "--" in rest else len(rest)
     if rest and (not hasattr(args, "texts") or any(text[:1] == "-" for text in rest[:cut])):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
-        args.texts += rest[:cut] + rest[cut + 1 :]  # behind it, whatever they begin with
+        args.texts += rest[:cut] + rest[cut + 1 :]  # after --, texts may begin with -
     return args
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Describe every command but ``evaluate``, which describes itself."""
+    """Make the parser of all commands but ``evaluate``, which makes its own."""
     parser = argparse.ArgumentParser(prog="simbert", description=__doc__.partition("\n")[0])
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -85,14 +85,14 @@ def say(text: str) -> None:
 
 
 def show(lines: Iterable[str]) -> None:
-    """Write lines to stdout, each as soon as it is known."""
+    """Write lines to stdout, each as soon as it is available."""
     for line in lines:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
 
 def hanging(line: str) -> str:
-    """Indent the lines of a text, but the first, as far as that is by its score."""
+    """Indent all lines of a text but the first, which stands behind its score."""
     return line.replace("\n", "\n" + 9 * " ")
 
 
@@ -106,8 +106,8 @@ def lines_of(path: str, *, blanks: bool = False) -> list[str]:
     """Return the lines of a text file, or of stdin for ``-``; line i is text i.
 
     Raises:
-        ValueError: If there are none, one is no UTF-8 or, without ``blanks``, blank, or the file
-            is one of rows.
+        ValueError: If there are no lines, one is not UTF-8 or (without ``blanks``) is blank, or
+            the file is a table or JSON.
     """
     from simbert_hf.utils.text import CONTROL
     from simbert_hf.utils.textfiles import check_plain, decode_lines, fault, read_lines
@@ -123,12 +123,12 @@ def lines_of(path: str, *, blanks: bool = False) -> list[str]:
     if blank is not None and not blanks:
         raise fault(name, blank, "is blank", "Write a text in every line")
     if not lines:
-        raise fault(name, None, "holds no text", "Write one text a line")
+        raise fault(name, None, "holds no text", "Write one text per line")
     return lines
 
 
 def blocks_of(texts: list[str]) -> Iterator[list[str]]:
-    """Cut texts into parts that are handled, and shown, together."""
+    """Yield blocks of texts that are processed and shown together."""
     for start in range(0, len(texts), BLOCK):
         yield texts[start : start + BLOCK]
 
@@ -138,26 +138,26 @@ def blocks_of(texts: list[str]) -> Iterator[list[str]]:
 
 def _add_synonyms(commands: Any) -> None:
     parser = commands.add_parser("synonyms", help="write paraphrases")
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="One a line on stdin if none.")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="By default, lines of stdin.")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
-    parser.add_argument("-n", type=int, default=100, help="Sentences written (%(default)s).")
-    parser.add_argument("-k", type=int, help="Paraphrases shown (20, or n if that is less).")
-    parser.add_argument("--json", action="store_true", help="One JSON object a text.")
+    parser.add_argument("-n", type=int, default=100, help="Candidates to generate (%(default)s).")
+    parser.add_argument("-k", type=int, help="Paraphrases to show (20, or n if less).")
+    parser.add_argument("--json", action="store_true", help="One JSON object per text.")
     parser.set_defaults(run=synonyms)
     options = parser.add_argument_group("options of gen_synonyms")
     add = partial(options.add_argument, default=argparse.SUPPRESS)
     add("--strategy", help="beam (the default), sample or without_replacement.")
-    add("--seed", type=int, help="Same seed, same samples.")
-    add("--top_k", type=int, help="Draw from this many likeliest tokens (5); 0 for all.")
-    add("--top_p", type=float, help="Of these, from those that hold this probability.")
-    add("--temperature", type=float, help="Above 1 the samples vary more.")
-    add("--max_new_tokens", type=int, help="Longest paraphrase (32).")
-    add("--copying", type=float, help="Ease of copying names and numbers (1); 0 lets others come.")
-    add("--repeats", action="store_true", help="Let long words come again.")
-    add("--whole", dest="by_sentence", action="store_false", help="Not sentence by sentence.")
-    add("--fluency_weight", type=float, help="What a nat is worth in cosine, either way (0.2).")
-    add("--diversity", type=float, help="Penalty for likeness to better ones (0.2).")
-    add("--min_similarity", type=float, help="Least cosine with the text.")
+    add("--seed", type=int, help="Seed, for reproducible samples.")
+    add("--top_k", type=int, help="Sample from this many likeliest tokens (5); 0 for all.")
+    add("--top_p", type=float, help="Of these, from the likeliest that add up to this.")
+    add("--temperature", type=float, help="Above 1, samples vary more.")
+    add("--max_new_tokens", type=int, help="Maximum tokens of a paraphrase (32).")
+    add("--copying", type=float, help="Boost for copying names and numbers (1); 0 allows others.")
+    add("--repeats", action="store_true", help="Allow long words to repeat.")
+    add("--whole", dest="by_sentence", action="store_false", help="Do not split into sentences.")
+    add("--fluency_weight", type=float, help="Cosine per nat of log-probability, either way (0.2).")
+    add("--diversity", type=float, help="Penalty for similarity to better ones (0.2).")
+    add("--min_similarity", type=float, help="Minimum cosine with the text.")
 
 
 def synonyms(args: argparse.Namespace) -> None:
@@ -184,16 +184,16 @@ def synonyms(args: argparse.Namespace) -> None:
 
 def _add_encode(commands: Any) -> None:
     parser = commands.add_parser("encode", help="turn texts into vectors")
-    parser.add_argument("input", help="A text file, one a line (.gz, .xz too), or - for stdin.")
+    parser.add_argument("input", help="A file with a text per line (.gz, .xz too), or - for stdin.")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--output", required=True, type=Path, help=".npy or .parquet")
-    parser.add_argument("--processes", type=int, default=1, help="A GPU each, else CPU processes.")
-    parser.add_argument("--json", action="store_true", help="Say what was done in JSON.")
+    parser.add_argument("--processes", type=int, default=1, help="One per GPU, else on the CPU.")
+    parser.add_argument("--json", action="store_true", help="Report the result as JSON.")
     parser.set_defaults(run=encode)
 
 
 def encode(args: argparse.Namespace) -> None:
-    """Encode a file; called again after a kill, it goes on."""
+    """Encode a file; resume if an earlier call was interrupted."""
     from simbert_hf.encoders.vectorfiles import check_output, encode_file
 
     check_output(args.output)
@@ -209,17 +209,17 @@ def _add_index(commands: Any) -> None:
     for name, run, add_flags, about in (
         ("build", build, _build_flags, "make an index of questions and answers"),
         ("add", change, _rows_flags, "add rows"),
-        ("update", change, _rows_flags, "put rows in the place of those with the same ids"),
+        ("update", change, _rows_flags, "replace rows that have the same ids"),
         ("remove", change, _remove_flags, "remove rows by their ids"),
         ("search", search, _search_flags, "find answers"),
-        ("calibrate", calibrate, _calibrate_flags, "choose the threshold by labelled queries"),
+        ("calibrate", calibrate, _calibrate_flags, "choose the threshold from labelled queries"),
     ):
         parser = actions.add_parser(name, help=about)
         parser.set_defaults(run=run)
         parser.add_argument("index", help="Directory of the index.")
-        parser.add_argument("--json", action="store_true", help="JSON, one object a line.")
+        parser.add_argument("--json", action="store_true", help="JSON, one object per line.")
         if name != "build":
-            parser.add_argument("--model", help="The model it was built by, if it has moved.")
+            parser.add_argument("--model", help="The model it was built with, if moved.")
         add_flags(parser)
 
 
@@ -241,9 +241,9 @@ def _rows_flags(parser: argparse.ArgumentParser) -> None:
 def _build_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
     parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
-    parser.add_argument("--votes", type=int, default=1, help="Nearest questions that score.")
-    parser.add_argument("--prompt", help='Put before every text, such as "query: " for E5.')
-    parser.add_argument("--augment", type=int, default=0, help="Paraphrases added to a question.")
+    parser.add_argument("--votes", type=int, default=1, help="Questions that score an answer.")
+    parser.add_argument("--prompt", help='Prefix of every text, such as "query: " for E5.')
+    parser.add_argument("--augment", type=int, default=0, help="Paraphrases to add per question.")
     _rows_flags(parser)
 
 
@@ -271,8 +271,8 @@ def build(args: argparse.Namespace) -> None:
     show([as_json(facts) if args.json else text])
     if was:
         calibration = " with its calibration" if was.get("calibration") else ""
-        say(f"The index that was in {place} is replaced{calibration}.")
-    say("It has no threshold: choose one with simbert index calibrate.")
+        say(f"This replaced the index in {place}{calibration}.")
+    say("The new index has no threshold: choose one with `simbert index calibrate`.")
 
 
 def _remove_flags(parser: argparse.ArgumentParser) -> None:
@@ -280,19 +280,19 @@ def _remove_flags(parser: argparse.ArgumentParser) -> None:
         "ids",
         nargs="+",
         metavar="ID",
-        help="As search --json shows them; before one like -x put --.",
+        help="As shown by search --json; put -- before an id like -x.",
     )
 
 
 @contextmanager
 def _changing(args: argparse.Namespace) -> Iterator[Any]:
-    """Load an index, and save it with what the block changes; changes take turns."""
+    """Load an index and save the block's changes; concurrent changes take turns."""
     from simbert_hf.index import FaqIndex
     from simbert_hf.index.saving import check_place, read_manifest, turn
 
     place = Path(args.index)
     check_place(place)
-    read_manifest(place)  # so that there is one
+    read_manifest(place)  # raises if there is none
     with turn(place):
         index = FaqIndex.load(place, args.model)
         yield index
@@ -309,13 +309,13 @@ def change(args: argparse.Namespace) -> None:
     facts = {"index": args.index, "rows": len(index)}
     show([as_json(facts) if args.json else f"{args.index}: {len(index):,} questions"])
     if index.calibration:
-        say("Its threshold stays: calibrate again when many rows have changed.")
+        say("Its threshold is unchanged: recalibrate it once many rows have changed.")
 
 
 def _search_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("texts", nargs="*", metavar="QUERY", help="One a line on stdin if none.")
-    parser.add_argument("-k", type=int, default=5, help="Answers shown (%(default)s).")
-    parser.add_argument("--threshold", type=float, help="The calibrated one if not given.")
+    parser.add_argument("texts", nargs="*", metavar="QUERY", help="By default, lines of stdin.")
+    parser.add_argument("-k", type=int, default=5, help="Answers to show (%(default)s).")
+    parser.add_argument("--threshold", type=float, help="By default, the calibrated one.")
 
 
 def search(args: argparse.Namespace) -> None:
@@ -332,7 +332,7 @@ def search(args: argparse.Namespace) -> None:
         replies = index.answer(block, threshold=args.threshold if known else NEVER, k=args.k)
         for text, reply in zip(block, replies, strict=True):
             told = {"answer": reply.answer, "reason": reply.reason}
-            if not known and reply.hits:  # there is nothing to tell
+            if not known and reply.hits:  # there is no decision to show
                 told = {}
             if args.json:
                 hits = [asdict(hit) for hit in reply.hits]
@@ -344,11 +344,11 @@ def search(args: argparse.Namespace) -> None:
 
 
 def _calibrate_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("queries", help="A file of queries and their ids, groups or answers.")
+    parser.add_argument("queries", help="A file of queries with their ids, groups or answers.")
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--false_accept_rate", type=float, help="Of queries out of scope, at most.")
-    target.add_argument("--precision", type=float, help="Of the answers, at least.")
-    parser.add_argument("--plot", type=Path, help="Draw scores and rates (.png, .svg).")
+    target.add_argument("--false_accept_rate", type=float, help="Maximum, on out-of-scope queries.")
+    target.add_argument("--precision", type=float, help="Minimum, among the answers.")
+    parser.add_argument("--plot", type=Path, help="Plot scores and rates (.png, .svg).")
     _column_flags(parser, ("query", "id", "group", "answer"))
 
 
@@ -386,14 +386,14 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 
 
 def evaluate(argv: Sequence[str]) -> None:
-    """Measure models: the flags of ``scripts/evaluate.py``, and ``--json``."""
+    """Evaluate models: takes the flags of ``scripts/evaluate.py``, and ``--json``."""
     from simbert_hf.evaluation.command import run_evaluation
     from simbert_hf.evaluation.suite import EvaluationArguments
     from simbert_hf.utils.parsing import make_parser
 
     if {"-h", "--help"} & set(argv):
         parser = make_parser((EvaluationArguments,), prog="simbert evaluate")
-        parser.add_argument("--json", action="store_true", help="One JSON object, not a table.")
+        parser.add_argument("--json", action="store_true", help="JSON instead of a table.")
         parser.print_help()
         return
     flags = [flag for flag in argv if flag != "--json"]
@@ -402,16 +402,16 @@ def evaluate(argv: Sequence[str]) -> None:
 
 
 def _add_app(commands: Any) -> None:
-    parser = commands.add_parser("app", help="open the page")
+    parser = commands.add_parser("app", help="serve the web page")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
-    parser.add_argument("--index", help="An FAQ index's directory, to answer from.")
+    parser.add_argument("--index", help="Directory of an FAQ index to answer from.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=7860)
     parser.set_defaults(run=app)
 
 
 def app(args: argparse.Namespace) -> None:
-    """Open the page."""
+    """Serve the web page."""
     from simbert_hf.app.page import launch
 
     launch(args.model, index=args.index, host=args.host, port=args.port)

@@ -1,4 +1,4 @@
-"""Pairs of sentences -> padded tensors, one class a recipe."""
+"""Pairs of sentences -> padded tensors, one class per recipe."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ COMMA_IN_NUMBER = re.compile(r"(?<=\d)[，,](?=\d)")
 
 
 def cut_at_punctuation(text: str, max_chars: int | None) -> str:
-    """Keep the first whole clauses of a text, at most ``max_chars`` characters where they fit.
+    """Keep the first complete clauses of a text, at most ``max_chars`` characters if they fit.
 
-    Cuts at the strongest separator (line end, sentence end, semicolon, comma, blank) that leaves
-    something, as the original SimBERT's data preparation does; a text without one stays whole, and
-    every text where ``max_chars`` is None. A comma between two digits is part of their number.
+    Cuts at the strongest separator (line end, sentence end, semicolon, comma, space) that leaves
+    something, as the original SimBERT's data preparation does. A text without separators is not
+    cut, nor is any if ``max_chars`` is None. A comma between two digits is part of their number.
 
     Example:
         >>> cut_at_punctuation("Is it late? I think so, yes.", 14)
@@ -54,12 +54,12 @@ class TextCollator:
 
     Attributes:
         rows: Builds token rows: ``model.rows``.
-        max_length: Longest sentence, in tokens with the special ones.
-        max_chars: Cut sentences at punctuation to this many characters first; None does not.
+        max_length: Maximum tokens of a sentence, including special tokens.
+        max_chars: Cut sentences at punctuation to this many characters first; None: do not.
 
     Raises:
-        TypeError: If ``rows`` builds no rows.
-        ValueError: If ``max_length`` has no room for a token beside the special ones.
+        TypeError: If ``rows`` cannot build rows.
+        ValueError: If ``max_length`` leaves no room for a token besides the special ones.
 
     Example:
         >>> from transformers import AutoTokenizer
@@ -82,7 +82,7 @@ class TextCollator:
             raise ValueError(f"max_length={self.max_length} leaves no token: give {least} or more.")
 
     def pad(self, texts: Iterable[str]) -> dict[str, Tensor]:
-        """Build a row of each text, and pad them: (B, L)."""
+        """Build a row for each text, and pad them: (B, L)."""
         return self.rows.pad(self.rows.sources(list(map(self._cut, texts)), self.max_length))
 
     def row_lengths(self, texts: Iterable[str]) -> Ints:
@@ -98,25 +98,25 @@ class PairCollator(TextCollator):
     """Pairs -> SimBERT's rows: (A, B) and (B, A) in adjacent rows.
 
     Attributes:
-        max_length: Longest source and longest target, in tokens with their special ones.
+        max_length: Maximum tokens of a source and of a target, each with its special tokens.
         mlm: Mask words of every source; the LM head restores them (an MLM loss on the source
-            beside the seq2seq loss on the target).
+            besides the seq2seq loss on the target).
         texts: Put every row's sentence into the batch, for a teacher to compare.
         denoising: Corrupt words of half of the sources, without a loss of their own
             (RoFormer-Sim); the target stays clean.
-        sentences: Unpaired ones: each pair's seed draws two rows of them, alone and clean, below
-            the pairs' rows.
-        twice: Both are the same sentence, for SimCSE beside SimBERT; otherwise two that stand
-            together, the first and second, third and fourth, ..., for a teacher to compare.
-        targets: Write each sentence's partner behind it. Without them the rows are half as long,
-            and their vectors the same, which do not see the target.
+        sentences: Unpaired sentences: each pair's seed draws two rows of them, without targets or
+            corruption, placed after the pairs' rows.
+        twice: Both rows are the same sentence, for SimCSE beside SimBERT; otherwise they are
+            neighbours, the first and second, third and fourth, ..., for a teacher to compare.
+        targets: Append each sentence's partner as its target. Without targets the rows are half
+            as long, and their vectors are the same, as these do not attend to the target.
         preferences: A sentence, a good paraphrase and a bad one: each pair's seed draws one, which
-            makes two rows below all others.
-        one_way: Pairs whose second sentence is written behind the first, never the other way
-            around: each pair's seed draws two, a row each, above those of preferences.
+            makes two rows after all others.
+        one_way: Pairs whose second sentence is the target of the first, never the other way
+            around: each pair's seed draws two, a row each, placed before those of preferences.
 
     Raises:
-        TypeError: If preferences or one-way pairs are no tuples, or ``sentences`` is a string.
+        TypeError: If preferences or one-way pairs are not tuples, or ``sentences`` is a string.
         ValueError: If words are to be corrupted and the tokenizer has no mask token.
 
     Example:
@@ -155,8 +155,8 @@ class PairCollator(TextCollator):
     def __call__(self, pairs: Sequence[Pair]) -> dict[str, Any]:
         """Build one batch from P pairs: B rows of L tokens.
 
-        B is 2P, and 2P more for each of ``sentences``, ``one_way`` and ``preferences`` that are
-        there, in this order.
+        B is 2P, plus 2P for each of ``sentences``, ``one_way`` and ``preferences`` that is given,
+        in this order.
 
         Args:
             pairs: Items with ``source``, ``target``, ``group`` and ``seed``.
@@ -170,16 +170,17 @@ class PairCollator(TextCollator):
             - ``target_positions``, ``target_labels``: where in the flattened B * L positions a
               target token is predicted, and which, (N,) each.
 
-            With attributes:
+            Depending on attributes:
 
-            - ``mlm_positions``, ``mlm_labels``, with ``mlm``: the same of masked tokens, (M,) each.
+            - ``mlm_positions``, ``mlm_labels``, with ``mlm``: the same for masked tokens, (M,)
+              each.
             - ``texts``, with ``texts``: those of pairs and then of ``sentences``, a list.
-            - ``sentence_groups``, with ``sentences`` that stand ``twice``: of their rows, (2P,).
+            - ``sentence_groups``, with ``sentences`` and ``twice``: of their rows, (2P,).
             - ``one_way_rows``, with ``one_way``: indices of its rows, whose vectors have no loss,
               (2P,).
-            - ``compared_lengths``, with ``preferences``: tokens of a chosen and a rejected
-              paraphrase in turn, (2P,); ``compared_positions``, ``compared_tokens``, as of the
-              targets, and ``compared_rows``, which of the 2P a token is of, (K,) each.
+            - ``compared_lengths``, with ``preferences``: token counts of chosen and rejected
+              paraphrases in turn, (2P,); ``compared_positions`` and ``compared_tokens``, like the
+              targets', and ``compared_rows``, each token's row among the 2P, (K,) each.
         """
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
@@ -237,7 +238,7 @@ class PairCollator(TextCollator):
         return longest
 
     def _draw_one_way(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
-        """Make the rows of two one-way pairs for each pair: what is read, and what is written."""
+        """Make the rows of two one-way pairs for each pair: their sources, and their targets."""
         n = len(self.one_way)
         drawn = [self.one_way[(2 * pair["seed"] + i) % n] for pair in pairs for i in (0, 1) if n]
         return (
@@ -248,7 +249,7 @@ class PairCollator(TextCollator):
     def _draw_preferences(self, pairs: Sequence[Pair]) -> tuple[list[list[int]], list[list[int]]]:
         """Make the rows of a preference for each pair: its sentence twice, and both answers."""
         n = len(self.preferences)
-        other = max(1, len(self.sentences))  # else each would always meet the same sentences
+        other = max(1, len(self.sentences))  # else it would always meet the same sentences
         drawn = [self.preferences[pair["seed"] // other % n] for pair in pairs] if n else []
         prompts = [self._cut(prompt) for prompt, _, _ in drawn for _ in (0, 1)]
         answers = [self._cut(answer) for _, *both in drawn for answer in both]
@@ -258,11 +259,11 @@ class PairCollator(TextCollator):
         )
 
     def _draw_sentences(self, pairs: Sequence[Pair]) -> list[int]:
-        """Choose two sentences a pair: the same, or lines 1 and 2, 3 and 4, ...; or none."""
+        """Choose two sentences per pair: the same one, or lines 1 and 2, 3 and 4, ...; or none."""
         n = len(self.sentences)
         if n and self.twice:
             return [pair["seed"] % n for pair in pairs for _ in (0, 1)]
-        if n < 2:  # nothing goes with a single one but itself
+        if n < 2:  # a single one has no neighbour but itself
             return [0, 0] * len(pairs) if n else []
         return [2 * (pair["seed"] % (n // 2)) + side for pair in pairs for side in (0, 1)]
 
@@ -271,14 +272,14 @@ class PairCollator(TextCollator):
 class SimCseCollator(TextCollator):
     """Pairs -> rows of single sentences, partners in adjacent rows: [A, A', B, B', ...].
 
-    Below them stand the hard negatives, where pairs have one, and then, with ``mlm``, a masked
-    copy of every source: the contrastive loss sees clean sentences, in one forward pass with both.
+    The hard negatives follow, if pairs have one, and then, with ``mlm``, a masked copy of every
+    source: thus the contrastive loss sees clean sentences, and one forward pass serves both.
 
     Attributes:
         rows: A ``RowBuilder`` for ``mlm``.
-        views: Make these rows; without them the masked copies stand alone.
+        views: Make the rows of sentences; otherwise only the masked copies.
         mlm: Add the masked copies.
-        augmentation: Changes every target; None leaves it to dropout.
+        augmentation: Applied to every target; None leaves targets unchanged.
 
     Raises:
         ValueError: If words are to be masked and the tokenizer has no mask token.
@@ -309,8 +310,8 @@ class SimCseCollator(TextCollator):
 
         Returns:
             ``input_ids``, ``attention_mask``, ``token_type_ids``: (B, L); with ``views``,
-            ``groups``, of the 2P rows of the pairs: (2P,); ``negative_rows``, where hard negatives
-            stand, ``target_groups``, ``negative_groups`` and ``scores``, only where pairs have
+            ``groups``, of the 2P rows of the pairs: (2P,); ``negative_rows``, the rows of hard
+            negatives, ``target_groups``, ``negative_groups`` and ``scores``, only if pairs have
             them: (P,); with ``mlm``, ``mlm_positions`` in the flattened B * L positions and
             ``mlm_labels``: (M,).
         """
@@ -328,7 +329,7 @@ class SimCseCollator(TextCollator):
         return batch
 
     def lengths(self, pairs: Sequence[Pair]) -> Ints:
-        """Count the tokens of the longest sentence of each of P pairs, as it stands: (P,)."""
+        """Count the tokens of the longest sentence of each of P pairs, unaugmented: (P,)."""
         sides = [[pair[name] for pair in pairs] for name in ("source", "target")]
         if sides[0] == sides[1]:
             del sides[1]
@@ -341,14 +342,14 @@ class SimCseCollator(TextCollator):
         return longest
 
     def _views(self, pairs: Sequence[Pair]) -> list[str]:
-        """List sources and targets in turn, and then the hard negatives."""
+        """List sources and targets alternately, and then the hard negatives."""
         texts = [text for pair in pairs for text in (self._cut(pair["source"]), self._target(pair))]
         return texts + [self._cut(pair["negative"]) for pair in pairs if "negative" in pair]
 
     def _labelled(
         self, batch: dict[str, Tensor], n_clean: int, pairs: Sequence[Pair]
     ) -> dict[str, Tensor]:
-        """Say what the rows above the masked copies are."""
+        """Label the rows before the masked copies."""
         if self.views:
             batch["groups"] = torch.tensor([pair["group"] for pair in pairs for _ in (0, 1)])
         if n_clean > 2 * len(pairs):
@@ -370,11 +371,11 @@ class SimCseCollator(TextCollator):
 def mlm_labels(
     clean: Sequence[list[int]], chosen: Sequence[list[int]], width: int
 ) -> dict[str, Tensor]:
-    """Find where masked tokens are restored, and which they were.
+    """Find where masked tokens are predicted, and which they were.
 
     Args:
         clean: Each row's ids before the corruption.
-        chosen: In each row the positions that were chosen.
+        chosen: The chosen positions of each row.
         width: L, the length of the padded rows.
 
     Returns:
@@ -392,10 +393,10 @@ def mlm_labels(
 
 
 def compared_tokens(batch: dict[str, Tensor], answers: Sequence[list[int]]) -> dict[str, Tensor]:
-    """Take the tokens of preferences, which the last rows hold, from those of other targets.
+    """Separate the tokens of preferences, which are in the last rows, from other targets.
 
     Returns:
-        The four ``compared_...`` of ``PairCollator``, and what is left of ``target_...``.
+        The four ``compared_...`` of ``PairCollator``, and the remaining ``target_...``.
     """
     lengths = torch.tensor([len(answer) for answer in answers])
     count, found = int(lengths.sum()), dict[str, Tensor]()

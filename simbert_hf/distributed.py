@@ -1,4 +1,4 @@
-"""Every process's rows in one tensor, with gradient."""
+"""Gathering the rows of all processes in one tensor, with gradients."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 
 def is_distributed() -> bool:
-    """Whether several processes train together."""
+    """Return whether several processes train together."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def gather_with_grad(local: Tensor) -> tuple[Tensor, int]:
     """Concatenate the processes' equally shaped tensors; gradients flow back to their owners.
 
-    Scored as local queries against all keys with a mean over the local rows, and averaged over
-    processes by DDP, this gives exactly the gradient of one process on the concatenated batch.
+    A loss of local queries against all keys, averaged over the local rows and, by DDP, over
+    processes, has exactly the gradient of one process on the concatenated batch.
 
     Args:
         local: This process's rows, as many as every other process's. Shape: (B, ...).
@@ -82,10 +82,10 @@ class _Gather(torch.autograd.Function):
 
 
 def sum_over_processes(local: Tensor) -> Tensor:
-    """Add up the processes' equally shaped tensors; each one's gradient is that of the sum.
+    """Sum the processes' equally shaped tensors; each one's gradient is that of the sum.
 
-    For a loss that every process computes alike from the sum, and whose parameters behind
-    ``local`` are its own, so that no one averages their gradients.
+    For a loss that every process computes alike from the sum, when the parameters behind
+    ``local`` belong to one process, so that DDP does not average their gradients.
 
     Example:
         >>> sum_over_processes(torch.ones(2))
@@ -98,7 +98,7 @@ def sum_over_processes(local: Tensor) -> Tensor:
 
 
 def max_over_processes(local: Tensor) -> Tensor:
-    """Take the processes' largest value at each place, without gradient."""
+    """Return the elementwise maximum over the processes, without gradient."""
     largest = local.detach().clone()
     if is_distributed():
         dist.all_reduce(largest, dist.ReduceOp.MAX)

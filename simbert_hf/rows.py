@@ -32,7 +32,7 @@ MAY_BE_UNKNOWN = re.compile(r"[^\x00-\x7f]|\S{101}")  # WordPiece gives up on wo
 
 
 def check_texts(text: object) -> list[str]:
-    """Return one text or several as a list, without control characters, which models do not read.
+    """Return one text or several as a list, without control characters, which models ignore.
 
     Raises:
         TypeError: If an item is not a string.
@@ -57,16 +57,16 @@ def check_texts(text: object) -> list[str]:
 
 
 def holds_texts(texts: object) -> TypeGuard[Iterable[Any]]:
-    """Whether something can be gone through text by text; dicts and frames would give their keys.
+    """Return whether an object yields texts when iterated; dicts and frames would yield keys.
 
     Example:
         >>> [holds_texts(texts) for texts in ("a", ["a", "b"], {"a": "b"}, 5, b"a")]
         [True, True, False, False, False]
     """
-    if isinstance(texts, str):  # one of NumPy's has ndim 0, too
+    if isinstance(texts, str):  # before the check of ndim, which a NumPy string has
         return True
     others = isinstance(texts, Mapping | bytes) or hasattr(texts, "columns")
-    others |= getattr(texts, "ndim", 1) == 0  # an array of one text, which nothing can go through
+    others |= getattr(texts, "ndim", 1) == 0  # a 0-d array, which cannot be iterated
     return isinstance(texts, Iterable) and not others
 
 
@@ -81,9 +81,9 @@ def cuts_known() -> Iterator[None]:
 
 
 def warn_of_cuts(
-    max_length: int, remedy: str = "split them, or raise max_length where you give one"
+    max_length: int, remedy: str = "split them, or raise max_length if you set it"
 ) -> None:
-    """Say once that texts are longer than a model reads."""
+    """Warn once that texts are longer than a model accepts."""
     if _CUTS_KNOWN.get():
         return
     warnings.warn(
@@ -94,10 +94,10 @@ def warn_of_cuts(
 
 
 def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str]:
-    """Find the texts of whose tokens a tokenizer does not know half or more.
+    """Find the texts at least half of whose tokens are unknown to a tokenizer.
 
     To a model they are nearly alike, as Chinese ones are to an English model. Every vocabulary is
-    taken to know ASCII, but for words of more than 100 characters.
+    assumed to know ASCII, except for words of more than 100 characters.
 
     Example:
         >>> from simbert_hf.gru import char_tokenizer
@@ -113,10 +113,10 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
 
 
 def are_unknown(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> list[bool]:
-    """Tell of rows of ids whether half or more are unknown, special ones aside: (N,).
+    """Return for each row of ids whether at least half of its non-special ones are unknown: (N,).
 
-    A word that WordPiece knows by the letters of its script alone is one unknown token, as Russian
-    ones are to an English model.
+    A word that WordPiece can only spell letter by letter, as an English model's does with Russian
+    words, counts as one unknown token.
     """
     unknown, special = str(tokenizer.unk_token), set(tokenizer.all_special_tokens)
     tokens: list[Any] = [tokenizer.convert_ids_to_tokens(list(row)) for row in rows]
@@ -126,10 +126,10 @@ def are_unknown(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
 
 
 def warn_of_unread() -> None:
-    """Say once that a model cannot read texts."""
+    """Warn once that a model cannot read texts."""
     warnings.warn(
-        "Half or more of a text's tokens are unknown to the model, so such texts are nearly alike "
-        "to it; take a model that was trained on their language.",
+        "Half or more of a text's tokens are unknown to the model, so such texts look nearly alike "
+        "to it; use a model that was trained on their language.",
         stacklevel=1,  # one place, so that Python shows it once
     )
 
@@ -137,7 +137,7 @@ def warn_of_unread() -> None:
 def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, add_special_tokens: bool = False
 ) -> Ints:
-    """Count the tokens of texts, at half the price of their ids: (N,).
+    """Count the tokens of texts, in half the time that their ids take: (N,).
 
     Example:
         >>> from simbert_hf.gru import char_tokenizer
@@ -159,9 +159,9 @@ def count_tokens(
 
 
 def words_of(text: str, encoding: Encoding) -> list[int]:
-    """Number the word of each token, in order; Chinese tokens are one each.
+    """Return the number of each token's word, in order; each Chinese token is a word.
 
-    SentencePiece has a text without blanks as one word.
+    To SentencePiece, a text without spaces is one word.
 
     Example:
         >>> from tokenizers import Tokenizer, models
@@ -179,12 +179,12 @@ def words_of(text: str, encoding: Encoding) -> list[int]:
 
 
 class Rows(Protocol):
-    """Builds rows of some kind, each with one item a token, and pads them."""
+    """Builds rows of some kind, with one item per token, and pads them."""
 
     tokenizer: PreTrainedTokenizerBase
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[Any]:
-        """Make a row of each text."""
+        """Make a row for each text."""
 
     def ids(self, row: Any, /) -> list[int]:
         """Return the token ids of a row."""
@@ -193,7 +193,7 @@ class Rows(Protocol):
         """Count the tokens of each text's row: (N,)."""
 
     def pad(self, sources: Sequence[Any], /) -> dict[str, Tensor]:
-        """Pad rows to tensors, named as the model's forward pass names them."""
+        """Pad rows to tensors, named like the arguments of the model's forward pass."""
 
 
 class RowBuilder:
@@ -201,14 +201,14 @@ class RowBuilder:
 
     Args:
         tokenizer: Any tokenizer with a separator and a padding token; its ``cls_token`` (or
-            ``bos_token``) opens the source, its ``sep_token`` (or ``eos_token``) closes both.
+            ``bos_token``) begins the source, its ``sep_token`` (or ``eos_token``) ends both.
 
     Raises:
         ValueError: If the tokenizer lacks one of the three.
 
     Attributes:
-        n_special: Special tokens of a source.
-        width: Rows are padded to this length at least.
+        n_special: Number of special tokens in a source.
+        width: Minimum length to which rows are padded.
 
     Example:
         >>> from transformers import AutoTokenizer
@@ -242,13 +242,13 @@ class RowBuilder:
         )
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """``[CLS] text [SEP]`` for each text, at most ``max_length`` tokens with both."""
+        """Make ``[CLS] text [SEP]`` of each text, at most ``max_length`` tokens in all."""
         return self._sources(self._encode(texts), max_length)
 
     def sources_and_words(
         self, texts: Sequence[str], max_length: int
     ) -> tuple[list[list[int]], list[list[int | None]]]:
-        """Make :meth:`sources`, and tell each token's word by its number, None for special ones."""
+        """Make :meth:`sources`, and number each token's word, with None for special tokens."""
         encoded = self._encode(texts)
         rows = self._sources(encoded, max_length)
         words = map(words_of, texts, encoded.encodings or ())
@@ -269,7 +269,7 @@ class RowBuilder:
         return (count_tokens(self.tokenizer, texts) + self.n_special).clip(max=max_length)
 
     def targets(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """``text [SEP]`` for each text, at most ``max_length`` tokens with the separator."""
+        """Make ``text [SEP]`` of each text, at most ``max_length`` tokens with the separator."""
         return [[*row, self.sep_id] for row in self._ids(self._encode(texts), max_length, 1)]
 
     def _encode(self, texts: Sequence[str]) -> BatchEncoding:
@@ -281,7 +281,7 @@ class RowBuilder:
         return encoded
 
     def _ids(self, encoded: BatchEncoding, max_length: int, n_special: int) -> list[list[int]]:
-        """Token ids, cut with one warning so that ``n_special`` more make ``max_length``."""
+        """Return token ids, cut (with one warning) to leave room for ``n_special`` more."""
         room = max(max_length - n_special, 0)
         rows: list[list[int]] = encoded["input_ids"]
         if any(len(row) > room for row in rows):
@@ -313,9 +313,9 @@ class RowBuilder:
 
 
 class TemplateRows:
-    """Turns texts into rows as the tokenizer's own template has them, and pads on its side.
+    """Turns texts into rows by the tokenizer's own template, and pads on the tokenizer's side.
 
-    A row is a list with one tuple a token: its id, and its segment where the tokenizer gives it.
+    A row is a list of one tuple per token: its id, and its segment if the tokenizer returns one.
 
     Args:
         tokenizer: Any tokenizer with a padding token.
@@ -331,7 +331,7 @@ class TemplateRows:
         self.names = [n for n in tokenizer.model_input_names if n != "attention_mask"]
 
     def sources(self, texts: Sequence[str], max_length: int) -> list[list[tuple[int, ...]]]:
-        """Each text with the special tokens around it, cut to ``max_length`` tokens with them."""
+        """Add special tokens to each text, which is cut to ``max_length`` tokens with them."""
         if not texts:
             return []
         encoded = self.tokenizer(list(texts), truncation=True, max_length=max_length)
@@ -353,7 +353,7 @@ class TemplateRows:
         """Pad rows to tensors.
 
         Returns:
-            ``input_ids``, ``attention_mask`` and, where the tokenizer gives them,
+            ``input_ids``, ``attention_mask`` and, if the tokenizer returns them,
             ``token_type_ids``, int64, each of shape (B, L).
         """
         columns = {

@@ -1,4 +1,4 @@
-"""One trainer for every objective: transformers' Trainer with named losses and our evaluation."""
+"""One trainer for every objective: transformers' Trainer with named losses and own evaluators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 PARAPHRASES = "paraphrases.md"
 TOKENS = ("target", "mlm")  # the names of token losses in a batch
-LOADING = (  # what a DataLoader is told, by flags that begin with dataloader_
+LOADING = (  # a DataLoader's options, set by flags that begin with dataloader_
     "num_workers",
     "pin_memory",
     "persistent_workers",
@@ -52,22 +52,22 @@ IGNORED = ("compute_loss_func", "compute_metrics", "preprocess_logits_for_metric
 
 
 class SimilarityTrainer(SavingTrainer):
-    """Trains a model with an objective that names its loss parts.
+    """Train a model with an objective that names its loss parts.
 
     Args:
         objective: ``(model, batch) -> `` a dataclass of scalar parts, one of them ``total``.
-        data_collator: Makes batches, and tells the ``lengths`` of examples.
-        evaluator: ``model -> `` named figures, at each evaluation; None with ``eval_strategy`` no.
+        data_collator: Makes batches, and has a method ``lengths`` that measures examples.
+        evaluator: ``model -> `` named metrics, at each evaluation; None with ``eval_strategy`` no.
             ``args.metric_for_best_model`` must be one of its ``names``.
-        fresh_head: Part of the names of parameters that train at ``args.head_learning_rate``, for a
-            head that starts untrained; None for none.
+        fresh_head: Substring of the names of parameters that train at
+            ``args.head_learning_rate``, for an untrained head; None if there is none.
         **kwargs: As for ``transformers.Trainer``; ``args`` are ``SimilarityTrainingArguments``.
 
     Raises:
-        TypeError: If ``args``, the data set or the collator are others.
-        ValueError: If there is no evaluator for an ``eval_strategy``, several GPUs are this
-            process's, the metric is not measured, sentences may be longer than the model reads, or
-            an argument would change nothing.
+        TypeError: If ``args``, the data set or the collator is of another type.
+        ValueError: If an ``eval_strategy`` has no evaluator, this process sees several GPUs, the
+            metric is not measured, sentences may be longer than the model accepts, or an argument
+            would have no effect.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -93,7 +93,7 @@ class SimilarityTrainer(SavingTrainer):
     args: SimilarityTrainingArguments
     train_dataset: EpochDataset[Any] | PairStream
     data_collator: Collator
-    # Not "objective", as a search for hyperparameters sets that
+    # The name "objective" is taken: by a hyperparameter search's metric
     loss_parts: Callable[[nn.Module, dict[str, Tensor]], Any]
 
     def __init__(
@@ -106,17 +106,15 @@ class SimilarityTrainer(SavingTrainer):
     ) -> None:
         check_given(kwargs, evaluator)
         if evaluator is None and kwargs["args"].eval_strategy != "no":
-            raise ValueError(
-                "Nothing is to be evaluated: give an evaluator, or eval_strategy='no'."
-            )
-        # Trainer asks for data to evaluate on; the evaluator has its own.
+            raise ValueError("There is no evaluator: pass one, or eval_strategy='no'.")
+        # Trainer requires evaluation data; the evaluator has its own.
         super().__init__(eval_dataset=None if evaluator is None else (), **kwargs)
         if self.args.n_gpu > 1:
             raise ValueError(
-                "Several GPUs are visible to one process; start one process a GPU with "
-                "`accelerate launch`, or set CUDA_VISIBLE_DEVICES to one."
+                "Several GPUs are visible to one process; start one process per GPU with "
+                "`accelerate launch`, or set CUDA_VISIBLE_DEVICES to one GPU."
             )
-        refuse_idle(self.args, IDLE, "this training has its own way")
+        refuse_idle(self.args, IDLE, "this trainer does not use it")
         self.model_accepts_loss_kwargs = False  # so that Trainer divides by accumulation
         self.loss_parts = objective
         self.evaluator = evaluator
@@ -126,24 +124,24 @@ class SimilarityTrainer(SavingTrainer):
         self._check_length()
         rate, usual = self.args.head_learning_rate, SimilarityTrainingArguments.head_learning_rate
         if fresh_head is None and rate not in (usual, self.args.learning_rate):
-            logger.info("--head_learning_rate %g changes nothing: no head starts untrained.", rate)
+            logger.info("--head_learning_rate %g has no effect: no head is untrained.", rate)
         if self.is_fsdp_enabled:
             check_sharding(self.accelerator.state.fsdp_plugin, self.model)
             if self._parts():
-                raise ValueError("FSDP does not train sampled centres or mine anew: drop it.")
+                raise ValueError("FSDP does not support sampled centres or re-mining: drop it.")
         self._change_model()
         if isinstance(self.train_dataset, PairStream):
             self._check_stream(self.train_dataset)
         self.meter = LossMeter()
 
     def _change_model(self) -> None:
-        """Let the model compute as the arguments say, below DDP and FSDP."""
+        """Set up how the model computes, before DDP and FSDP wrap it."""
         model: Any = self.model  # an Embedder
-        if self.args.torch_compile:  # the layers, in place of accelerate's whole model
+        if self.args.torch_compile:  # the layers; accelerate would compile the whole model
             self.accelerator.state.dynamo_plugin.backend = DynamoBackend.NO
             backend = self.args.torch_compile_backend or "inductor"
             compile_layers(model, backend, self.args.torch_compile_mode)
-        if self.args.device.type == "cuda":  # cuDNN plans anew, for a second, for each shape
+        if self.args.device.type == "cuda":  # cuDNN plans for a second for each new shape
             torch.backends.cuda.enable_cudnn_sdp(False)
         if self.args.packing:
             use_packing(model, self.args.packing)
@@ -152,12 +150,12 @@ class SimilarityTrainer(SavingTrainer):
 
             use_fused_attention(model)
         elif self.args.bf16 and self.args.device.type == "cpu":
-            model.set_attn_implementation("eager")  # the fused one's backward pass is slow there
+            model.set_attn_implementation("eager")  # its fused backward pass is slow there
         if self.args.gradcache_batch_size:
             use_gradcache(model, self.args.gradcache_batch_size)
 
     def _may_fuse(self, model: Any) -> bool:
-        """Tell whether attention may run as one kernel: in 16 bits, where torch's own would."""
+        """Return whether attention may run as one kernel: in 16 bits, in place of SDPA."""
         half = self.args.device.type == "cuda" and (self.args.bf16 or self.args.fp16)
         return (
             half and kernels_work(self.args.device) and model.config._attn_implementation == "sdpa"
@@ -168,16 +166,16 @@ class SimilarityTrainer(SavingTrainer):
         if self.args.length_window > 1:
             batch_size = self.args.per_device_train_batch_size
             stream.group_by_length(batch_size, self.data_collator.lengths)
-        self.args.ignore_data_skip = True  # it goes on by its own state
+        self.args.ignore_data_skip = True  # it resumes from its own state
 
     # ------------------------------------------------------------------ data
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Batch rows of like length; a streamed dataset brings its own order."""
+        """Batch rows of similar length; a streamed dataset has its own order."""
         args, dataset = self.args, self.train_dataset
         batch_size, collate = args.per_device_train_batch_size, self.data_collator
         options: dict[str, Any] = {name: getattr(args, f"dataloader_{name}") for name in LOADING}
-        options["generator"] = torch.Generator()  # not the one whose state a checkpoint brings back
+        options["generator"] = torch.Generator()  # not the one that a checkpoint restores
         if args.enable_jit_checkpoint:
             options["worker_init_fn"] = outlive_sigterm
         if isinstance(dataset, PairStream):
@@ -200,18 +198,18 @@ class SimilarityTrainer(SavingTrainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Tensor | int | None]:
-        """Fetch a step's micro-batches, and put each token loss's denominator into them.
+        """Fetch a step's micro-batches, and add each token loss's denominator to them.
 
-        That is the number of labels in an average micro-batch of all processes: Trainer and DDP
-        average over micro-batches and processes, which then gives the mean over all tokens. (The
-        similarity losses see the rows of every process, but of one micro-batch at a time.)
+        This is the mean number of labels per micro-batch over all processes: as Trainer and DDP
+        average over micro-batches and processes, the result is the mean over all tokens. (The
+        similarity losses see the rows of every process, but only one micro-batch at a time.)
         """
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         own = [sum(len(batch.get(f"{name}_labels", ())) for batch in batches) for name in TOKENS]
-        counts = torch.stack([torch.full((), count, device=device) for count in own])  # no waiting
+        counts = torch.stack([torch.full((), count, device=device) for count in own])  # no sync
         counts = counts / max(len(batches), 1)
         counts = self.accelerator.reduce(counts, reduction="mean")
-        counts = torch.where(counts > 0, counts, 1)  # fewer labels than micro-batches count, too
+        counts = torch.where(counts > 0, counts, 1)  # may be below 1, but not 0
         for batch in batches:
             if isinstance(self.train_dataset, PairStream):
                 self.train_dataset.took(batch.pop("position"))
@@ -223,8 +221,8 @@ class SimilarityTrainer(SavingTrainer):
     def _prepare_for_training(self, max_steps: int, *args: Any) -> Any:
         if self.state.global_step >= max_steps:
             done = f"{self.state.global_step} of {max_steps}"
-            logger.info("The run had ended at step %s: nothing is trained.", done)
-        if self.model_init is not None:  # each training begins with another model
+            logger.info("The run already ended at step %s: there is nothing to train.", done)
+        if self.model_init is not None:  # each call of train() begins with a new model
             self._change_model()
         if self.args.process_index:  # else all would drop the same units
             torch.manual_seed(self.args.seed + self.args.process_index)
@@ -234,13 +232,13 @@ class SimilarityTrainer(SavingTrainer):
             return super()._prepare_for_training(max_steps, *args)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        if self.state.global_step >= self.state.max_steps:  # Trainer asks after a step only
+        if self.state.global_step >= self.state.max_steps:  # Trainer checks only after a step
             self.control.should_training_stop = True
         else:
             super()._run_epoch(*args, **kwargs)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Give a fresh head its own learning rate, biases and norms no weight decay."""
+        """Use a fresh head's own learning rate, and no weight decay for biases and norms."""
         if self.optimizer is None and self.optimizer_cls_and_kwargs is None:
             trained: Any = self.model if model is None else model
             optimizer, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
@@ -249,7 +247,7 @@ class SimilarityTrainer(SavingTrainer):
             try:
                 return super().create_optimizer(model)
             finally:
-                self.optimizer_cls_and_kwargs = None  # emptied
+                self.optimizer_cls_and_kwargs = None  # Trainer has emptied it
         return super().create_optimizer(model)
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
@@ -276,8 +274,8 @@ class SimilarityTrainer(SavingTrainer):
         parts = self.loss_parts(model, inputs)
         if not hasattr(parts, "total"):
             raise TypeError(
-                f"The objective returns a {type(parts).__name__}: give one that returns a "
-                "dataclass of scalars with a `total`, such as SimCseObjective."
+                f"The objective returns a {type(parts).__name__}: it must return a dataclass of "
+                "scalars with a `total`, as SimCseObjective does."
             )
         self.meter.add(parts, inputs)
         return (parts.total, parts) if return_outputs else parts.total
@@ -288,7 +286,7 @@ class SimilarityTrainer(SavingTrainer):
             self._check_finite()
             logs |= self.meter.read(self.args.world_size)
             self.meter.reset()
-        if isinstance(self.train_dataset, PairStream):  # Trainer forgets the part before a resume
+        if isinstance(self.train_dataset, PairStream):  # Trainer omits what came before a resume
             self.state.epoch = self.state.global_step / self.args.max_steps
         super().log(logs, start_time)
 
@@ -297,13 +295,13 @@ class SimilarityTrainer(SavingTrainer):
     def evaluate(
         self, eval_dataset: Any = None, *_: Any, metric_key_prefix: str = "eval", **__: Any
     ) -> dict[str, float]:
-        """Measure the model, log the figures, print paraphrases of the fixed sentences.
+        """Evaluate the model, log the metrics, and log paraphrases of the sample sentences.
 
         Raises:
-            ValueError: If there is no evaluator, or data are given, which it would not look at.
+            ValueError: If there is no evaluator, or data are given, which it would ignore.
         """
         if eval_dataset is not None:
-            raise ValueError("The evaluator holds its own data: make another for other data.")
+            raise ValueError("The evaluator has its own data: make a new one for other data.")
         if self.evaluator is None:
             raise ValueError(
                 "There is nothing to evaluate on: hold out groups with --validation_groups, give "
@@ -312,13 +310,13 @@ class SimilarityTrainer(SavingTrainer):
         self._end_steps()
         with self._clock_stopped():
             model = self.accelerator.unwrap_model(self.model)
-            # One's, as a last bit may differ, and with it which process saves the best.
+            # From one process: rounding may differ, and all must agree on the best checkpoint.
             [figures] = broadcast_object_list([self.evaluator(model)])
             metrics = {f"{metric_key_prefix}_{k}": v for k, v in figures.items()}
             self.log(metrics)
             writer = self.evaluator if isinstance(self.evaluator, SimBertEvaluator) else None
             if writer and writer.sentences:
-                with self._layers_uncompiled():  # by all: each may hold a part of the layers
+                with self._layers_uncompiled():  # on all: each may hold a shard of the layers
                     samples = writer.paraphrases(model)
                 if self.is_world_process_zero():
                     self._show_paraphrases(samples)
@@ -328,11 +326,11 @@ class SimilarityTrainer(SavingTrainer):
         return metrics
 
     def predict(self, *_: Any, **__: Any) -> Any:
-        """Raise a ValueError: the model itself embeds and writes."""
-        raise ValueError("Nothing is predicted: see the model's `encode` and `gen_synonyms`.")
+        """Raise a ValueError: the model itself encodes and paraphrases."""
+        raise ValueError("`predict` is not supported: use the model's `encode` or `gen_synonyms`.")
 
     def _check_best_metric(self) -> None:
-        """Refuse a metric that Trainer would miss at the first evaluation, best model or not."""
+        """Refuse a metric that Trainer would fail to find at the first evaluation."""
         name = (self.args.metric_for_best_model or "").removeprefix("eval_")
         if self.evaluator is None or self.args.eval_strategy == "no" or not name:
             return
@@ -344,11 +342,11 @@ class SimilarityTrainer(SavingTrainer):
                 f"--metric_for_best_model {name} is not measured; choose one of "
                 f"{', '.join(f'eval_{each}' for each in known)}."
             )
-        logger.info("The losses with a weight are not measured: eval_top1 tells the best model.")
+        logger.info("No loss is evaluated for these weights: eval_top1 picks the best model.")
         self.args.metric_for_best_model, self.args.greater_is_better = "eval_top1", True
 
     def _check_batch(self) -> None:
-        """Refuse batches in which a pair is alone, where the objective has nothing to contrast."""
+        """Refuse batches of a single pair, in which the objective has nothing to contrast."""
         collator = self.data_collator
         unpaired = getattr(collator, "twice", False) and len(getattr(collator, "sentences", ()))
         if not (contrasts(self.loss_parts) or unpaired):
@@ -358,7 +356,7 @@ class SimilarityTrainer(SavingTrainer):
         size = self.args.per_device_train_batch_size * processes
         if size == 1 and not has_negatives:
             raise ValueError(
-                "--per_device_train_batch_size 1: a pair alone has no negatives, and accumulation "
+                "--per_device_train_batch_size 1: a single pair has no negatives, and accumulation "
                 "adds none; give at least 2. (--gradcache_batch_size saves memory.)"
             )
         if self.is_world_process_zero():
@@ -371,8 +369,8 @@ class SimilarityTrainer(SavingTrainer):
         longest = model.positions // (2 if getattr(collator, "targets", False) else 1)
         if getattr(collator, "max_length", 0) > longest:
             raise ValueError(
-                f"The collator's max_length {collator.max_length} is out of range: rows of the "
-                f"model's {model.positions} positions leave a sentence {longest} tokens."
+                f"The collator's max_length {collator.max_length} is out of range: the model's "
+                f"{model.positions} positions leave at most {longest} tokens per sentence."
             )
 
     def _show_paraphrases(self, samples: dict[str, list[Any]]) -> None:
@@ -384,7 +382,7 @@ class SimilarityTrainer(SavingTrainer):
         logger.info("\n".join(lines))
         place = Path(str(self.args.output_dir), PARAPHRASES)
         former = place.read_text(encoding="utf-8") if place.exists() else ""
-        kept = former.partition(f"{lines[0]}\n")[0]  # not what a run showed that was killed since
+        kept = former.partition(f"{lines[0]}\n")[0]  # not what a killed run showed
         write_text(place, "\n".join([kept + lines[0], *lines[1:], "", ""]))
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
@@ -402,38 +400,38 @@ class SimilarityTrainer(SavingTrainer):
             self.train_dataset.save(folder)
 
     def _layers_uncompiled(self) -> AbstractContextManager[Any]:
-        """Keep from compiling a graph for every layer's place in a cache, which exhausts Dynamo."""
+        """Run layers eagerly: a graph for each layer's place in a cache would exhaust Dynamo."""
         compiled = self.args.torch_compile
         return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
     @contextmanager
     def _clock_stopped(self) -> Iterator[None]:
-        """Keep what happens inside out of the training throughput."""
+        """Exclude the block's time from the training throughput."""
         start = time.perf_counter()
         yield
         self.meter.started += time.perf_counter() - start
 
 
 def check_given(given: dict[str, Any], evaluator: Evaluator | None) -> None:
-    """Raise a TypeError or ValueError for what transformers' Trainer takes and ours does not."""
+    """Raise a TypeError or ValueError for arguments that only transformers' Trainer accepts."""
     if not (evaluator is None or hasattr(evaluator, "names")):
         raise TypeError(
             f"evaluator is a {type(evaluator).__name__}: give a StsEvaluator, RetrievalEvaluator "
-            "or another that tells the `names` of its figures."
+            "or another that has the `names` of its metrics."
         )
     args, dataset, collator = (given.get(n) for n in ("args", "train_dataset", "data_collator"))
     if not isinstance(args, SimilarityTrainingArguments):
         raise TypeError(f"args={type(args).__name__}: give SimilarityTrainingArguments.")
     if not isinstance(dataset, EpochDataset | PairStream):
         raise TypeError(
-            f"train_dataset is a {type(dataset).__name__}: give pairs of it, such as PairDataset, "
-            "FixedPairs or PairStream."
+            f"train_dataset is a {type(dataset).__name__}: wrap it in a PairDataset, FixedPairs or "
+            "PairStream."
         )
     if not hasattr(collator, "lengths"):
         raise TypeError(
             f"data_collator is a {type(collator).__name__}: give a PairCollator, SimCseCollator or "
-            "another that tells `lengths`."
+            "another with a method `lengths`."
         )
     for name in IGNORED:
         if given.get(name) is not None:
-            raise ValueError(f"{name} is not read: see `objective` and `evaluator`.")
+            raise ValueError(f"{name} is not supported: use `objective` and `evaluator`.")

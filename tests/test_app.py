@@ -111,7 +111,7 @@ def test_an_upload_becomes_an_index(upload: Callable[[str, bytes], Path]) -> Non
         ("a.csv", b"question,answer\n\xff,b\n", "a.csv:2: is not UTF-8 at byte 0"),
         ("a.csv", b'question,answer\n"a,b\n', "a.csv:2: is not valid CSV"),
         ("a.jsonl", b'{"question": "a", "answer": "b"}\n[2]\n', "a.jsonl:2: holds [2]"),
-        ("a.tsv", b"question\tanswer\na\n", "a.tsv:2: has 1 cell where"),
+        ("a.tsv", b"question\tanswer\na\n", "a.tsv:2: has 1 cell instead of"),
         ("a.csv", b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "The file has 2,001 rows"),
     ],
 )

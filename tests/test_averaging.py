@@ -43,7 +43,7 @@ def test_the_script_averages_saved_models(tmp_path: Path) -> None:
     vectors = SimBert.from_pretrained(paths[2]).encode(TEXTS)
     theirs = SentenceTransformer(str(paths[2]), device="cpu").encode(TEXTS)
     assert np.abs(theirs - vectors).max() < 1e-5
-    with pytest.raises(ValueError, match="start is what the model is made of: name another"):
+    with pytest.raises(ValueError, match="start is also an input: name another"):
         main(["--models", *map(str, paths[:2]), f"--output_dir={paths[1]}"])
 
 
@@ -54,7 +54,7 @@ def test_what_a_folder_holds_is_kept(tmp_path: Path, sign: str) -> None:
     """Its card, figures or checkpoints would stay beside the average, and tell of another model."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / sign).touch()
-    message = rf"out holds a model or a run already \({sign}\): name a new folder, or remove"
+    message = rf"out already holds a model or a run \({sign}\): name a new folder, or remove"
     with pytest.raises(ValueError, match=message):
         main(["--models", "simbert-minilm-en", f"--output_dir={tmp_path / 'out'}"])
     assert [path.name for path in (tmp_path / "out").iterdir()] == [sign]

@@ -83,24 +83,27 @@ def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: 
     place.write_text("go going\n" + place.read_text())
     with pytest.raises(DataError, match=r"name another --output_file"):
         back_translate.main(argv)
-    with pytest.raises(ValueError, match=r"--shared 80\.0 is no share"):
+    with pytest.raises(ValueError, match=r"--shared 80\.0 is not a share"):
         back_translate.main([*argv, "--shared=80"])
-    with pytest.raises(ValueError, match=r"pairs\.csv: the pairs are a \.jsonl file"):
+    with pytest.raises(ValueError, match=r"pairs\.csv: name a \.jsonl file"):
         back_translate.main([*argv, f"--output_file={tmp_path / 'pairs.csv'}"])
 
 
 def test_what_is_read_is_not_written_over(argv: list[str], tmp_path: Path) -> None:
     place = (tmp_path / "sentences.txt").rename(tmp_path / "pairs.jsonl")
     argv = [arg.replace("sentences.txt", "pairs.jsonl") for arg in argv]
-    with pytest.raises(ValueError, match="is what is read: name another file"):
+    with pytest.raises(ValueError, match="is an input: name another file"):
         back_translate.main([*argv, f"--output_file={place}"])
 
 
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ('{"source": "a", "target": "another one"}', "is not of these sentences. Name another"),
-        ('{"text": "a", "synonyms": ["b"]}', "is not of these sentences"),
+        (
+            '{"source": "a", "target": "another one"}',
+            "does not belong to these sentences. Name another",
+        ),
+        ('{"text": "a", "synonyms": ["b"]}', "does not belong to these sentences"),
         ("one sentence", "is not JSON at column 1"),
     ],
 )

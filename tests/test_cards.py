@@ -314,7 +314,7 @@ def test_a_card_that_loses_its_figures_says_so(
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["outputs/mine"], "'outputs/mine' stands behind no flag, such as --model outputs/mine"),
+        (["outputs/mine"], "'outputs/mine' follows no flag, such as --model outputs/mine"),
         (["--model_name_or_path=a"], "no --model_name_or_path; see --help. Is it --model?"),
         (["--zzz", "a"], "There is no --zzz; see --help.$"),
     ],

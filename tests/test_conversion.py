@@ -475,7 +475,7 @@ def test_a_vocabulary_may_have_a_mark_and_blank_lines_at_its_ends(tmp_path: Path
 
 def test_settings_are_an_object(tmp_path: Path) -> None:
     (tmp_path / "bert_config.json").write_text("[768]")
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="does not hold a JSON object"):
         read_settings(tmp_path / "bert_config.json")
 
 

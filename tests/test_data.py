@@ -250,7 +250,7 @@ def test_no_source_and_a_folder_are_faults(load, tmp_path):
     assert "Pass a file or a Hub id" in message(load, [])
     assert message(load, tmp_path).startswith(f"{tmp_path}: is a folder. Pass the files")
     datasets.Dataset.from_dict({"text": ["a"]}).save_to_disk(tmp_path)
-    assert "saved by save_to_disk. Write a table" in message(load, tmp_path)
+    assert "saved by save_to_disk. Convert it" in message(load, tmp_path)
 
 
 # The Hub -----------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def test_hub_rows_that_do_not_fit_are_named(hub, load):
 
 def test_what_the_hub_refuses_is_a_fault(load):
     said = message(load, "org/none")  # tests are offline
-    assert said.startswith("org/none: is no file, and the Hub does not give it (")
+    assert said.startswith("org/none: is not a file, nor available on the Hub (")
     assert "Check the path or id, the split, the token and the network" in said
 
 
@@ -346,7 +346,7 @@ def test_a_stream_takes_groups_whose_rows_stand_together_only(load, tmp_path):
     assert groups["texts"][:] == [["A", "B", "E"], ["C", "D"]]
     stream, _ = load(tmp_path / "a.tsv", streaming=True)
     assert message(list, stream).startswith(
-        f"{tmp_path / 'a.tsv'}:5: group '1' has rows further up"
+        f"{tmp_path / 'a.tsv'}:5: group '1' has earlier rows elsewhere"
     )
 
 
@@ -356,14 +356,14 @@ def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
     paths = [tmp_path / f"{name}.csv" for name in "abcd"]
     numbered, _ = load(paths[2:])
     assert numbered["group"][:] == [0, 1]  # numbers begin anew in each file
-    assert f"group 'refund' is in {paths[0]} too" in message(load, paths[:2])
+    assert f"group 'refund' is also in {paths[0]}" in message(load, paths[:2])
     for path in paths[2:]:
         path.write_text(path.read_text().replace("group,", "label,"))
-    assert f"label '7' is in {paths[2]} too" in message(load, paths[2:])  # as in parts of a set
+    assert f"label '7' is also in {paths[2]}" in message(load, paths[2:])  # as in parts of a set
     sets = [
         datasets.Dataset.from_dict({"intent": ["pay"] * 2, "text": texts}) for texts in ("ab", "cd")
     ]
-    assert "intent 'pay' is in data set 1 too" in message(load, sets)
+    assert "intent 'pay' is also in data set 1" in message(load, sets)
     stream, _ = load(paths[:2], streaming=True)  # which keeps no names, as they may be too many
     assert len(list(stream)) == 2
 

@@ -96,7 +96,7 @@ def test_processes_train_as_one(folder: Path, world: int) -> None:
 
 
 def refused(rank: int, folder: Path) -> None:
-    with pytest.raises(ValueError, match="is being filled by another process"):
+    with pytest.raises(ValueError, match="is in use by another process"):
         train(folder, "joint", 4, 1)
 
 

@@ -248,7 +248,10 @@ def write_scored(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("A\tB\t3\nC\tD\t3\n", "bad.tsv: scores all 2 pairs 3, so nothing can correlate. Give it"),
+        (
+            "A\tB\t3\nC\tD\t3\n",
+            "bad.tsv: scores all 2 pairs 3, so nothing can correlate. Add pairs",
+        ),
         ("A\tB\t3\n", "bad.tsv: holds one scored pair. A correlation needs at least two"),
         ("A\tB\t3\nC\tD\tx\n", "bad.tsv:2: the score 'x' is not a number"),
         ("A\tB\t3\nC\tD\t\n", "bad.tsv:2: the score '' is not a number"),
@@ -267,7 +270,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--models", "DIR/three"], "DIR/three is not a directory"),
         (["--models", "DIR/one", "one=DIR/two"], "share a name; write NAME=path"),
         (["--prompts", "query: "], "has 1 texts for 2 models; give one per model"),
-        (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is no file"),
+        (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is not a file"),
         (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
         (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "is both the dev and the test file"),
@@ -286,10 +289,10 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--retrieval", "DIR/意图.csv"], r"意图.csv:1: .*in evaluations --columns LABEL TEXT"),
         (
             ["--retrieval", "DIR/意图.csv", "--columns", "意图", "句子"],
-            r"do not hold '意图' and '句子'\. Name the columns so",
+            r"do not hold '意图' and '句子'\. Rename the columns",
         ),
         (["--columns", "a", "b", "c"], "--columns a b c: no file has a header that holds these"),
-        (["--retrieval", "mteb/banking77"], "mteb/banking77: is no file"),
+        (["--retrieval", "mteb/banking77"], "mteb/banking77: is not a file"),
         (["--pairs", "DIR/more/stsb.csv"], "Write s1, s2, label in each row"),
     ],
 )

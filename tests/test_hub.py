@@ -290,7 +290,7 @@ def test_a_run_outlives_a_hub_that_fails(
     hub.fails = ("commit", 503)
     with pytest.raises(OSError, match="Nothing was published"):
         train([*flags, "--hub_strategy=every_save"])
-    assert caplog.text.count("The run goes on.") == 2
+    assert caplog.text.count("The run continues.") == 2
     hub.fails = None
     push_script([str(tmp_path / "out"), NAME, f"--token={TOKEN}"])
     assert hub.files(NAME).keys() >= MODEL

@@ -118,7 +118,9 @@ def test_what_is_no_judge_is_refused(tmp_path) -> None:
         Judge.load(tmp_path)
     for content in ("{", "[]"):
         (tmp_path / "judge.json").write_text(content)
-        with pytest.raises(DataError, match=r"judge\.json (cannot be read as|holds no) JSON"):
+        with pytest.raises(
+            DataError, match=r"judge\.json (cannot be read as|does not hold a) JSON"
+        ):
             Judge.load(tmp_path)
     for content in (
         "{}",
@@ -220,7 +222,7 @@ def test_labelled_files_in_their_own_column_orders(tmp_path) -> None:
         ("", "is empty"),
         ("a\tb\t1\nc\td\t3\n", r"pairs\.tsv:2: the label '3' is neither 0 nor 1\. Write 1 for a"),
         ("1\ta\tb\n\tc\td\n0\te\tf\n", r"pairs\.tsv:2: the label '' is neither 0 nor 1"),
-        ("a\tb\t1\nc\td\t1\n", "labels all of its 2 rows 1. Give it pairs of both kinds"),
+        ("a\tb\t1\nc\td\t1\n", "labels all of its 2 rows 1. Add pairs with the other label"),
         ("a\tb\t0\n", "labels all of its 1 rows 0"),
     ],
 )
@@ -258,7 +260,7 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
     assert record["training_pairs"] == {"pairs": 28, "mismatched": 5}
     assert [row["left_out"] for row in record["data"]["train"]] == [1]
     assert (
-        "Left out, as they share a sentence with held-out pairs: 1 of train, 0 of dev." in printed
+        "Left out, as they share a sentence with held-out pairs: 1 in train, 0 in dev." in printed
     )
     assert record["training"]["batch_size"] == 8
     assert [row["pairs"] for row in (*record["data"]["dev"], *record["data"]["test"])] == [6, 6]
@@ -368,11 +370,11 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
         train([*flags, "--resume_from_checkpoint", "somewhere"])
     with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
         train([*flags, "--columns", "a", "b", "c"])
-    with pytest.raises(ValueError, match="start is what the model is made of"):
+    with pytest.raises(ValueError, match="start is also an input"):
         train([*flags, "--output_dir", flags[1]])
     (other := Path(flags[3])).mkdir()
     (other / "config.json").touch()
-    with pytest.raises(ValueError, match="judge holds a model or a run already"):
+    with pytest.raises(ValueError, match="judge already holds a model or a run"):
         train(flags)
     (other / "judge.json").touch()  # a former judge makes room
     with pytest.raises(ValueError, match="--columns a b c: no file has a header"):

@@ -108,7 +108,9 @@ def test_an_encoder_without_segments_learns(intents: Path, tmp_path: Path) -> No
 def test_another_number_of_classes_is_named_on_resume(intents: Path, tmp_path: Path) -> None:
     main(flags(intents, tmp_path / "out", "--max_steps=4"))
     more = ("--validation_groups=3", "--resume_from_checkpoint=true")
-    with pytest.raises(ValueError, match="checkpoint-4 is of another model: resume with the data"):
+    with pytest.raises(
+        ValueError, match="checkpoint-4 is from another model: resume with the same data"
+    ):
         main(flags(intents, tmp_path / "out", *more))
 
 
@@ -121,7 +123,7 @@ def test_sampled_centres_follow_any_schedule(intents: Path, tmp_path: Path) -> N
 def test_a_trained_gru_reads_no_more_than_it_did(intents: Path, tmp_path: Path) -> None:
     main(flags(intents, tmp_path / "out", "--max_length=16", "--max_steps=1"))
     given = f"--model_name_or_path={tmp_path / 'out'}"
-    with pytest.raises(ValueError, match="--min_count 1 would change nothing, as the GRU given"):
+    with pytest.raises(ValueError, match="--min_count 1 would change nothing, as the given GRU"):
         main(flags(intents, tmp_path / "more", given))
     more = (given, "--min_count=5", "--gru_size=128", "--max_length=40")
     with pytest.raises(ValueError, match="--max_length 40 is out of range"):
@@ -190,7 +192,7 @@ def test_the_articles_preset() -> None:
         (["--hidden_dropout=0"], "--hidden_dropout 0.0 would change nothing"),
         (["--max_length=0"], "--max_length 0: give at least 1"),
         (["--encoder=bert"], "--min_count 1 would change nothing, as --encoder is bert"),
-        (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file goes with the eval"),
+        (["--sts_file=DIR/sts.tsv", "--validation_groups=0"], "--sts_file belongs to the eval"),
         (["--streaming=true"], "--streaming True would change nothing"),
         (["--train_file=DIR/single.tsv"], "no two different sentences stand together"),
         (["--train_file=DIR/one.tsv", "--validation_groups=0"], "There is only one class"),

@@ -122,7 +122,7 @@ def test_zero_vectors_give_the_log_of_the_classes_and_the_margin() -> None:
     ("options", "message"),
     [
         (("cos",), "kind='cos': choose one of softmax, am"),
-        (("am", 0.0), "scale 0.0: .* give it above 0"),
+        (("am", 0.0), "scale 0.0: give .* above 0"),
         (("am", math.inf), "scale inf"),
         (("am", 30.0, 1.5), "margin 1.5 of 'am' is out of range: it must be from 0 to 1;"),
         (("am", 30.0, -0.1), "margin -0.1"),

@@ -132,8 +132,8 @@ def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> N
     for idle in ("--use_faiss", "--batch_size=7"):
         with pytest.raises(SystemExit):
             main(["--bm25", *flags[1:], f"--output_file={out}", idle])
-        assert f"{idle.split('=')[0]} is a model's; --bm25 has none" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"mined\.tsv: the triplets are a \.csv file"):
+        assert f"{idle.split('=')[0]} needs a model; --bm25 has none" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"mined\.tsv: name a \.csv file"):
         main([*flags, "--output_file=mined.tsv"])
 
 

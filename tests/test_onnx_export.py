@@ -176,7 +176,7 @@ def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a FactorisedSimBert"):
         main([f"--model_name_or_path={tmp_path / 'electra'}", f"--output_dir={tmp_path / 'copy'}"])
     assert not (tmp_path / "copy").exists()
-    with pytest.raises(ValueError, match="electra holds a model or a run already"):
+    with pytest.raises(ValueError, match="electra already holds a model or a run"):
         main(["--model_name_or_path=simbert-minilm-en", f"--output_dir={tmp_path / 'electra'}"])
     tiny_simbert().save_pretrained(tmp_path)
     with pytest.raises(OSError, match=r"model\.onnx; create it with scripts/export_onnx\.py"):

@@ -220,7 +220,7 @@ def test_electra_is_packed_and_others_are_refused() -> None:
     encoder = SentenceEncoder(BertConfig(sentence_pooling="mean", **sizes))
     gru = CharGru(CharGruConfig(vocab_size=47, hidden_size=8))
     for other in (rotary, encoder, gru):
-        with pytest.raises(ValueError, match=f"{type(other).__name__} has an attention of its own"):
+        with pytest.raises(ValueError, match=f"{type(other).__name__} has its own attention"):
             use_packing(other, "padded")
     with pytest.raises(ValueError, match="'flash': choose one of padded, flex"):
         use_packing(tiny_simbert(), "flash")

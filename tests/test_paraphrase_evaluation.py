@@ -337,7 +337,7 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
     assert "refused" not in (tmp_path / "out" / "paraphrases.md").read_text().split("## The")[1]
     with pytest.raises(SystemExit):
         main([*flags[2:], *model, "--relatives", "a"])
-    assert "--relatives and --allow_kin are a judge's; give" in capsys.readouterr().err
+    assert "--relatives and --allow_kin need a judge; give" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*flags[2:], *model, "--allow_kin"])
 
@@ -359,7 +359,7 @@ def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([], "there is nothing to measure; give --models or --outputs"),
+        ([], "there is nothing to evaluate; give --models or --outputs"),
         (
             ["--outputs", "a", "--held_out"],
             "--held_out: not allowed with argument --all_groups",
@@ -368,10 +368,10 @@ def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
             ["--outputs", "a", "--validation_groups", "3"],
             "--validation_groups: not allowed with argument --all_groups",
         ),
-        (["--outputs", "a", "--k", "0"], "--k: 0 is too few; take at least 1"),
-        (["--outputs", "a", "--n", "2"], "--k: 3 cannot be given of --n 2 sentences"),
-        (["--outputs", "a", "--limit", "1"], "--limit: 1 is too few; take at least 2"),
-        (["--outputs", "a", "--samples", "-1"], "--samples: -1 is too few; take at least 0"),
+        (["--outputs", "a", "--k", "0"], "--k: 0 is too few; give at least 1"),
+        (["--outputs", "a", "--n", "2"], "--k: 3 is more than --n 2"),
+        (["--outputs", "a", "--limit", "1"], "--limit: 1 is too few; give at least 2"),
+        (["--outputs", "a", "--samples", "-1"], "--samples: -1 is too few; give at least 0"),
         (["--outputs", "a", "--k", "x"], "--k: invalid integer value: 'x'"),
     ],
 )
@@ -404,7 +404,7 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
         ({"train_file": ["a.tsv"], "streaming": True}, [], "held out none of a.tsv: give other"),
         ({"train_file": ["a.tsv"], "validation_groups": 0}, [], "held out none of a.tsv"),
         ({"train_file": ["a.tsv"], "examples": "triplets"}, [], "held out none of a.tsv"),
-        ({"train_file": ["a.tsv"], "rows": 7}, [], "had 7 groups, .* has 8: it was changed since"),
+        ({"train_file": ["a.tsv"], "rows": 7}, [], "had 7 groups, .* has 8: it has changed since"),
         ({"train_file": ["b.tsv"], "validation_file": "v.tsv"}, [], None),  # others altogether
         ({"train_file": ["a.tsv"], "seed": 1}, ["--split_seed=1"], None),
         ({"train_file": ["a.tsv"], "validation_groups": 3}, ["--validation_groups=3"], None),
@@ -429,7 +429,7 @@ def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypat
 
     monkeypatch.setattr("scripts.evaluate_paraphrases.write_paraphrases", written)
     model = ["--models", str(tmp_path / "model")]
-    with pytest.raises(DataError, match=r"nowhere\.jsonl: is no file"):
+    with pytest.raises(DataError, match=r"nowhere\.jsonl: is not a file"):
         main([*flags, *model, "--outputs", "nowhere.jsonl"])
     with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: write NAME="):
         main([*flags, *model, str(tmp_path / "other" / "model")])

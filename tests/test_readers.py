@@ -119,7 +119,9 @@ def test_a_first_column_that_repeats_is_read_as_told(write):
 def test_groups_need_not_stand_together_unless_streamed(write):
     path = write("a.tsv", "1\tA\n2\tC\n1\tB\n2\tD\n2\tE\n")
     assert texts(path) == [["A", "B"], ["C", "D", "E"]]
-    with pytest.raises(DataError, match=r"a\.tsv:3: group '1' has rows further up. Sort the file"):
+    with pytest.raises(
+        DataError, match=r"a\.tsv:3: group '1' has earlier rows elsewhere. Sort the file"
+    ):
         texts(path, consecutive=True)
 
 
@@ -151,7 +153,7 @@ def test_a_judgment_beside_named_columns_is_warned_of(write, caplog):
     assert texts(judged, text_columns=("标准问", "相似问")) == [["A", "B"], ["C", "D"]]
     told = "b.csv:2: the column '同义' has '0', '1', as if not all rows were paraphrases, but all"
     assert told in caplog.text
-    assert "Call it label, with 1 for a paraphrase" in caplog.text
+    assert "Name it label, with 1 for a paraphrase" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,9 @@ def test_a_judgment_beside_named_columns_is_warned_of(write, caplog):
     [
         ("a.csv", "\nid,s1,s2,label\n7,A,B,1\n", "pairs of 's1' and 's2', where 'label' is 1; not "
          "read: 'id'"),
-        ("a.tsv", "Q1\tQ2\nA\tB\n", "pairs of 'sentence1' and 'sentence2', by no header"),
+        ("a.tsv", "Q1\tQ2\nA\tB\n", "pairs of 'sentence1' and 'sentence2', without a header"),
         ("a.csv", "anchor,positive,negative\nA,B,C\n", "pairs of 'anchor' and 'positive'; not "
-         "read: 'negative' (but by train_triplet.py --examples triplets)"),
+         "read: 'negative' (use train_triplet.py --examples triplets)"),
         ("a.jsonl", jsonl({"text": "A", "intent": 1}), "sentences of 'text', grouped by 'intent'"),
         ("a.jsonl", jsonl({"text": "A", "synonyms": ["B"]}), "'text' and its 'synonyms'"),
         ("a.jsonl", "\n", ""),
@@ -213,7 +215,7 @@ BAD = {
     "unknown keys": ("a.jsonl", '\n{"q": 1}\n', {}, "a.jsonl:2: the columns ['q']", "text_columns"),
     "missing column": (
         *("a.tsv", "q\tt\nA\tB\n", {"text_columns": ("q", "x")}),
-        *("a.tsv:1: the columns ['q', 't'] do not hold 'q' and 'x'", "Name the columns"),
+        *("a.tsv:1: the columns ['q', 't'] do not hold 'q' and 'x'", "Rename the columns"),
     ),
     "key gone": (
         *("a.jsonl", jsonl({"s1": "A", "s2": "B"}, {"s1": "A"}), {}),
@@ -223,7 +225,7 @@ BAD = {
     "label": ("a.csv", "s1,s2,label\nA,B,2\n", {}, "a.csv:2: the label '2'", "Write 1 for"),
     "judged in a column of another name": (
         *("a.csv", "s1,s2,same\nA,B,1\nC,D,0\n", {}),
-        *("a.csv:2: the column 'same' has '0', '1'", "Call it label, with 1 for a paraphrase"),
+        *("a.csv:2: the column 'same' has '0', '1'", "Name it label, with 1 for a paraphrase"),
     ),
     "judged in words": (
         *("a.jsonl", jsonl(*({"s1": x, "s2": "b", "gold": x} for x in ("neutral", "yes"))), {}),
@@ -231,7 +233,7 @@ BAD = {
     ),
     "judged in Chinese words": (
         *("a.csv", "s1,s2,同义\nA,B,是\nC,D,否\n", {}),
-        *("a.csv:2: the column '同义' has '否', '是'", "Call it label, with 1 for a paraphrase"),
+        *("a.csv:2: the column '同义' has '否', '是'", "Name it label, with 1 for a paraphrase"),
     ),
     "two columns of classes": (
         *("a.csv", "text,intent,category\nA,b,c\n", {}),
@@ -263,17 +265,17 @@ BAD = {
     ),
     "half a character": (
         *("a.jsonl", '{"s1": "\\ud83d", "s2": "A"}\n', {}),
-        *("a.jsonl:1: '\\ud83d' holds half a character", "Save it as UTF-8"),
+        *("a.jsonl:1: '\\ud83d' holds half a character", "Save it again as UTF-8"),
     ),
     "record over two lines": (
         *("a.jsonl", '{"text": "A", "synonyms": ["B", "C\nD"]}\n', {}),
         *("a.jsonl:1: the record", "Write each record on one line"),
     ),
     "pretty-printed": ("a.json", '{\n"text": "A"}\n', {}, "a.json:1: the record '{'", "one line"),
-    "json array": ("a.json", '[\n{"s1": "A"}\n]\n', {}, "a.json:1: opens a JSON array", "jq -c"),
+    "json array": ("a.json", '[\n{"s1": "A"}\n]\n', {}, "a.json:1: begins a JSON array", "jq -c"),
     "json array on one line": (
         *("a.json", '[{"s1": "A", "s2": "B"}]\n', {}),
-        *("a.json:1: opens a JSON array", "jq -c"),
+        *("a.json:1: begins a JSON array", "jq -c"),
     ),
     "other commas": (
         *("a.csv", "s1，s2\n怎么登录，如何登录\n", {}),
@@ -289,11 +291,11 @@ BAD = {
     ),
     "no such groups": (
         *("a.csv", "q,t\nA,B\n", {"form": "groups"}),
-        *("a.csv:1: the columns ['q', 't'] do not hold 'group' and 'sentence' or", "Name the"),
+        *("a.csv:1: the columns ['q', 't'] do not hold 'group' and 'sentence' or", "Rename the"),
     ),
     "columns that differ in case": (
         *("a.csv", "Text,text\nA,B\n", {"text_columns": ("Text", "texts")}),
-        *("a.csv:1: the columns ['Text', 'text'] do not hold 'Text' and 'texts'", "Name the"),
+        *("a.csv:1: the columns ['Text', 'text'] do not hold 'Text' and 'texts'", "Rename the"),
     ),
     "columns of their own": (
         *("a.csv", "问题,相似问\n怎么登录,如何登录\n", {}),
@@ -321,7 +323,7 @@ BAD = {
     "semicolons": ("a.csv", "s1;s2\nA;B\n", {}, "a.csv:1: the columns", "parted by ';'"),
     "other commas in a row": (
         *("a.csv", "s1,s2\n怎么登录，如何登录\n", {}),
-        *("a.csv:2: has 1 cell where 2 are due", "Part the cells by commas"),
+        *("a.csv:2: has 1 cell instead of 2", "Separate cells by commas"),
     ),
     "a workbook": (
         *("a.csv", "PK\x03\x04\n", {}),
@@ -329,7 +331,7 @@ BAD = {
     ),
     "broken json": (
         *("a.jsonl", '{"text": A}\n', {}),
-        *("a.jsonl:1: is not JSON at column 10", "one JSON object a line"),
+        *("a.jsonl:1: is not JSON at column 10", "one JSON object per line"),
     ),
     "no object": ("a.jsonl", '["A", "B"]\n', {}, "a.jsonl:1: holds ['A', 'B']", "Write one {"),
     "synonyms no list": (
@@ -341,14 +343,20 @@ BAD = {
         "a.tsv",
         "A\tB\nC\nD\tE\n",
         {},
-        "a.tsv:2: has 1 cell where 2 are due",
+        "a.tsv:2: has 1 cell instead of 2",
         "single tabs",
     ),
-    "no tab, labels": ("a.tsv", "A\tB\t1\nC\n", {}, "a.tsv:2: has 1 cell where 3 are due", "tabs"),
+    "no tab, labels": ("a.tsv", "A\tB\t1\nC\n", {}, "a.tsv:2: has 1 cell instead of 3", "tabs"),
     "one column": ("a.txt", "A\nB\n", {}, "a.txt:1: has one column, so no pairs", "a tab"),
     "four columns": ("a.tsv", "A\tB\tC\tD\n", {}, "a.tsv:1: has 4 columns", "text_columns"),
-    "more cells": ("a.csv", "s1,s2\nA,B\nA, b,C\n", {}, "a.csv:3: has 3 cells where 2", "quotes"),
-    "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cell where 2 are due", "tabs"),
+    "more cells": (
+        "a.csv",
+        "s1,s2\nA,B\nA, b,C\n",
+        {},
+        "a.csv:3: has 3 cells instead of 2",
+        "quotes",
+    ),
+    "fewer cells": ("a.tsv", "s1\ts2\nA\n", {}, "a.tsv:2: has 1 cell instead of 2", "tabs"),
     "open quote": (
         "a.csv",
         's1,s2\nA,B\n"A,B\nC,D\n',
@@ -358,7 +366,7 @@ BAD = {
     ),
     "huge cell": (
         *("a.csv", f"s1,s2\nA,B\nA,{'B' * 131_073}\n", {}),
-        *("a.csv:3: holds a cell of more than 131,072 characters", "cut it"),
+        *("a.csv:3: holds a cell of more than 131,072 characters", "shorten it"),
     ),
     "after a cell of two lines": (
         "a.csv",
@@ -406,9 +414,15 @@ BAD = {
         "a.tsv.gz: is damaged",
         "again",
     ),
-    "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or pack it again"),
+    "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or compress it again"),
     "damaged xz": ("a.tsv.xz", lzma.compress(b"A\tB\n")[:-9], {}, "a.tsv.xz: is damaged", "again"),
-    "no parquet": ("a.parquet", b"PAR", {}, "a.parquet: is not a whole Parquet", "Write it again"),
+    "no parquet": (
+        "a.parquet",
+        b"PAR",
+        {},
+        "a.parquet: is not a complete Parquet",
+        "Write it again",
+    ),
 }
 
 
@@ -463,8 +477,8 @@ def test_numbers_as_sentences_do_not_confuse_scores(write):
         ("A,B,1\nA,B,high\n", "a.csv:2: the score 'high' is not a number", "such as 3.5"),
         ("s1,s2,score\nA,B,\n", "a.csv:2: the score '' is not a number", "drop the row"),
         ("A,B,1\nA,B,nan\n", "a.csv:2: the score 'nan' is not a number", "such as 3.5"),
-        ("A,B,1\nA,B\n", "a.csv:2: has 2 cells where 3 are due", "quotes around commas"),
-        ("A,B,1\nA;B;1\n", "a.csv:2: has 1 cell where 3 are due", "parted by ';'"),
+        ("A,B,1\nA,B\n", "a.csv:2: has 2 cells instead of 3", "quotes around commas"),
+        ("A,B,1\nA;B;1\n", "a.csv:2: has 1 cell instead of 3", "parted by ';'"),
         ("A,B,1\nA, ,1\n", "a.csv:2: a sentence is empty", "Fill it in"),
         ("A,B,C\n", "a.csv:1: holds ['A', 'B', 'C'], neither", "Write s1, s2, score"),
         (
@@ -516,21 +530,21 @@ def test_sentences_are_stripped_and_blank_lines_left_out(write):
 
 def test_sentences_need_a_file_with_some(write, tmp_path):
     assert "holds no sentence" in message(load_sentences, write("a.txt", "\n\n"))
-    assert "is no file" in message(load_sentences, tmp_path / "none.txt")
+    assert "is not a file" in message(load_sentences, tmp_path / "none.txt")
     assert "Pass the files inside it" in message(load_sentences, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.TSV", "a.json", "a.jsonl.gz", "a.parquet"])
 def test_rows_are_no_sentences(write, name):
     said = message(load_sentences, write(name, "text,label\nIs it late?,1\n"))
-    assert f"{name}: holds rows ({suffix_of(name)}), not one sentence a line" in said
+    assert f"{name}: holds rows ({suffix_of(name)}), not one sentence per line" in said
     assert "a .txt file" in said
 
 
 @pytest.mark.parametrize("line", ["12\tIs it late?", '{"text": "Is it late?"}'])
 def test_lines_of_rows_are_no_sentences(write, line):
     said = message(load_sentences, write("a.txt", f"{line}\n" * 3 + "It is.\n"))
-    assert "holds rows, not one sentence a line" in said
+    assert "holds rows, not one sentence per line" in said
     assert load_sentences(write("b.txt", f"{line}\nIt is.\n")) == [line, "It is."]
 
 
@@ -648,7 +662,7 @@ def test_line_ends_inside_sentences_are_alike_in_every_format(write):
 
 
 def test_line_ends_of_old_macs_are_named(write):
-    with pytest.raises(DataError, match=r"a.txt:1: ends its lines in CR alone"):
+    with pytest.raises(DataError, match=r"a.txt:1: ends its lines with CR only"):
         load_sentences(write("a.txt", "One.\rTwo.\rThree.\r"))
 
 

@@ -49,14 +49,14 @@ def test_the_demo_learns_and_shows_it(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-2000:]
-    top1 = [float(found) for found in re.findall(r"in scope: top-1 (\S+)", run.stdout)]
+    top1 = [float(found) for found in re.findall(r"in-scope test queries: top-1 (\S+)", run.stdout)]
     assert len(top1) == 2
     assert (
         0.7 < top1[0] < top1[1]
     )  # the shipped model knows much, and training on the intents helps
     assert run.stdout.count("who painted the mona lisa -> no answer") == 2
     assert "how do i reset my password?" in run.stdout.partition("An FAQ")[0]
-    assert "0.3 minutes brought vectors that know these intents better" in run.stdout
+    assert "0.3 minutes made the vectors better for these intents" in run.stdout
     apart = [float(found) for found in re.findall(r"differs by (\S+)\)", run.stdout)]
     assert len(apart) == 3
     assert max(apart) < 1e-5

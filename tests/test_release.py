@@ -166,7 +166,7 @@ def test_related_sentences_are_mined_for_a_stage(
     ("flags", "message"),
     [
         (["--starts", "MiniLM"], "--starts MiniLM: write NAME=DIR_OR_ID"),
-        (["--starts", "MiniLM=a", "--allow_kin"], "--allow_kin is a judge's; give --judge"),
+        (["--starts", "MiniLM=a", "--allow_kin"], "--allow_kin needs a judge; give --judge"),
     ],
 )
 def test_flags_that_say_nothing(

@@ -163,12 +163,12 @@ def test_sampler_options_are_checked(pairs):
         with pytest.raises(ValueError, match="must be at least 1"):
             make_sampler(pairs, **options)
     for options in ({"window": 1}, {"drop_last": False}):
-        with pytest.raises(ValueError, match="even tokens are cut out of sorted windows"):
+        with pytest.raises(ValueError, match="even tokens are cut from sorted windows"):
             make_sampler(pairs, 4, even_tokens=True, **options)
 
 
 def test_a_process_is_one_of_them(pairs):
-    with pytest.raises(ValueError, match="process 1 is none of 1"):
+    with pytest.raises(ValueError, match="process 1 is out of range: there are 1"):
         make_sampler(pairs, 4, process=1)
 
 
@@ -299,7 +299,7 @@ def test_workers_that_outlive_an_epoch_draw_the_next_one():
 
 
 def test_fixed_pairs_have_two_sides():
-    with pytest.raises(ValueError, match=r"source and a target; these columns are \['source'\]"):
+    with pytest.raises(ValueError, match=r"columns source and target; these are \['source'\]"):
         FixedPairs({"source": ["a"]})
     columns = {"source": ["a", "b"], "target": ["c", "d"]}
     assert FixedPairs(datasets.Dataset.from_dict(columns))[1] == FixedPairs(columns)[1]

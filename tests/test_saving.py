@@ -98,7 +98,7 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
         ("--optim=sgd", "optim adamw_torch_fused, not sgd"),
         ("--pooling=cls", "pooling mean, not cls"),
     ):
-        with pytest.raises(ValueError, match=f"checkpoint-3 is of a run with --{other}"):
+        with pytest.raises(ValueError, match=f"checkpoint-3 is from a run with --{other}"):
             main(setting(tmp_path, flag, *more))
     others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5", "--warmup_steps=0.5",
               "--lr_scheduler_type=cosine_with_min_lr", '--lr_scheduler_kwargs={"min_lr": 1e-3}',
@@ -122,8 +122,8 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
 
 def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said to be other than in the checkpoint that a run goes on from."""
-    told = [message for message in caplog.messages if "is of a run with other" in message]
-    return [message.partition(" other ")[2] for message in told]
+    told = [message for message in caplog.messages if "is from a run with another" in message]
+    return [message.partition(" another ")[2] for message in told]
 
 
 def test_of_what_a_former_version_did_not_record_nothing_is_said(
@@ -142,13 +142,13 @@ def test_of_what_a_former_version_did_not_record_nothing_is_said(
 
 def test_a_run_that_cannot_be_saved_does_not_begin(setting, tmp_path: Path, read_only) -> None:
     read_only(tmp_path)
-    with pytest.raises(PermissionError, match="may not be written to"):
+    with pytest.raises(PermissionError, match="is not writable"):
         main(setting(tmp_path / "run", "--train_file=none.tsv"))
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that even root cannot fill")
 def test_where_even_root_makes_no_file_no_run_begins(setting) -> None:
-    with pytest.raises(PermissionError, match="/proc may not be written to, so /proc/run cannot"):
+    with pytest.raises(PermissionError, match="/proc is not writable, so /proc/run cannot"):
         main(setting(Path("/proc/run"), "--train_file=none.tsv"))
 
 
@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(SimilarityTrainer, "_save_checkpoint", save_on_full_disk)
-        message = r"at step 6 failed: .*\n?.*go on with --resume_from_checkpoint true"
+        message = r"at step 6 failed: .*\n?.*resume with --resume_from_checkpoint true"
         with pytest.raises(OSError, match=message):
             main(setting(tmp_path))
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["checkpoint-3"]
@@ -276,7 +276,7 @@ def test_with_another_measure_the_best_is_sought_anew(
     state = main(setting(tmp_path, *more, *again)).state
     assert state.best_global_step == 9
     assert state.best_metric > 1 >= former.best_metric
-    assert "the best checkpoint is sought anew" in caplog.text
+    assert "the best checkpoint will be chosen among those from here on" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,9 @@ def test_sigterm_ends_a_run_behind_a_step(
     whole = load_file(tmp_path / "whole" / "model.safetensors")
     with monkeypatch.context() as patch:
         patch.setattr(SimilarityTrainer, "training_step", stopped)
-        with pytest.raises(KeyboardInterrupt, match=f"checkpoint-{saved or '.'} is whole: go on"):
+        with pytest.raises(
+            KeyboardInterrupt, match=f"checkpoint-{saved or '.'} is complete: resume"
+        ):
             main([*flags(place), "--enable_jit_checkpoint=true"])
     assert signal.getsignal(signal.SIGTERM) is handler
     assert not (place / "model.safetensors").exists()
@@ -358,7 +360,7 @@ def test_sigterm_to_a_whole_group_leaves_the_workers_alone(setting, tmp_path: Pa
     os.killpg(run.pid, signal.SIGTERM)
     _, told = run.communicate(timeout=100)
     assert run.returncode == 130, told
-    assert told.endswith(" is whole: go on from it with --resume_from_checkpoint true.\n")
+    assert told.endswith(" is complete: resume from it with --resume_from_checkpoint true.\n")
     assert "Traceback" not in told
 
 
@@ -403,7 +405,7 @@ def test_a_folder_takes_one_run_at_a_time(
     def meet_another(self, **kwargs):
         monkeypatch.setattr(SimilarityTrainer, "train", train)
         for more in ([], ["--resume_from_checkpoint=true"]):
-            with pytest.raises(ValueError, match=f"{tmp_path} is being filled by another process"):
+            with pytest.raises(ValueError, match=f"{tmp_path} is in use by another process"):
                 main(setting(tmp_path, *more))
         return train(self, **kwargs)
 
@@ -412,7 +414,7 @@ def test_a_folder_takes_one_run_at_a_time(
     found = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(found[name], whole[name]) for name in whole)
     assert not list(tmp_path.rglob(LOCK))
-    with pytest.raises(ValueError, match="checkpoint-6 is a former run's"):
+    with pytest.raises(ValueError, match="checkpoint-6 is from an earlier run"):
         main(setting(tmp_path))
     assert not list(tmp_path.rglob(LOCK))
 
@@ -454,8 +456,8 @@ run_script(lambda: main(sys.argv[2:]))
 @pytest.mark.parametrize(
     ("stop_at", "told"),
     [
-        (1, "There is no checkpoint in {} to go on from."),
-        (4, "{}/checkpoint-3 is whole: go on from it with --resume_from_checkpoint true."),
+        (1, "There is no checkpoint in {} to resume from."),
+        (4, "{}/checkpoint-3 is complete: resume from it with --resume_from_checkpoint true."),
     ],
 )
 def test_an_interrupted_run_says_how_to_go_on(
@@ -492,4 +494,4 @@ def test_a_run_that_had_ended_is_not_resumed(
     after = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(after[name], before[name]) for name in after)
     assert len(after) > 30
-    assert f"ended at step {steps} of {steps}: nothing is trained" in caplog.text
+    assert f"ended at step {steps} of {steps}: there is nothing to train" in caplog.text

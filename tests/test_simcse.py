@@ -167,7 +167,7 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
 
 def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path: Path) -> None:
     more = ("--augmentation=replace", "--augmentation_rate=0.5", "--save_strategy=no")
-    with pytest.raises(ValueError, match="words that have near ones in 0 of 48 sentences"):
+    with pytest.raises(ValueError, match="can change words in only 0 of 48 sentences"):
         main(flags(start, sentences, tmp_path / "out", *more))
     model = SimBert.from_pretrained(start)
     first, second = model.tokenizer.convert_tokens_to_ids(["weather", "password"])
@@ -175,7 +175,9 @@ def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path:
     table[second] = 0.9 * table[first]
     model.save_pretrained(start)
     (chinese := tmp_path / "chinese.txt").write_text("cat 怎么重置密码\ndog 天气真不错\n" * 8)
-    with pytest.raises(ValueError, match="in 0 of 16 sentences; it is for languages with blanks"):
+    with pytest.raises(
+        ValueError, match="in only 0 of 16 sentences; it is for languages with spaces"
+    ):
         main(flags(start, chinese, tmp_path / "out", *more))
     trainer = main(flags(start, sentences, tmp_path / "out", *more))
     assert trainer.data_collator.augmentation.synonyms == {
@@ -245,7 +247,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 def test_two_equal_views_are_refused(start: Path, sentences: Path, tmp_path: Path) -> None:
     still = ["--hidden_dropout=0", "--attention_dropout=0"]
     given = flags(start, sentences, tmp_path / "out", "--eval_strategy=no", *still)
-    with pytest.raises(ValueError, match="two views of a sentence by dropout, and this model has"):
+    with pytest.raises(ValueError, match="two views of a sentence by dropout, but this model has"):
         main(given)
     pairs = tmp_path / "pairs.tsv"
     rows = (f"{i}\t{text} {end}\n" for i, text in enumerate(TEXTS[:20]) for end in "ab")
@@ -256,7 +258,7 @@ def test_two_equal_views_are_refused(start: Path, sentences: Path, tmp_path: Pat
         f"--train_file={pairs}",
         "--simcse_weight=0.5",
     ]
-    with pytest.raises(ValueError, match="two views of a sentence by dropout, and this model has"):
+    with pytest.raises(ValueError, match="two views of a sentence by dropout, but this model has"):
         train_simbert([*given, *joint])
     main([*given, "--augmentation=delete", "--max_steps=1"])
 
@@ -289,7 +291,7 @@ def test_the_papers_presets() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--train_file=nowhere.txt"], r"nowhere\.txt: is no file"),
+        (["--train_file=nowhere.txt"], r"nowhere\.txt: is not a file"),
         (["--examples=triplets"], "hold no triplets. Name them sent0"),
         (["--examples=scored"], "neither a known header nor a scored pair"),
         (["--examples=triplets", "--loss=symmetric"], "symmetric does not fit --examples triplets"),
@@ -311,7 +313,7 @@ def test_the_papers_presets() -> None:
         ),
         (["--mlm_weight=-1"], "must be at least 0"),
         (["--scale=0"], "--scale 0.0"),
-        (["--augmentation=crop", "--augmentation_rate=1"], "rate from 0 to below 1"),
+        (["--augmentation=crop", "--augmentation_rate=1"], "a rate in .0, 1"),
         (["--augmentation_rate=0.2"], "--augmentation_rate 0.2 would change nothing"),
         (["--mlm_weight=inf"], "must be at least 0"),
         (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
@@ -335,12 +337,12 @@ def test_bad_arguments_are_named_before_training(
 def test_a_run_without_scored_pairs_is_warned_before_anything_is_read(
     start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="is not a file"):
         main(flags(start, tmp_path / "none.txt", tmp_path / "out"))
     [warning] = [line.message for line in caplog.records if line.levelname == "WARNING"]
     assert warning == (
-        "Nothing is measured in training, and the last model is kept, not the best: give "
-        "--sts_file with scored pairs to choose by."
+        "Nothing is evaluated during training, so the last model is kept, not the best: give "
+        "--sts_file with scored pairs to choose the best."
     )
 
 

@@ -135,7 +135,7 @@ def test_batches_are_of_like_length_window_after_window_and_epoch_after_epoch() 
 
 def test_a_stream_without_a_row_ends_with_an_error() -> None:
     stream = PairStream(make_stream().groups.filter(lambda row: False))
-    with pytest.raises(DataError, match="holds no group"):
+    with pytest.raises(DataError, match="contains no group"):
         next(iter(stream))
 
 
@@ -208,11 +208,13 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
     stream = make_stream()
     stream.took(next(iter(stream))["position"])
     stream.save(tmp_path)
-    with pytest.raises(ValueError, match="with shards 6, this one has 5: resume with the files"):
+    with pytest.raises(
+        ValueError, match="with shards 6, this one has 5: resume with the same files"
+    ):
         make_stream(5).load(tmp_path)
     with pytest.raises(ValueError, match="with processes 1, this one has 2"):
         make_stream(processes=2).load(tmp_path)
-    with pytest.raises(ValueError, match=r"is missing: .* is of fewer processes"):
+    with pytest.raises(ValueError, match=r"is missing: .* has fewer processes"):
         make_stream(process=1, processes=2).load(tmp_path)
     stream.group_by_length(1, lengths)
     stream.save(tmp_path)
@@ -227,13 +229,13 @@ def test_a_resume_where_rows_have_other_lengths_is_refused(tmp_path: Path) -> No
     other = make_stream()
     other.group_by_length(8, lambda pairs: -lengths(pairs))
     other.load(tmp_path)
-    with pytest.raises(DataError, match="do not lie where the checkpoint left them: resume with"):
+    with pytest.raises(DataError, match="are not where the checkpoint left them: resume with"):
         next(iter(other))
 
 
 def test_the_part_of_another_process_is_refused() -> None:
     make_stream(process=1, processes=2).check_process(1, 2)
-    with pytest.raises(ValueError, match="is process 0's part of 1, but this is process 0 of 2"):
+    with pytest.raises(ValueError, match="is for process 0 of 1, but this is process 0 of 2"):
         make_stream().check_process(0, 2)
 
 
@@ -249,23 +251,23 @@ def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
     }  # fmt: skip
     plain = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
     refused: dict[str, tuple[Any, type[Exception], str]] = {
-        "train_dataset": (make_stream(processes=2), ValueError, "is process 0's part of 2"),
+        "train_dataset": (make_stream(processes=2), ValueError, "is for process 0 of 2"),
         "args": (plain, TypeError, "args=TrainingArguments: give SimilarityTrainingArguments"),
         "data_collator": (None, TypeError, "data_collator is a NoneType: give a PairCollator"),
-        "eval_dataset": ([], ValueError, "eval_dataset is not read"),
-        "compute_loss_func": (print, ValueError, "compute_loss_func is not read"),
+        "eval_dataset": ([], ValueError, "eval_dataset is not supported"),
+        "compute_loss_func": (print, ValueError, "compute_loss_func is not supported"),
         "evaluator": (print, TypeError, "evaluator is a builtin_function_or_method: give a StsEv"),
     }
     for name, (value, kind, message) in refused.items():
         with pytest.raises(kind, match=message):
             SimilarityTrainer(**given | {name: value})
-    with pytest.raises(TypeError, match="train_dataset is a list: give pairs of it"):
+    with pytest.raises(TypeError, match="train_dataset is a list: wrap it in a PairDataset"):
         SimilarityTrainer(**given | {"train_dataset": [{"texts": ["a", "b"], "group": 0}]})
     longer = {"data_collator": PairCollator(model.rows, model.positions // 2 + 1)}
-    with pytest.raises(ValueError, match=r"max_length 33 .* 64 positions leave a sentence 32"):
+    with pytest.raises(ValueError, match=r"max_length 33 .* 64 positions leave at most 32"):
         SimilarityTrainer(**given | longer)
     args.eval_strategy = IntervalStrategy.EPOCH
-    with pytest.raises(ValueError, match="give an evaluator, or eval_strategy='no'"):
+    with pytest.raises(ValueError, match="no evaluator: pass one, or eval_strategy='no'"):
         SimilarityTrainer(**given)
 
 

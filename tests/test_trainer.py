@@ -96,12 +96,12 @@ def test_a_model_made_for_each_training_computes_as_the_arguments_say(tmp_path: 
 def test_an_objective_without_a_total_is_named(tmp_path: Path) -> None:
     found = trainer(tmp_path)
     found.loss_parts = lambda model, batch: torch.zeros(())
-    with pytest.raises(TypeError, match="objective returns a Tensor: give one that returns a"):
+    with pytest.raises(TypeError, match="objective returns a Tensor: it must return a"):
         found.train()
 
 
 def test_nothing_is_predicted(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="see the model's `encode`"):
+    with pytest.raises(ValueError, match="use the model's `encode`"):
         trainer(tmp_path).predict([])
 
 

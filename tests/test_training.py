@@ -370,9 +370,9 @@ def test_a_new_run_goes_where_no_other_was(
     assert "holds a model" not in caplog.text
     (tmp_path / "model.safetensors").touch()
     assert checkpoint_of(args) is None
-    assert f"{tmp_path} holds a model, whose place the new one takes" in caplog.text
+    assert f"{tmp_path} holds a model, which the new one will replace" in caplog.text
     (tmp_path / "checkpoint-7").mkdir()
-    with pytest.raises(ValueError, match="checkpoint-7 is a former run's"):
+    with pytest.raises(ValueError, match="checkpoint-7 is from an earlier run"):
         checkpoint_of(args)
 
 
@@ -403,13 +403,13 @@ def test_what_cannot_be_resumed_is_named(
 
     with pytest.raises(ValueError, match=f"checkpoint-7 {fault}"):
         asked(str(last))
-    with pytest.raises(ValueError, match=f"can be gone on from: checkpoint-7 {fault}"):
+    with pytest.raises(ValueError, match=f"can be resumed from: checkpoint-7 {fault}"):
         asked("true")
-    with pytest.raises(ValueError, match="nowhere is no folder"):
+    with pytest.raises(ValueError, match="nowhere is not a folder"):
         asked(str(tmp_path / "nowhere"))
     before = checkpoint_in(tmp_path / "checkpoint-5")
     assert asked("true") == str(before)
-    assert "checkpoint-7 is passed over" in caplog.text
+    assert "checkpoint-7 is skipped" in caplog.text
     assert asked(str(before)) == str(before)
     assert "checkpoint-7 is later than" in caplog.text
 
@@ -590,26 +590,26 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         ),
         (
             ["--strangers_weight=0", "--teacher_name_or_path", "a"],
-            "--strangers_weight 0.0: give up to 1, above 0",
+            r"--strangers_weight 0.0: it must be in \(0, 1\]",
         ),
         (
             ["--strangers_cosine=1", "--teacher_name_or_path", "a"],
-            "--strangers_cosine 1.0: give 0 to below 1",
+            r"--strangers_cosine 1.0: it must be in \[0, 1\)",
         ),
         (
             ["--strangers_cosine=0.4", "--teacher_name_or_path", "a"],
-            "which --strangers_cosine would narrow: leave it out, or give several teachers",
+            "--strangers_cosine would narrow a single teacher's cosines, .* give several teachers",
         ),
         (
             ["--dataset_config=pair"],
             "--dataset_config pair would change nothing, as --train_file names",
         ),
-        (["--simcse_scale=0"], "--simcse_scale 0.0: it divides by a temperature"),
+        (["--simcse_scale=0"], "--simcse_scale 0.0: give a finite inverse temperature"),
         (["--mlm_weight=1", "--denoising=true"], "--denoising True would change nothing"),
         (["--preference_scale=3"], "--preference_scale 3.0 would change nothing, as there is no"),
         (
             ["--preferences_file=a", "--preference_scale=0"],
-            "--preference_scale 0.0: .* give it above",
+            "--preference_scale 0.0: give .* above 0",
         ),
         (["--preferences_file=a", "--preference_margin=-1"], "--preference_margin -1.0: give 0 or"),
         (["--preferences_file=a", "--preference_weight=0"], "drop --preferences_file instead"),
@@ -635,14 +635,14 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
         (["--max_length=2"], "--max_length 2 is out of range"),
         (["--sample_sentences", "a cat", ""], "--sample_sentences: text 1 is empty"),
         (["--streaming=true", "--max_steps=-1"], "give --max_steps"),
-        (["--streaming=true"], "--streaming holds nothing out: give --validation_file"),
+        (["--streaming=true"], "--streaming cannot hold out groups: give --validation_file"),
         (
             ["--validation_groups=0", "--sample_sentences", "a cat"],
-            "--sample_sentences goes with the evaluation on held-out groups",
+            "--sample_sentences belongs to the evaluation on held-out groups",
         ),
         (
             ["--seq2seq_weight=0", "--sample_sentences", "a cat"],
-            "are written by an LM head; drop --seq2seq_weight 0",
+            "need a trained LM head: drop --seq2seq_weight 0",
         ),
         (
             ["--validation_groups=0", "--streaming=true", "--even_tokens=true"],
@@ -691,14 +691,14 @@ def test_bad_arguments_are_named_before_training(
         ("--weight_decay=nan", "a finite number, 0 or more"),
         ("--max_grad_norm=nan", "a finite number, 0 or more"),
         ("--warmup_steps=nan", "a finite number, 0 or more"),
-        ("--hidden_dropout=nan", "0 to below 1"),
-        ("--attention_dropout=1", "0 to below 1"),
+        ("--hidden_dropout=nan", r"must be in \[0, 1\)"),
+        ("--attention_dropout=1", r"must be in \[0, 1\)"),
         ("--data_seed=-1", "0 to 4294967295"),
         ("--fp16=true", "needs a GPU; give --bf16 true"),
-        ("--do_train=false", "training is all that this does"),
+        ("--do_train=false", "this script only trains"),
         ("--do_eval=false", "false: give --eval_strategy no"),
         ("--report_to=wandb", "wandb is not installed .pip install wandb"),
-        ("--report_to=paper", "choose none, or of azure_ml"),
+        ("--report_to=paper", "choose none, or from azure_ml"),
         ("--torch_compile_backend=tv", "choose one of .*inductor"),
         ("--torch_compile_mode=tv", "choose one of default, "),
         ("--lr_scheduler_type=warmup_stable_decay", "decay: .*'num_decay_steps'"),
@@ -718,16 +718,16 @@ def test_a_run_needs_a_folder_of_its_own(start: Path, groups: Path, tmp_path: Pa
     teacher.mkdir()
     (file := tmp_path / "file").touch()
     for place, message in {
-        "": "Nowhere to save; give --output_dir",
+        "": "nowhere to save the model; give --output_dir",
         file: "file is a file: name a folder",
         file / "out": "file is a file, so .*out cannot be in it",
-        start: "start is what the model is made of",
-        teacher: "teacher is what the model is made of",
+        start: "start is also an input",
+        teacher: "teacher is also an input",
     }.items():
         with pytest.raises((ValueError, OSError), match=message):
             main(flags(start, groups, place, f"--teacher_name_or_path={teacher}"))
     for script in (train_simcse, train_triplet, train_margin_softmax):
-        with pytest.raises(ValueError, match="start is what the model is made of"):
+        with pytest.raises(ValueError, match="start is also an input"):
             script.main([f"--model_name_or_path={start}", f"--output_dir={start}"])
 
 
@@ -735,10 +735,10 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
     words = ("שלום", "מה שלומך", "a cat")
     rows = "".join(f"{i}\t{word} {i}\n" for i in range(20) for word in words)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
-    with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are unread"):
+    with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are mostly unknown"):
         main(flags(start, path, tmp_path / "out", "--form=groups"))
     more = ("--form=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
-    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are unread"):
+    with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are mostly unknown"):
         main(flags(start, path, tmp_path / "stream", *more))
 
 
@@ -751,7 +751,7 @@ def test_labels_named_as_sentences_are_told(
     more = ("--text_columns", "text", "kind")
     with pytest.raises(ValueError, match="cannot be held out"):
         main(flags(start, path, tmp_path / "out", *more))
-    told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': if they are"
+    told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': they are"
     assert (told in caplog.text) == warned
     assert ("give --form groups --text_columns kind text" in caplog.text) == warned
 
@@ -766,17 +766,17 @@ def test_what_changes_little_is_said(
     more = ("--form=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
     with caplog.at_level(logging.INFO, logger="simbert_hf"):
         main(flags(start, path, tmp_path / "out", "--save_strategy=no", *more))
-    assert "The groups make 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
-    assert "--head_learning_rate 0.01 changes nothing" in caplog.text
+    assert "The groups form 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
+    assert "--head_learning_rate 0.01 has no effect" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "no mapping"),
+    [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "must be a mapping"),
      ("epochs: 1", "Is it num_train_epochs"),
      ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
      ("preset: old", "Unknown preset 'old'"),
-     ("scale: null", "scale: null is no value of it"),
+     ("scale: null", "scale cannot be null"),
      (None, r"There is no file .*run\.yaml")],
 )  # fmt: skip
 def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) -> None:
@@ -819,18 +819,18 @@ def test_a_new_run_leaves_a_former_ones_checkpoints_alone(
     start: Path, groups: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "out" / "checkpoint-8").mkdir(parents=True)
-    with pytest.raises(ValueError, match="checkpoint-8 is a former run's: give --resume"):
+    with pytest.raises(ValueError, match="checkpoint-8 is from an earlier run: give --resume"):
         main(flags(start, groups, tmp_path / "out"))
 
 
 def test_a_pair_alone_is_refused(start: Path, groups: Path, tmp_path: Path) -> None:
     alone = (*BRIEFLY, "--per_device_train_batch_size=1")
-    with pytest.raises(ValueError, match="a pair alone has no negatives"):
+    with pytest.raises(ValueError, match="a single pair has no negatives"):
         main(flags(start, groups, tmp_path / "out", *alone))
     writes = (*alone, "--similarity_weight=0")
     (tmp_path / "sentences.txt").write_text("a cat ran\na dog sat\n")
     sentences = f"--sentences_file={tmp_path / 'sentences.txt'}"  # of which one stands twice
-    with pytest.raises(ValueError, match="a pair alone has no negatives"):
+    with pytest.raises(ValueError, match="a single pair has no negatives"):
         main(flags(start, groups, tmp_path / "out", *writes, sentences))
     main(flags(start, groups, tmp_path / "out", *writes))
 
@@ -865,13 +865,15 @@ def test_validation_sentences_leave_the_training_groups(
     more = (*BRIEFLY[1:], "--seq2seq_weight=0", f"--validation_file={held_out}")
     with caplog.at_level(logging.INFO, "simbert_hf"):
         trainer = main(flags(start, groups, tmp_path / "out", *more))
-    assert "left out held-out sentences, and so 5 groups" in caplog.text
+    assert "left out held-out sentences, and with them 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
     one = tmp_path / "one.tsv"
     one.write_text("sentence1\tsentence2\nA\tB\nB\tC\n")
     with pytest.raises(DataError, match=r"one\.tsv: has all sentences in one group"):
         main(flags(start, groups, tmp_path / "none", f"--validation_file={one}"))
-    with pytest.raises(ValueError, match="Every training group is of sentences of the validation"):
+    with pytest.raises(
+        ValueError, match="No training group is left without sentences of the validation"
+    ):
         main(flags(start, held_out, tmp_path / "none", f"--validation_file={held_out}"))
 
 
@@ -895,7 +897,9 @@ def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(tmp_path: P
     assert load_unpaired(files, held_out, twice=True) == each
     assert load_unpaired([], held_out, twice=True) == []
     one.write_text("held out\n")
-    with pytest.raises(DataError, match=r"one\.txt: too few sentences that are not held out"):
+    with pytest.raises(
+        DataError, match=r"one\.txt: too few sentences are left that are not held out"
+    ):
         load_unpaired([str(one)], held_out, twice=True)
 
 
@@ -905,7 +909,7 @@ def test_a_blank_line_parts_no_unpaired_sentences_that_go_together(tmp_path: Pat
     assert load_unpaired([str(path)], None, twice=False) == ["a cat", "a dog", "go", "going"]
     path.write_text("a cat\na dog\ngo\n\ncome\ncoming\n")
     assert len(load_unpaired([str(path)], None, twice=True)) == 5
-    with pytest.raises(DataError, match=r"a\.txt:4: is blank, though two lines at a time go"):
+    with pytest.raises(DataError, match=r"a\.txt:4: is blank, but pairs of lines belong"):
         load_unpaired([str(path)], None, twice=False)
 
 

@@ -109,5 +109,5 @@ def test_the_script_whitens_any_encoder(tmp_path: Path) -> None:
     assert vectors.shape == (3, 6)
     theirs = SentenceTransformer(str(out), device="cpu").encode(TEXTS)
     assert np.abs(theirs - vectors).max() < 1e-5
-    with pytest.raises(ValueError, match="out holds a model or a run already"):
+    with pytest.raises(ValueError, match="out already holds a model or a run"):
         main(flags)

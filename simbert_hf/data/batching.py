@@ -1,4 +1,4 @@
-"""Batches of like length, measured in tokens, so that little is padding."""
+"""Batches of similar length, measured in tokens, so that there is little padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Measure = Callable[[Sequence[Any]], Ints]
 
 
 class Collator(Protocol):
-    """Makes tensors of examples, and knows how long their rows will be."""
+    """Turns examples into tensors, and knows how long their rows will be."""
 
     def __call__(self, examples: Sequence[Any], /) -> dict[str, Any]:
         """Build one batch."""
@@ -29,32 +29,32 @@ class Collator(Protocol):
 
 
 class LengthGroupedBatchSampler(Sampler[list[int]]):
-    """Batches of random examples of like length, for one of several processes.
+    """Batches of random examples of similar length, for one of several processes.
 
-    A random order is dealt to the processes. Each cuts its part into windows, each window sorted by
-    the length of the examples drawn this epoch and cut into batches, and these are shuffled, by all
-    processes alike: so their batches of a step are of like length, and none waits for another. The
-    epoch is the data set's. Lengths are in tokens: English pairs sorted by characters are padded to
-    1.34 x their tokens, by tokens to 1.04 x.
+    A random order is dealt to the processes. Each cuts its part into windows, sorts each window by
+    the length of the examples drawn this epoch, cuts it into batches, and shuffles these, in the
+    same order in all processes: so their batches of a step are of similar length, and none waits
+    for another. The epoch is the data set's. Lengths are in tokens: English pairs sorted by
+    characters are padded to 1.34 x their tokens, by tokens to 1.04 x.
 
     Args:
         dataset: Examples; its epoch is the sampler's.
-        batch_size: Examples in a batch.
-        lengths: Tokens of the longest row that each of some examples makes: a collator's.
-        seed: Order of the batches.
-        window: Batches in a window: 1 is a random order; more save more padding.
-        drop_last: Leave out the examples that do not fill a batch of each process, other ones each
-            epoch; else some are repeated, so that all processes have equally many.
+        batch_size: Examples per batch.
+        lengths: Counts the tokens of each example's longest row, as a collator's ``lengths``.
+        seed: Random seed for the order of the batches.
+        window: Batches per window: 1 is a random order; more save more padding.
+        drop_last: Leave out the examples that do not fill a batch for each process, different ones
+            each epoch; else some are repeated, so that all processes have equally many.
         process: Number of this process, from 0.
-        processes: How many there are.
-        even_tokens: Cut windows into batches of equal numbers of tokens (padding included) in place
-            of examples; ``batch_size`` is their average, so that an epoch has as many steps, and
-            two (if it is not 1) their least. The processes' batches of a step have equally many
-            examples, for which each counts the tokens of all.
+        processes: Number of processes.
+        even_tokens: Cut windows into batches of equally many tokens (including padding) instead of
+            examples. An average batch has ``batch_size`` examples, so that the number of steps per
+            epoch stays the same; the smallest has two (unless ``batch_size`` is 1). The processes'
+            batches of a step have equally many examples, for which each counts the tokens of all.
 
     Raises:
-        DataError: If the examples do not fill one batch of each process.
-        ValueError: If a number is out of range, or ``even_tokens`` has nothing to work on.
+        DataError: If the examples do not fill one batch for each process.
+        ValueError: If a number is out of range, or ``even_tokens`` cannot work with the others.
 
     Example:
         >>> import datasets
@@ -84,10 +84,10 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         if batch_size < 1 or window < 1:
             raise ValueError(f"batch_size {batch_size} and window {window} must be at least 1.")
         if not 0 <= process < processes:
-            raise ValueError(f"process {process} is none of {processes}, which count from 0.")
+            raise ValueError(f"process {process} is out of range: there are {processes}, from 0.")
         if even_tokens and (window == 1 or not drop_last):
             raise ValueError(
-                "Batches of even tokens are cut out of sorted windows, none of them incomplete: "
+                "Batches of even tokens are cut from sorted windows, none of them incomplete: "
                 "give a length window above 1, and drop the last batch."
             )
         if drop_last and len(dataset) < processes * batch_size:
@@ -107,7 +107,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         self.even_tokens = even_tokens
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the data set, which is this sampler's too."""
+        """Set the epoch of the data set, and thereby of this sampler."""
         self.dataset.set_epoch(epoch)
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         if self.drop_last:
             order = order[: len(self) * n * self.batch_size]
         else:
-            order = np.resize(order, -(-len(order) // n) * n)  # begins anew at its end
+            order = np.resize(order, -(-len(order) // n) * n)  # wraps around
         size = self.window * self.batch_size
         if self.even_tokens:
             for start in range(0, len(order), n * size):
@@ -135,7 +135,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         if self.window > 1:
             rows = self._sorted(rows)[0]
         batches = np.split(rows, range(self.batch_size, len(rows), self.batch_size))
-        full = len(rows) // self.batch_size  # a short one stays last
+        full = len(rows) // self.batch_size  # an incomplete one stays last
         return [batches[i].tolist() for i in (*rng.permutation(full), *range(full, len(batches)))]
 
     def _even_window(self, rows: Ints, rng: np.random.Generator) -> list[list[int]]:
@@ -147,7 +147,7 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         return [cut[i][self.process :: self.processes].tolist() for i in rng.permutation(steps)]
 
     def _sorted(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Sort rows by their lengths: both, (N,)."""
+        """Sort rows by their lengths; return both, (N,) each."""
         lengths = self.lengths(self.dataset.__getitems__(rows.tolist()))
         order = np.argsort(lengths, kind="stable")
         return rows[order], lengths[order]
@@ -157,10 +157,11 @@ def even_cuts(lengths: Ints, parts: int, multiple: int = 1, least: int = 1) -> I
     """Cut sorted rows into parts whose padded sizes (rows times the longest) are about even.
 
     Args:
-        lengths: Of the rows, ascending. Shape: (N,), N at least ``parts * multiple * least``.
-        parts: How many.
-        multiple: What the number of rows in each part divides by.
-        least: How many times that number a part has at least.
+        lengths: Lengths of the rows, ascending. Shape: (N,), N at least
+            ``parts * multiple * least``.
+        parts: Number of parts.
+        multiple: Each part's number of rows is a multiple of this.
+        least: The minimum size of a part, in multiples.
 
     Returns:
         Where all parts but the first begin. Shape: (parts - 1,).
@@ -172,14 +173,14 @@ def even_cuts(lengths: Ints, parts: int, multiple: int = 1, least: int = 1) -> I
     known = lengths.clip(min=1).tolist()
     low, high = 0, len(known) * known[-1]
     cut = partial(_cut, known, parts, multiple, least)
-    while high - low > 1:  # the least size that every part can keep to
+    while high - low > 1:  # the smallest size that every part can keep to
         size = (low + high) // 2
         low, high = (low, size) if cut(size)[0] == 0 else (size, high)
     return np.array(cut(high)[1:])
 
 
 def _cut(lengths: list[int], parts: int, multiple: int, least: int, size: int) -> list[int]:
-    """Fill parts up to a padded size, the longest rows first; tell where they begin."""
+    """Fill parts up to a padded size, the longest rows first; return where they begin."""
     end, begins = len(lengths), []
     for left in range(parts - 1, -1, -1):
         rows = max(size // lengths[end - 1] // multiple, least) * multiple
@@ -189,7 +190,7 @@ def _cut(lengths: list[int], parts: int, multiple: int, least: int, size: int) -
 
 
 def own_loader(loader: DataLoader[Any], device: torch.device | None) -> DataLoader[Any]:
-    """Let accelerate bring batches to a device (None leaves them); it deals out none of them."""
+    """Let accelerate move batches to a device (None: do not), without sharding them."""
     prepared: DataLoader[Any] = prepare_data_loader(
         loader, device, num_processes=1, process_index=0, put_on_device=device is not None,
         dispatch_batches=False, non_blocking=True,

@@ -1,4 +1,4 @@
-"""Records -> groups: duplicates out, connected components numbered, everything counted.
+"""Records -> groups: drop duplicates, number connected components, count everything.
 
 Sentences are compared by 64-bit hashes in numpy arrays, so that tens of millions of groups fit in
 memory; among 50 million sentences, two share a hash by chance in one of 15,000 data sets.
@@ -28,7 +28,7 @@ from simbert_hf.utils.atomic import put_in_place
 from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
-CHUNK = 10_000  # rows that are handled at once
+CHUNK = 10_000  # rows processed at once
 
 RECORD_FEATURES = datasets.Features(
     {
@@ -49,20 +49,20 @@ class DataReport:
     """What was read, and what was left out.
 
     Attributes:
-        records: Records read (blank lines apart).
-        groups: Groups kept, one a row of the data set.
-        components: Different values of ``group``, so sets of rows that share no sentence.
+        records: Records read (except blank lines).
+        groups: Groups kept, one per row of the data set.
+        components: Distinct values of ``group``: sets of rows that share no sentence.
         sentences: Different sentences in the kept groups.
-        duplicates: Records left out because a former one has the same sentences, in any order.
+        duplicates: Records left out because an earlier one has the same sentences, in any order.
         one_member: Records left out because fewer than two different sentences remain.
         negatives: Records left out because their label is 0.
-        repeats: Sentences left out because their own record has them already.
+        repeats: Sentences left out because their record repeats them.
         empty: Empty sentences and blank lines left out.
         over_long: Sentences with more than ``max_chars`` characters; kept, to be cut later.
         max_chars: That limit.
-        commonest: The sentence in most groups, which it connects.
-        in_groups: In how many.
-        counted: False for a stream, whose rows are only seen in training: all counts are 0.
+        commonest: The sentence that occurs in most groups, which it connects.
+        in_groups: The number of these groups.
+        counted: False for a stream, whose rows are first read in training: all counts are 0.
 
     Example:
         >>> print(DataReport(records=3, groups=2, components=2, sentences=4, duplicates=1))
@@ -109,7 +109,7 @@ class DataReport:
 def group_records(
     name: str, records: datasets.Dataset, max_chars: int | None
 ) -> tuple[datasets.Dataset, DataReport]:
-    """Turn a cached data set of records into one of groups, kept in the same folder.
+    """Turn a cached data set of records into one of groups, cached in the same folder.
 
     Raises:
         DataError: If no group remains.
@@ -128,7 +128,7 @@ def group_records(
 
 
 def no_groups(name: str, what: str) -> DataError:
-    """Word the error for a source without any pair of sentences.
+    """Make the error for a source without any pair of sentences.
 
     Example:
         >>> print(no_groups("a.jsonl", "2 one-member records"))
@@ -139,7 +139,7 @@ def no_groups(name: str, what: str) -> DataError:
 
 
 def hash_sentences(texts: list[str]) -> Hashes:
-    """Hash sentences, alike if they differ in case or white space only: (S,).
+    """Hash sentences; those that differ only in case or white space are equal: (S,).
 
     Example:
         >>> a, b, c = hash_sentences(["Hi there", "hi  there", "Hi"])
@@ -151,15 +151,14 @@ def hash_sentences(texts: list[str]) -> Hashes:
 
 
 def find_components(hashes: Hashes, sizes: Ints) -> tuple[Ints, int]:
-    """Number rows by what they are connected to through shared sentences.
+    """Number the connected components of rows that share sentences.
 
     Args:
         hashes: Sentences of all rows, one row after the other, different within a row: (S,).
         sizes: Number of sentences in each row: (G,).
 
     Returns:
-        The number of each row's component, from 0: (G,); and how many different sentences there
-        are.
+        The number of each row's component, from 0: (G,); and the number of different sentences.
 
     Example:
         >>> sentences = hash_sentences(["a", "b", "c", "d", "b", "e"])
@@ -169,7 +168,7 @@ def find_components(hashes: Hashes, sizes: Ints) -> tuple[Ints, int]:
     order = np.argsort(hashes)
     hashes = hashes[order]
     rows = np.repeat(np.arange(len(sizes)), sizes)[order]
-    shared = np.flatnonzero(hashes[1:] == hashes[:-1])  # one edge for each further use
+    shared = np.flatnonzero(hashes[1:] == hashes[:-1])  # one edge per repetition
     edges = (np.ones(len(shared), dtype=np.int8), (rows[shared], rows[shared + 1]))
     graph = coo_array(edges, shape=(len(sizes), len(sizes)))
     _, labels = connected_components(graph, directed=False)
@@ -177,7 +176,7 @@ def find_components(hashes: Hashes, sizes: Ints) -> tuple[Ints, int]:
 
 
 def find_first(hashes: Hashes, sizes: Ints) -> NDArray[np.bool_]:
-    """Tell for each row whether no row before it has the same sentences, in any order: (G,).
+    """Return for each row whether no earlier row has the same sentences, in any order: (G,).
 
     Example:
         >>> sentences = hash_sentences(["a", "b", "b", "a", "a", "c"])
@@ -191,7 +190,7 @@ def find_first(hashes: Hashes, sizes: Ints) -> NDArray[np.bool_]:
 
 
 def find_commonest(hashes: Hashes) -> tuple[int, int]:
-    """Find where the sentence in most rows stands first among all of (S,), and how often it does.
+    """Return the first position of the most frequent of (S,) sentences, and how often it occurs.
 
     Example:
         >>> find_commonest(hash_sentences(["a", "b", "c", "d", "B", "e"]))
@@ -207,7 +206,7 @@ def _chunks(records: datasets.Dataset) -> Iterator[pyarrow.Table]:
 
 
 def _analyse(records: datasets.Dataset, max_chars: int | None) -> tuple[DataReport, Ints]:
-    """Count everything, and give each record its group, or -1 if it is left out: (N,)."""
+    """Count everything, and return each record's group, or -1 if it is left out: (N,)."""
     fates = np.concatenate([table["fate"].to_numpy() for table in _chunks(records)])
     numbers = np.full(len(fates), -1, dtype=np.int64)
     duplicates = components = sentences = in_groups = 0
@@ -267,7 +266,7 @@ def _write_groups(path: Path, records: datasets.Dataset, numbers: Ints) -> None:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all, as other processes may read it."""
+    """Write a file atomically, as other processes may read it."""
     with TemporaryDirectory(dir=path.parent) as folder:
         write(Path(folder, path.name))
         put_in_place(Path(folder, path.name), path)

@@ -1,8 +1,8 @@
-"""Text -> a data set of groups: sentences that mean the same, with what was wrong counted.
+"""Text -> a data set of groups: sentences that mean the same, with counts of what was wrong.
 
 A data set of groups has two columns: ``texts``, two or more different sentences, and ``group``.
 Rows that share a sentence, directly or through others, have the same ``group``: sentences of one
-``group`` are never negatives of each other, and a split never parts them.
+``group`` are never negatives of each other, and a split never separates them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from simbert_hf.utils.textfiles import (
 
 logger = logging.getLogger(__name__)
 
-READER_VERSION = 5  # raise it when a file would be read differently: it renews the caches
-SHOWN = 10  # sources of which is told what is read of them
-FEW_GROUPS = 10  # of fewer, none is held out unasked
+READER_VERSION = 5  # raise it when files are read differently: it renews the caches
+SHOWN = 10  # sources that the log describes
+FEW_GROUPS = 10  # of fewer, none is held out by default
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 
 
@@ -68,20 +68,21 @@ def load_groups(
         source: A file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or
             ``.xz``, or ``.parquet``), a Hub id ``org/name``, a ``datasets.Dataset`` of such rows,
             or several of them.
-        form: What the rows hold, where that is not plain: see :mod:`simbert_hf.data.readers`.
+        form: What the rows hold, if their columns do not tell: see
+            :mod:`simbert_hf.data.readers`.
         text_columns: The two columns to read.
         max_chars: Count sentences with more characters as over-long; None counts none.
         streaming: Read while training, and keep nothing: ``group`` then numbers the rows without
-            looking for shared sentences or duplicates, and equal group ids must stand together.
+            looking for shared sentences or duplicates, and rows of one group must be neighbours.
         cache_dir: Where to keep the data set; the cache of ``datasets`` if None.
         split: Split of a Hub data set.
         hub_options: ``name``, ``revision``, ``token`` and more for ``datasets.load_dataset``.
 
     Returns:
-        The data set, memory-mapped unless streamed, and what was counted.
+        The data set, memory-mapped unless streamed, and a report of counts.
 
     Raises:
-        DataError: If a source is missing, does not parse or holds no group.
+        DataError: If a source is missing, does not parse or contains no group.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -100,7 +101,7 @@ def load_groups(
     options = ReadOptions(form, columns, max_chars, consecutive=streaming)
     sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
     name = ", ".join(dict.fromkeys(source.name for source in sources))
-    by_name = {source.name: source for source in sources}  # shards have one name
+    by_name = {source.name: source for source in sources}  # shards share a name
     for source in [*by_name.values()][:SHOWN]:
         logger.info("%s: %s", source.name, source.describe(options) or "empty")
     if streaming:
@@ -109,7 +110,7 @@ def load_groups(
 
 
 def usual_share(groups: datasets.Dataset) -> int:
-    """Count the groups that training holds out where it is told no number.
+    """Return how many groups training holds out by default.
 
     Example:
         >>> def apart(groups):
@@ -118,7 +119,7 @@ def usual_share(groups: datasets.Dataset) -> int:
         [0, 2, 9, 500]
     """
     sizes = _components(groups)[1]
-    least = int(np.sort(sizes)[:2].sum())  # as of split_groups
+    least = int(np.sort(sizes)[:2].sum())  # as in split_groups
     if len(groups) < FEW_GROUPS or len(sizes) < 3 or 5 * least > len(groups):
         return 0
     return max(min(500, len(groups) // 10), least)
@@ -129,19 +130,19 @@ def split_groups(
 ) -> tuple[datasets.Dataset, datasets.Dataset]:
     """Hold out groups at random, so that no sentence is on both sides.
 
-    Rows of one ``group`` stay together, and those of two at least are held out, as what is looked
-    for among the sentences of a single one is always found.
+    Rows of one ``group`` stay together, and at least two such sets are held out, as retrieval
+    among the sentences of a single one always succeeds.
 
     Args:
         groups: A data set of groups.
-        n_validation_groups: Number of rows to hold out; fewer if none fits the remainder.
-        seed: Choice of the rows.
+        n_validation_groups: Number of rows to hold out; fewer if no set of rows fits exactly.
+        seed: Random seed for the choice of rows.
 
     Returns:
         The data sets for training and for validation.
 
     Raises:
-        DataError: If either would be empty, or the second of a single ``group``.
+        DataError: If either would be empty, or the second had a single ``group``.
 
     Example:
         >>> texts = [["a", "b"], ["b", "c"], ["d", "e"], ["f", "g"]]
@@ -156,7 +157,7 @@ def split_groups(
     chosen: list[int] = []
     room = n_validation_groups
     for i in np.random.default_rng(seed).permutation(len(components)):
-        other = second if sizes[i] == smallest else smallest  # must fit beside the first
+        other = second if sizes[i] == smallest else smallest  # must fit besides the first
         if sizes[i] + (0 if chosen else other) <= room:
             chosen.append(int(components[i]))
             room -= int(sizes[i])
@@ -167,7 +168,7 @@ def split_groups(
 
 
 def _components(groups: datasets.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different values of ``group``, the number of rows of each, and each row's."""
+    """Return the distinct values of ``group``, the number of rows of each, and each row's value."""
     rows = np.asarray(groups.with_format("numpy")["group"][:])
     return *np.unique(rows, return_counts=True), rows
 
@@ -180,8 +181,8 @@ def _check_split(n_validation: int, sizes: np.ndarray) -> None:
     if len(sizes) < 3:
         remedy = "hold out none (--validation_groups 0), or name a --validation_file"
     raise DataError(
-        f"{n_validation} of {sizes.sum()} groups cannot be held out, two at least that share no "
-        f"sentence, and one be left: {remedy}."
+        f"{n_validation} of {sizes.sum()} groups cannot be held out, as two that share no sentence "
+        f"must be, and one must be left: {remedy}."
     )
 
 
@@ -190,7 +191,7 @@ def _check_split(n_validation: int, sizes: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class _Source:
-    """A file or Hub data set to read; size and time renew the cache when a file changes."""
+    """A file or Hub data set to read; its size and time renew the cache when it changes."""
 
     number: int
     name: str
@@ -212,12 +213,12 @@ class _Source:
     def describe(self, options: ReadOptions) -> str:
         if self.rows is None:
             return describe_file(self.name, options)
-        columns = self.rows.column_names  # of a streamed data set they may not be known yet
+        columns = self.rows.column_names  # unknown so far for some streamed data sets
         return describe_columns(self.name, columns, options) if columns else "streamed"
 
 
 def _single(rows: Any) -> Iterator[Row]:
-    """Give a Hub data set's rows, and all of them in a worker, whose part is dealt elsewhere."""
+    """Yield all rows of a data set, in workers too, to which shards are assigned elsewhere."""
     for columns in rows.iter(100):
         for values in zip(*columns.values(), strict=True):
             yield dict(zip(columns, values, strict=True))
@@ -242,7 +243,7 @@ def _find_sources(source: Any, hub_options: dict[str, Any]) -> list[_Source]:
 
 
 def is_local(item: str | Path) -> bool:
-    """Whether a source is a file, and no Hub id; one that is neither counts as a file."""
+    """Return whether a source is a file, not a Hub id; one that is neither counts as a file."""
     if isinstance(item, Path) or not HUB_ID.fullmatch(item):
         return True
     return Path(item).exists() or suffix_of(item) in (*TABLES, *OBJECTS)
@@ -254,16 +255,16 @@ def _local(number: int, item: str | Path) -> _Source:
         raise fault(item, None, problem, f"Check the path; this process runs in {Path.cwd()}")
     check_exists(item)
     stat = Path(item).stat()
-    place = str(Path(item).resolve())  # so that a relative name is no other folder's in the cache
+    place = str(Path(item).resolve())  # so that equal relative names do not share a cache
     return _Source(number, str(item), stat.st_size, stat.st_mtime_ns, place)
 
 
 def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source]:
-    """Open a Hub data set; a streamed one is one source for each of its shards."""
+    """Open a Hub data set; a streamed one has one source per shard."""
     try:
         rows = datasets.load_dataset(item, **hub_options)
-    except Exception as error:  # what the Hub and its parsers raise has no common class
-        problem = f"is no file, and the Hub does not give it ({type(error).__name__}: {error})"
+    except Exception as error:  # errors of the Hub and its parsers have no common class
+        problem = f"is not a file, nor available on the Hub ({type(error).__name__}: {error})"
         remedy = "Check the path or id, the split, the token and the network"
         raise fault(item, None, problem, remedy) from error
     if not hub_options["streaming"]:
@@ -276,7 +277,7 @@ def _remote(number: int, item: str, hub_options: dict[str, Any]) -> list[_Source
 
 
 def _generate(sources: tuple[_Source, ...], options: ReadOptions, version: int) -> Iterator[Record]:
-    """Yield every record; ``version`` is there to be hashed with the rest."""
+    """Yield every record; ``version`` only serves to be hashed with the rest."""
     named: dict[str, str] = {}
     for source in sources:
         yield from source.records(options, named)
@@ -291,7 +292,7 @@ def _read_all(
             _generate,
             features=RECORD_FEATURES,
             cache_dir=None if cache_dir is None else str(cache_dir),
-            gen_kwargs={  # a list of sources would be read one by one
+            gen_kwargs={  # a list would be split into shards
                 "sources": tuple(sources),
                 "options": options,
                 "version": READER_VERSION,
@@ -312,7 +313,7 @@ def _data_error_in(error: BaseException | None) -> DataError | None:
 
 
 def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
-    stream = datasets.IterableDataset.from_generator(  # with features each row would be cast: slow
+    stream = datasets.IterableDataset.from_generator(  # features would cast each row: slow
         _stream_groups, gen_kwargs={"sources": sources, "options": options}
     )
     if next(iter(stream), None) is None:  # also finds unknown columns before training starts
@@ -321,7 +322,7 @@ def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets
 
 
 def _stream_groups(sources: list[_Source], options: ReadOptions) -> Iterator[dict[str, Any]]:
-    """Yield usable groups, numbered alike whichever worker reads them."""
+    """Yield usable groups, with the same number whichever worker reads them."""
     for source in sources:
         usable = (record for record in source.records(options) if record["fate"] == USABLE)
         for i, record in enumerate(usable):
@@ -329,13 +330,13 @@ def _stream_groups(sources: list[_Source], options: ReadOptions) -> Iterator[dic
 
 
 def labelled_sentences(groups: datasets.Dataset, seed: int = 0) -> FixedPairs:
-    """Make every sentence an example of its group, the classes numbered 0, 1, 2, ...
+    """Make every sentence an example of its group, with the classes numbered 0, 1, 2, ...
 
-    Rows that share a sentence have one ``group``, so they are one class; each sentence stands once.
+    Rows that share a sentence have one ``group`` and so are one class; each sentence occurs once.
 
     Args:
         groups: A data set of groups.
-        seed: For whatever is random about an example.
+        seed: Random seed of the examples.
 
     Returns:
         Sentences with their ``label``.

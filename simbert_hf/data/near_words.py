@@ -1,8 +1,8 @@
-"""Words that stand near each other in a model's word embeddings, as a cheap stand-in for synonyms.
+"""Words that are near each other in a model's word embeddings, as a cheap stand-in for synonyms.
 
-No thesaurus: near words are used alike and need not mean the same. In MiniLM's table, at the cosine
-asked for here, most are inflections ("walked": "walk", "walks"), some are synonyms ("quickly":
-"rapidly", "swiftly"), and a few change what is said ("monday": "tuesday").
+This is no thesaurus: near words are used alike but need not mean the same. In MiniLM's table, at
+the cosine required here, most are inflections ("walked": "walk", "walks"), some are synonyms
+("quickly": "rapidly", "swiftly"), and a few change the meaning ("monday": "tuesday").
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.pooling import normalize
 
 SHORTEST = 4  # letters; shorter words are mostly function words and pieces
-BOUND = 0.6  # least cosine of two embeddings
-MOST = 3  # near words kept for each word
+BOUND = 0.6  # minimum cosine of two embeddings
+MOST = 3  # near words kept per word
 
 
 @torch.no_grad()
@@ -24,10 +24,10 @@ def nearest_words(table: Tensor, tokenizer: PreTrainedTokenizerBase) -> dict[str
 
     Args:
         table: Input embeddings, which are centred for this. Shape: (V, D).
-        tokenizer: Its vocabulary. Only languages that put spaces between words gain anything.
+        tokenizer: Its vocabulary. This helps only with languages that separate words by spaces.
 
     Returns:
-        Words in lower case, those only that have near ones, with these, nearest first.
+        Lower-case words that have near ones, each with these, nearest first.
     """
     ids, words = whole_words(tokenizer)
     vectors = table[ids].float()
@@ -45,7 +45,7 @@ def nearest_words(table: Tensor, tokenizer: PreTrainedTokenizerBase) -> dict[str
 
 
 def whole_words(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[str]]:
-    """List the lower-case words of the vocabulary that are encoded as their own token."""
+    """List the lower-case words of the vocabulary that are encoded as a single token."""
     decoded = dict.fromkeys(str(tokenizer.decode([i])).strip() for i in range(len(tokenizer)))
     words = [w for w in decoded if len(w) >= SHORTEST and w.isalpha() and w.islower()]
     encoded = tokenizer([f" {w}" for w in words], add_special_tokens=False)["input_ids"]

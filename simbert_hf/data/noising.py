@@ -1,4 +1,4 @@
-"""Sentences changed at random: tokens masked, or words left out and replaced."""
+"""Random changes of sentences: masked tokens, or deleted and replaced words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.utils.text import CJK
 
 Augmenting = Literal["crop", "delete", "replace"]
-WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the blanks behind it
+WORDS = re.compile(rf"(?:[{CJK}]|[^\s{CJK}]+)\s*")  # each with the spaces after it
 MASKED = 0.15  # share of words, as in BERT
 LETTERS = re.compile(r"[^\W\d_]+")
 
@@ -27,7 +27,7 @@ class Corruption:
 
     Attributes:
         mask_id: Id of the mask token.
-        vocab_size: Number of tokens that a random one is drawn from.
+        vocab_size: Number of tokens from which random ones are drawn.
         special_ids: Ids that are never drawn.
 
     Example:
@@ -60,10 +60,10 @@ class Corruption:
         Args:
             ids: Token ids of a source.
             words: Word index of each token, None for special tokens, which stay.
-            rng: Source of randomness.
+            rng: Random number generator.
 
         Returns:
-            The corrupted ids, and the positions that were chosen (kept ones included).
+            The corrupted ids, and the positions that were chosen (including kept ones).
         """
         chosen = {w for w in sorted({w for w in words if w is not None}) if rng.random() < MASKED}
         positions = [i for i, word in enumerate(words) if word in chosen]
@@ -88,10 +88,10 @@ class Corruption:
         seeds: Sequence[int],
         share: float = 1.0,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Corrupt a share of the rows that ``RowBuilder.sources_and_words`` gives, by their seeds.
+        """Corrupt a share of the rows of ``RowBuilder.sources_and_words``, by their seeds.
 
         Returns:
-            The rows, corrupted or not, and in each the positions that were chosen.
+            The rows, corrupted or not, and the chosen positions of each.
         """
         corrupted, chosen = [], []
         for ids, row_words, seed in zip(sources, words, seeds, strict=True):
@@ -106,13 +106,13 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Makes another sentence of one: crops it, deletes or replaces words (of Chinese: characters).
+    """Changes a sentence: crops it, deletes or replaces words (in Chinese, characters).
 
     Attributes:
-        kind: ``crop`` keeps one stretch, ``delete`` loses words here and there, ``replace`` puts
-            others in their place.
-        rate: Share of the words that is changed, as far as they have synonyms.
-        synonyms: What may stand for a word in lower case, for ``replace``.
+        kind: ``crop`` keeps one span, ``delete`` drops random words, ``replace`` puts others in
+            their place.
+        rate: Share of the words that is changed (for ``replace``, if they have synonyms).
+        synonyms: For ``replace``, the substitutes of each word in lower case.
 
     Example:
         >>> Augmentation("crop", 0.5)("a b c d", random.Random(1))
@@ -127,7 +127,7 @@ class Augmentation:
         if self.kind not in get_args(Augmenting) or not 0 <= self.rate < 1:
             raise ValueError(
                 f"Augmentation {self.kind!r} at rate {self.rate}: choose one of "
-                f"{', '.join(get_args(Augmenting))}, and a rate from 0 to below 1."
+                f"{', '.join(get_args(Augmenting))}, and a rate in [0, 1)."
             )
 
     def __call__(self, text: str, rng: random.Random) -> str:
@@ -145,7 +145,7 @@ class Augmentation:
         return "".join(kept or [rng.choice(words)]).strip()
 
     def _replace(self, word: str, rng: random.Random) -> str:
-        """Swap the letters of a word with marks and blanks around it; keep a capital."""
+        """Replace the letters of a word, but not marks and spaces around it; keep a capital."""
         letters = LETTERS.search(word)
         found = self.synonyms.get(letters[0].lower(), ()) if letters else ()
         if not letters or not found:

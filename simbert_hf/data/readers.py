@@ -1,19 +1,19 @@
-"""Files of any supported shape -> rows, and what their columns mean.
+"""Files of any supported shape -> rows, and the meaning of their columns.
 
-Shapes, told apart by their columns:
+The columns tell these shapes apart:
 
 - ``{"text": ..., "synonyms": [...]}``: JSON lines, Parquet or a Hub data set.
-- Pairs: one of :data:`PAIR_COLUMNS`, or two columns named by the caller. Where a column is one
-  of :data:`LABEL_COLUMNS`, rows with 0 are not pairs: they are counted and left out.
-- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without header; or two of
-  :data:`GROUP_COLUMNS`, such as text and label: what has one label means the same.
+- Pairs: one of :data:`PAIR_COLUMNS`, or two columns named by the caller. If there is also one
+  of :data:`LABEL_COLUMNS`, rows with label 0 are not pairs: they are counted and left out.
+- ``group id TAB sentence``: a ``.tsv`` or ``.txt`` file without a header; or two of
+  :data:`GROUP_COLUMNS`, such as text and label: sentences with the same label mean the same.
 
-A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one when its first line holds
-known or given columns. Without header, three columns whose third is 0 or 1 are labelled pairs, and
-two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs if
-these values all differ, or more than half of them do and some repeat in rows that are not
-neighbours, unless the second ones repeat like labels. Anything else must be named by ``form``, and
-by ``text_columns`` below a header.
+A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one if its first line holds
+known or given columns. Without a header, three columns are labelled pairs if the third is 0 or 1,
+and two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs
+if these values all differ, or if more than half of them do and some repeat in rows that are not
+neighbours, unless the second column repeats as labels do. Anything else must be named by ``form``,
+and by ``text_columns`` if there is a header.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ JUDGMENTS = {*LABELS, "entailment", "neutral", "contradiction", "yes", "no", "y"
 JUDGMENTS |= {"是", "否", "对", "错", "相似", "不相似"}
 SCORE_COLUMNS = ("score", "similarity_score", "similarity", "relatedness_score")
 NEGATIVE_COLUMNS = ("hard_neg", "negative", "hard_negative", "rejected")
-SNIFFED_ROWS = 1000  # rows that decide what a table without header is
-MANY_ROWS = 20  # from which on a column that repeats looks like labels
+SNIFFED_ROWS = 1000  # rows that decide what a table without a header is
+MANY_ROWS = 20  # rows from which on a column that repeats looks like labels
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class ReadOptions:
         form: The shape of the rows, or "auto".
         text_columns: The two columns to read: a pair, text and synonyms, or group and sentence.
         max_chars: Sentences with more characters are counted as over-long; None counts none.
-        consecutive: Let only neighbouring rows with one id make a group, which needs no memory;
-            otherwise rows anywhere in a file do.
+        consecutive: Group only neighbouring rows with the same id, which needs no memory;
+            otherwise rows anywhere in a file.
     """
 
     form: Form = "auto"
@@ -108,7 +108,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the columns of a file mean: a form, its two columns and perhaps a label."""
+    """What the columns of a file mean: a form, its two columns and an optional label."""
 
     form: Form
     columns: tuple[str, str]
@@ -116,7 +116,7 @@ class Shape:
 
 
 def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
-    """Yield line numbers and rows of a file, by its extension.
+    """Yield line numbers and rows of a file, read according to its extension.
 
     Raises:
         DataError: If the extension or the header is unknown, or a row does not parse.
@@ -125,10 +125,10 @@ def read_rows(path: str | Path, options: ReadOptions) -> Numbered:
 
 
 def describe_file(path: str | Path, options: ReadOptions) -> str:
-    """Say which columns of a file are read, and which are not; nothing of an empty file.
+    """Describe which columns of a file are read, and which are not; "" for an empty file.
 
     Raises:
-        DataError: If they are unknown, or the first row does not parse.
+        DataError: If the columns are unknown, or the first row does not parse.
     """
     line, row = next(((line, row) for line, row in read_rows(path, options) if row), (1, None))
     if row is None:
@@ -136,14 +136,14 @@ def describe_file(path: str | Path, options: ReadOptions) -> str:
     told = describe_columns(path, list(row), options, line)
     if _is_table(path):
         cells = next(cells for _, cells in read_cells(path) if cells)
-        told += "" if [cell.strip() for cell in cells] == list(row) else ", by no header"
+        told += "" if [cell.strip() for cell in cells] == list(row) else ", without a header"
     return told
 
 
 def describe_columns(
     path: str | Path, columns: Sequence[str], options: ReadOptions, line: int = 1
 ) -> str:
-    """Say which columns are read, and which are not.
+    """Describe which columns are read, and which are not.
 
     Example:
         >>> describe_columns("a.csv", ["id", "s1", "s2", "label"], ReadOptions())
@@ -159,13 +159,13 @@ def describe_columns(
     }[form]
     told += f", where {label!r} is 1" if label else ""
     unread = [name for name in columns if name not in (first, second, label)]
-    elsewhere = " (but by train_triplet.py --examples triplets)"
+    elsewhere = " (use train_triplet.py --examples triplets)"
     shown = [f"{name!r}{elsewhere * (name.lower() in NEGATIVE_COLUMNS)}" for name in unread]
     return told + (f"; not read: {', '.join(shown)}" if shown else "")
 
 
 def _is_table(path: str | Path) -> bool:
-    """Tell by its extension whether a file is a table or holds objects."""
+    """Return whether a file is a table or holds objects, according to its extension."""
     suffix = suffix_of(path)
     if suffix not in (*TABLES, *OBJECTS):
         known = ", ".join((*TABLES, *OBJECTS))
@@ -177,11 +177,11 @@ def _is_table(path: str | Path) -> bool:
 def read_headed_rows(
     path: str | Path, check: Callable[[int, list[str]], object] = lambda line, names: None
 ) -> Numbered:
-    """Yield line numbers and filled rows of a file, whose table must have a header.
+    """Yield line numbers and non-blank rows of a file; a table must have a header.
 
     Args:
         path: The file.
-        check: Looks at the header's line and names before any row is read.
+        check: Called with the header's line number and names before any row is read.
 
     Raises:
         DataError: If there is no such file, its extension is unknown, or a row does not parse.
@@ -202,11 +202,10 @@ def read_headed_rows(
 def choose_shape(
     file: str | Path, line: int, columns: Sequence[str], options: ReadOptions
 ) -> Shape:
-    """Decide from its columns what a file holds.
+    """Infer from its columns what a file holds.
 
     Raises:
-        DataError: If no known shape fits or more than one of groups, or a score stands beside
-            pairs.
+        DataError: If no known shape fits, or several shapes of groups do, or pairs have a score.
 
     Example:
         >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
@@ -229,7 +228,7 @@ def choose_shape(
     score = next((name for name in SCORE_COLUMNS if name in names), None)
     if score and not label and options.text_columns is None:
         problem = f"has a column {score!r} beside {found[0]!r} and {found[1]!r}"
-        remedy = "Keep only true paraphrases, then drop it or pass text_columns"
+        remedy = "Keep only true paraphrases, then drop the column or pass text_columns"
         raise fault(file, line, problem, remedy)
     return Shape(form, found, label)
 
@@ -264,7 +263,7 @@ def _columns_fault(
         wanted += " or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
     remedy = (
-        "Name the columns so (a .csv needs a header), or name yours: --text_columns first second, "
+        "Rename the columns (a .csv needs a header), or name yours: --text_columns first second, "
         "with --form groups if the first is a label (text_columns=, form=; in evaluations "
         "--columns LABEL TEXT)"
     )
@@ -273,7 +272,7 @@ def _columns_fault(
         others = [name for name in columns if name != label]
         names = shlex.join([label, others[0] if len(others) == 1 else "SENTENCE"])
         remedy = (
-            f"If {label!r} says which sentences mean the same, read them by --form groups "
+            f"If {label!r} says which sentences mean the same, give --form groups "
             f"--text_columns {names}; else name a pair's columns: --text_columns A B"
         )
     return fault(file, line, problem, separator_of(columns, remedy))
@@ -293,23 +292,23 @@ def _table_rows(path: str | Path, options: ReadOptions) -> Numbered:
     if names is None:
         names = _guess_names(path, filled, options)
     else:
-        line = next(line for line, cells in rows if cells)  # leaves the header behind
+        line = next(line for line, cells in rows if cells)  # skips the header
         choose_shape(path, line, names, options)
     for line, cells in rows:
         yield line, named_cells(path, line, names, cells) if cells else {}
 
 
 def _header(path: str | Path, cells: list[str], options: ReadOptions) -> list[str] | None:
-    """Return the names of the first line if it is a header."""
+    """Return the names in the first line if it is a header."""
     names = [cell.strip() for cell in cells]
     must = suffix_of(path) == ".csv" or options.text_columns is not None
     return names if must or _find_columns(names, options)[1] else None
 
 
 def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) -> list[str]:
-    """Name the columns of a table without header."""
+    """Name the columns of a table without a header."""
     width = len(rows[0])
-    rows = [cells for cells in rows if len(cells) == width]  # others are named where they are read
+    rows = [cells for cells in rows if len(cells) == width]  # reading reports the others
     if width == 3 and all(cells[-1].strip().lower() in LABELS for cells in rows):
         return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
     if width != 2:
@@ -320,10 +319,10 @@ def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) 
 
 def _width_fault(path: str | Path, width: int) -> DataError:
     if width == 1:
-        remedy = "Write two sentences, or a group id and a sentence, parted by a tab"
+        remedy = "Write two sentences, or a group id and a sentence, separated by a tab"
         return fault(path, 1, "has one column, so no pairs", remedy)
     remedy = "If it is a header, name its two columns as text_columns; else keep two columns"
-    return fault(path, 1, f"has {width} columns, none of a known name", remedy)
+    return fault(path, 1, f"has {width} columns, but no known names", remedy)
 
 
 def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
@@ -332,10 +331,10 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
         return "groups"
     if len(rows) > 1 and all(cell.isdecimal() for cell in first[1:]):
         names = tuple(cell.strip() for cell in rows[0])
-        remedy = f'Call them group and text, or pass text_columns={names} and form="groups"'
+        remedy = f'Name them group and text, or pass text_columns={names} and form="groups"'
         raise fault(path, 1, f"the columns {shorten(names)} are unknown", remedy)
     counts = Counter(first)
-    # Group ids of few members repeat too, but in neighbouring rows; first sentences do anywhere.
+    # Ids of small groups repeat too, but in neighbouring rows; first sentences repeat anywhere.
     scattered = len(counts) < sum(1 for _ in groupby(first))
     if len(counts) < len(first) and not (scattered and 2 * len(counts) > len(first)):
         [(most, _)] = counts.most_common(1)
@@ -349,7 +348,7 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
 
 
 def label_among(cells: Sequence[str]) -> str | None:
-    """Return the commonest of a column's cells if these repeat as labels do, and are many.
+    """Return a column's most frequent cell if there are many that repeat as labels do.
 
     Example:
         >>> label_among(["late"] * 20), label_among(["late"] * 19), label_among([*"late"] * 10)
@@ -363,10 +362,10 @@ def label_among(cells: Sequence[str]) -> str | None:
 
 
 def named_cells(path: str | Path, line: int, names: list[str], cells: list[str]) -> Row:
-    """Put the header's names to a row's cells, or say that their numbers differ.
+    """Pair the header's names with a row's cells.
 
     Raises:
-        DataError: Also if two columns have one name; those without any are nobody's.
+        DataError: If their numbers differ, or two columns have the same name (unless empty).
     """
     if len(cells) == len(names):
         row: Row = dict(zip(names, cells, strict=True))
@@ -374,15 +373,15 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
             check_names(path, names)
         return row
     plural = "s" * (len(cells) != 1)
-    problem = f"has {len(cells)} cell{plural} where {len(names)} are due: {shorten(cells)}"
-    remedy = "Part the cells by single tabs, and keep tabs out of sentences"
+    problem = f"has {len(cells)} cell{plural} instead of {len(names)}: {shorten(cells)}"
+    remedy = "Separate cells by single tabs, and keep tabs out of sentences"
     if suffix_of(path) == ".csv":
-        remedy = "Part the cells by commas, and put quotes around a sentence that holds one"
+        remedy = "Separate cells by commas, and put quotes around sentences that contain one"
     raise fault(path, line, problem, remedy)
 
 
 def check_names(path: str | Path, names: Sequence[str]) -> None:
-    """Raise a :class:`DataError` if two columns have one name; those without any are nobody's."""
+    """Raise a :class:`DataError` if two columns have the same name (unless empty)."""
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         problem = f"the header names two columns {shorten(twice)}"

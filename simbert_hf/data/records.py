@@ -1,4 +1,4 @@
-"""Rows -> records: sentences that mean the same, cleaned, and what was found wrong in them."""
+"""Rows -> records: cleaned sentences that mean the same, and counts of what was wrong."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from simbert_hf.utils.textfiles import Row, fault, shorten
 
 logger = logging.getLogger(__name__)
 
-REMEMBERED = 100_000  # ids of ended groups that a stream remembers; shuffled rows show far sooner
+REMEMBERED = 100_000  # finished groups that a stream remembers; shuffled rows show far sooner
 UNQUOTED = "Put it in quotes, or name another column"
 NUMBER = re.compile(r"(?:unnamed: \d+|(?:.*_)?(?:id|idx|index))?")  # names of row numbers
 LISTED = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
-MISSING = ("None", "nan", "NaT", "<NA>")  # how Python and pandas print what is not there
+MISSING = ("None", "nan", "NaT", "<NA>")  # missing values as printed
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
 
 class Record(TypedDict):
-    """One record after cleaning, with what was found wrong in it.
+    """One record after cleaning, with counts of what was wrong.
 
     Attributes:
-        texts: Its different sentences, stripped; sentences that differ in case or white space
-            only count as one.
+        texts: Its different sentences, stripped; sentences that differ only in case or white
+            space count as one.
         fate: USABLE, ONE_MEMBER (fewer than two sentences), NEGATIVE (labelled 0) or BLANK (an
             empty line).
-        empty: Number of empty sentences left out.
-        repeats: Number of sentences left out as repeated within the record.
+        empty: Number of empty sentences dropped.
+        repeats: Number of sentences dropped because the record repeats them.
         over_long: Number of kept sentences with more than ``max_chars`` characters.
     """
 
@@ -64,9 +64,9 @@ def read_records(
         file: Name of the rows' source, for messages.
         rows: Line numbers and rows.
         options: How to read them.
-        named: The file of each named group so far, to which this file's are added: a name that two
-            files have is refused, while numbers of a column "group" may begin anew in each. None
-            keeps no names, which a stream has no room for.
+        named: The file of each named group so far, to which this file's are added: a name that
+            occurs in two files is refused, while numbers in a column "group" may restart in each.
+            None skips this check, as for streams, where names would take too much memory.
 
     Raises:
         DataError: If there are no rows, their columns are unknown, or a value cannot be used.
@@ -82,7 +82,7 @@ def read_records(
     line, first = head[-1]
     shape = choose_shape(file, line, list(first), options)
     unlabelled = shape.form == "pairs" and not shape.label
-    if unlabelled and not options.consecutive:  # a stream must not stop at a later file
+    if unlabelled and not options.consecutive:  # a stream must not fail at a later file
         head += islice(rows, SNIFFED_ROWS)
         sniffed = [row for _, row in head if row]
         if options.text_columns not in (None, *PAIR_COLUMNS) and options.form == "auto":
@@ -95,10 +95,10 @@ def read_records(
 
 
 def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
-    """Refuse two columns whose first one repeats as names of groups do, unless told it is a pair.
+    """Refuse pairs whose first column repeats as names of groups do.
 
     Raises:
-        DataError: If half of many rows or more repeat it.
+        DataError: If at least half of many rows repeat a value.
 
     Example:
         >>> rows = [{"intent": "late", "text": f"Is it {hour}?"} for hour in range(24)]
@@ -117,13 +117,13 @@ def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shap
 def check_all_paraphrases(
     file: str | Path, line: int, rows: Sequence[Row], shape: Shape, *, named: bool = False
 ) -> None:
-    """Refuse pairs beside which stands which of them are paraphrases, in a column of another name.
+    """Refuse pairs if a column of an unknown name seems to say which of them are paraphrases.
 
-    It is told by a file's first 1,000 rows, and by none of a stream. Of a pair whose columns the
-    caller ``named`` there is a warning only.
+    The check uses a file's first 1,000 rows, and none of a stream. If the caller ``named`` the
+    pair's columns, it only warns.
 
     Raises:
-        DataError: If there is one.
+        DataError: If there is such a column.
 
     Example:
         >>> rows = [{"s1": "a", "s2": "b", "same": value} for value in "01"]
@@ -138,9 +138,9 @@ def check_all_paraphrases(
         if name not in shape.columns and not number and len(cells) > 1 and cells <= JUDGMENTS:
             found = ", ".join(map(repr, sorted(cells)))
             problem = f"the column {name!r} has {found}, as if not all rows were paraphrases"
-            remedy = "Call it label, with 1 for a paraphrase and 0 for none"
+            remedy = "Name it label, with 1 for a paraphrase and 0 otherwise"
             if named:
-                logger.warning("%s", fault(file, line, f"{problem}, but all are trained", remedy))
+                logger.warning("%s", fault(file, line, f"{problem}, but all are used", remedy))
                 return
             remedy += (
                 "; or, if all are, drop it or name the pair: --text_columns "
@@ -157,7 +157,7 @@ def _until_filled(rows: Numbered) -> Numbered:
 
 
 def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[str], int]:
-    """Return the sentences of a row, and its fate as far as the label tells it."""
+    """Return the sentences of a row, and its fate according to the label."""
     if not row:
         return [], BLANK
     first, second = (cell_of(file, line, row, name) for name in shape.columns)
@@ -176,7 +176,7 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
 
 
 def cell_of(file: str | Path, line: int, row: Row, name: str) -> object:
-    """Return a column's value, or say that the row lacks it."""
+    """Return a column's value; raise a DataError if the row lacks it."""
     if name in row:
         return row[name]
     problem = f"has no {name!r}, only {shorten(list(row))}"
@@ -191,18 +191,18 @@ def _synonyms(file: str | Path, line: int, name: str, value: object) -> list[obj
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a cell is empty, for Python or pandas; a string never is."""
+    """Return whether a cell is missing, to Python or pandas; a string never is."""
     return not isinstance(value, str) and str(value) in MISSING
 
 
 def sentence_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
-    """Do as :func:`text_of` does, without zero bytes, with which no file could be read again."""
+    """Do what :func:`text_of` does, and drop zero bytes, which no file could be read with."""
     whole = value.replace("\0", "") if isinstance(value, str) else value
     return text_of(file, line, whole, remedy)
 
 
 def text_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) -> str:
-    """Strip a sentence; a missing one is empty, and for what is none there is a remedy."""
+    """Strip a sentence ("" if missing); raise a DataError with a remedy if it is not a string."""
     if is_missing(value):
         return ""
     if not isinstance(value, str):
@@ -210,16 +210,16 @@ def text_of(file: str | Path, line: int, value: object, remedy: str = UNQUOTED) 
         raise fault(file, line, problem, remedy)
     if not is_whole(value):
         problem = f"{shorten(value)} holds half a character"
-        raise fault(file, line, problem, "Save it as UTF-8 anew")
-    return value.strip().replace("\r\n", "\n")  # as line ends are read inside quotes
+        raise fault(file, line, problem, "Save it again as UTF-8")
+    return value.strip().replace("\r\n", "\n")  # as inside quotes
 
 
 def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
-    """Read a label, or raise a DataError unless it is 0 or 1."""
+    """Read a label; raise a DataError unless it is 0 or 1."""
     label = LABELS.get(str(value).strip().lower())
     if label is not None:
         return label
-    remedy = "Write 1 for a paraphrase and 0 for none, or drop the column if all rows are pairs"
+    remedy = "Write 1 for a paraphrase, else 0, or drop the column if all rows are paraphrases"
     raise fault(file, line, f"the {name} {shorten(value)} is neither 0 nor 1", remedy)
 
 
@@ -272,18 +272,18 @@ def _grouped_records(
 
 
 def _check_name(file: str | Path, line: int, key: str, named: dict[str, str], column: str) -> None:
-    """Refuse a name that is another file's too; a number is one, but for a group's."""
+    """Refuse a name that another file has, too; numbers in a column "group" may recur."""
     numbered = column == "group" and key.isdecimal()
     if not numbered and named.setdefault(key, str(file)) != str(file):
-        remedy = "Join the files if it is one group, else rename it"
-        raise fault(file, line, f"{column} {shorten(key)} is in {named[key]} too", remedy)
+        remedy = "Join the files if it is the same group, else rename it"
+        raise fault(file, line, f"{column} {shorten(key)} is also in {named[key]}", remedy)
 
 
 def _check_new(file: str | Path, line: int, key: str, ended: set[int]) -> None:
-    """Refuse an id whose group has ended."""
+    """Refuse an id whose group is finished."""
     if hash(key) in ended:
-        remedy = "Sort the file by its groups, or read it whole, without streaming"
-        raise fault(file, line, f"group {shorten(key)} has rows further up", remedy)
+        remedy = "Sort the file by group, or read it without streaming"
+        raise fault(file, line, f"group {shorten(key)} has earlier rows elsewhere", remedy)
 
 
 def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:

@@ -1,8 +1,8 @@
-"""Groups -> pairs: two members drawn anew each epoch; fixed pairs.
+"""Groups -> pairs of two members, drawn anew each epoch; and fixed pairs.
 
-Every draw depends on (seed, epoch, row) alone, so it is the same after a resume, in any worker and
-on any number of processes. The epoch lives in shared memory in the data set: worker processes that
-outlive an epoch see it change, and a sampler reads it there.
+Every draw depends only on (seed, epoch, row), so it is the same after a resume, in any worker and
+with any number of processes. The data set keeps the epoch in shared memory, where worker processes
+that outlive an epoch see it change, and a sampler reads it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simbert_hf.utils.text import fold
 
 
 class Pair(TypedDict):
-    """Two sentences: members of a group, or as a file has them.
+    """Two sentences: members of a group, or a pair from a file.
 
     Attributes:
         source: One sentence.
@@ -28,11 +28,11 @@ class Pair(TypedDict):
         group: Groups with the same number must not be negatives of each other.
         seed: For whatever else is random about this pair in this epoch: 0 to 2**63 - 1.
         negative: A hard negative of the source, in triplets only.
-        target_group: In triplets, the target's number: equal sentences have equal ones.
-        negative_group: The negative's.
+        target_group: In triplets, the target's number: equal sentences have equal numbers.
+        negative_group: In triplets, the negative's number.
         score: How similar people found the two, in scored pairs only.
         label: The class of the source, in labelled sentences only.
-        position: Where to go on after this pair, in streams only.
+        position: Where to resume after this pair, in streams only.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Pair(TypedDict):
     position: NotRequired[Any]
 
 
-# Under what name a triplet has the group of each of its sentences.
+# The keys of the groups of a triplet's sentences.
 GROUP_OF = {"source": "group", "target": "target_group", "negative": "negative_group"}
 
 Example = TypeVar("Example", covariant=True)
@@ -61,7 +61,7 @@ def mix(values: Hashes) -> Hashes:
 
 
 def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
-    """Draw three random numbers for each row, from (seed, epoch, row) alone: (3, N).
+    """Draw three random numbers for each row, which depend only on (seed, epoch, row): (3, N).
 
     Example:
         >>> a, b = random_bits(0, 1, np.array([5, 6])), random_bits(0, 1, np.array([6]))
@@ -75,9 +75,9 @@ def random_bits(seed: int, epoch: int, rows: Ints) -> Hashes:
 
 
 def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
-    """Choose two different positions below each size, all ordered pairs alike: (N,), (N,)."""
+    """Choose two different positions below each size, uniformly: (N,), (N,)."""
     if sizes.min(initial=2) < 2:
-        raise ValueError("A group of one sentence makes no pair: leave it out.")
+        raise ValueError("A group of one sentence makes no pair: drop it.")
     n = sizes.astype(np.uint64)
     first = bits[0] % n
     second = (first + np.uint64(1) + bits[1] % (n - np.uint64(1))) % n
@@ -85,7 +85,7 @@ def _draw(bits: Hashes, sizes: Ints) -> tuple[Ints, Ints]:
 
 
 def make_pairs(texts: Sequence[Sequence[str]], groups: Sequence[int], bits: Hashes) -> list[Pair]:
-    """Draw a pair of each of N groups by their (3, N) random bits."""
+    """Draw a pair from each of N groups by their (3, N) random bits."""
     first, second = _draw(bits, np.array([len(members) for members in texts]))
     return [
         Pair(source=members[a], target=members[b], group=int(group), seed=int(seed))
@@ -104,7 +104,7 @@ class EpochDataset(Dataset[Example]):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose examples are drawn."""
+        """The current epoch, whose examples are drawn."""
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
@@ -123,20 +123,20 @@ class EpochDataset(Dataset[Example]):
 
 
 def check_groups(groups: object) -> None:
-    """Raise a TypeError unless something is a data set of groups."""
+    """Raise a TypeError unless an object is a data set of groups."""
     if not {"texts", "group"} <= {*(getattr(groups, "column_names", None) or ())}:
         raise TypeError(
             f"groups is a {type(groups).__name__} without columns `texts` and `group`: give the "
-            "first that `load_groups` returns."
+            "data set that `load_groups` returns first."
         )
 
 
 class PairDataset(EpochDataset[Pair]):
-    """A pair of each group; another one each epoch.
+    """A pair from each group; a new one each epoch.
 
     Args:
         groups: A data set of groups.
-        seed: Choice of the pairs.
+        seed: Random seed for the choice of pairs.
 
     Example:
         >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello", "Hey"]], "group": [0]})
@@ -157,7 +157,7 @@ class PairDataset(EpochDataset[Pair]):
         return len(self.groups)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
-        """Draw several pairs with one look into the data set; a DataLoader calls this."""
+        """Draw several pairs with one access to the data set; a DataLoader calls this."""
         rows = [range(len(self))[i] for i in indices]
         columns = self.groups[rows]
         bits = random_bits(self.seed, self.epoch, np.array(rows))
@@ -165,17 +165,17 @@ class PairDataset(EpochDataset[Pair]):
 
 
 class FixedPairs(EpochDataset[Pair]):
-    """Pairs that stay as they are: a sentence with itself, triplets or scored pairs.
+    """Pairs that stay the same: a sentence with itself, triplets or scored pairs.
 
     Args:
-        columns: ``source`` and ``target``, and perhaps ``negative``, ``score`` or ``label``, all as
-            long. Rows with the same source, but for case and white space, are of one group; of
-            triplets, targets and negatives are told apart so, too. Or a ``datasets.Dataset`` of
-            such columns, which is read into memory. A ``group`` and ``seed`` are made anew.
-        seed: Draws each pair's ``seed``, another one each epoch.
+        columns: ``source`` and ``target``, and optionally ``negative``, ``score`` or ``label``, of
+            equal length; or a ``datasets.Dataset`` of such columns, which is read into memory.
+            Rows whose sources are equal, except in case and white space, form a group; targets and
+            negatives of triplets are numbered in the same way. A ``group`` or ``seed`` is replaced.
+        seed: Random seed for each pair's ``seed``, a new one each epoch.
 
     Raises:
-        ValueError: If there is no source or no target, or columns are not as long.
+        ValueError: If there is no source or no target, or columns differ in length.
 
     Example:
         >>> pairs = FixedPairs({"source": ["Hi", "Bye"], "target": ["Hi", "Bye"]})
@@ -193,7 +193,7 @@ class FixedPairs(EpochDataset[Pair]):
                 f"columns is a {type(columns).__name__}: give lists by name, or a datasets.Dataset."
             )
         if not {"source", "target"} <= {*columns}:
-            raise ValueError(f"Pairs have a source and a target; these columns are {[*columns]}.")
+            raise ValueError(f"Pairs need columns source and target; these are {[*columns]}.")
         self.columns = dict(columns)
         sizes = {name: len(column) for name, column in columns.items()}
         if len(set(sizes.values())) > 1:

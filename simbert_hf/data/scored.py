@@ -1,4 +1,4 @@
-"""Pairs with a similarity score or a label: the files that benchmarks come in."""
+"""Pairs with a similarity score or a label, as in the files of benchmarks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simbert_hf.utils.textfiles import (
 )
 
 Cells = list[tuple[int, list[Any]]]
-SNIFFED_ROWS = 50  # rows that decide which column of a file without header is the score
+SNIFFED_ROWS = 50  # rows that decide which column is the score if there is no header
 
 
 class ScoredPair(NamedTuple):
@@ -41,7 +41,7 @@ class LabelledPair(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where the two sentences and the score stand, and among how many cells."""
+    """The indices of the two sentences and the score, and the number of cells in a row."""
 
     first: int
     second: int
@@ -56,19 +56,19 @@ SEMEVAL = _Layout(1, 2, 0, 3)
 def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[ScoredPair]:
     r"""Read scored pairs from a table (``.csv``, ``.tsv``, ``.txt``), ``.jsonl`` or ``.parquet``.
 
-    Text may be in a ``.gz`` or ``.xz``. With a header, or in objects, the columns are a known pair
+    Text files may be ``.gz`` or ``.xz``. With a header, or in objects, the columns are a known pair
     (``sentence1`` and ``sentence2``, ``s1`` and ``s2``, ...) and ``score`` or ``label``, in any
-    order, beside others. Without, there are three: the score comes last (STS-B) or first (SemEval),
-    told by which column holds more numbers. SemEval's rows without a score were never judged: they
-    are left out, as by its own script.
+    order and among others. Otherwise there are three, and the score is last (STS-B) or first
+    (SemEval), whichever column holds more numbers. SemEval's rows without a score were never
+    judged: they are left out, as its own script does.
 
     Args:
         path: The file.
-        columns: Names of the two sentences and the score in headers that hold these three; other
-            files are read as without them.
+        columns: Names of the two sentences and the score; ignored for files without a header that
+            holds these three.
 
     Returns:
-        ``(first, second, score)`` for each row; blank lines are left out.
+        ``(first, second, score)`` for each row; blank lines are skipped.
 
     Raises:
         DataError: If the columns are unknown, a sentence is empty or a score is not a number.
@@ -85,7 +85,7 @@ def load_scored_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[Sco
     if layout is SEMEVAL:  # and not a header in that order
         rows = [(line, cells) for line, cells in rows if cells[0].strip()]
     if not rows:
-        raise fault(path, None, "holds no scored row", "Give it at least one scored pair")
+        raise fault(path, None, "holds no scored row", "Add at least one scored pair")
     return [
         ScoredPair(first, second, _score(path, line, cell))
         for line, first, second, cell in _cells(path, rows, layout)
@@ -100,7 +100,8 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
 
     Args:
         path: The file.
-        columns: Names of the two sentences and the label in headers that hold these three.
+        columns: Names of the two sentences and the label; ignored for files without a header that
+            holds these three.
 
     Raises:
         DataError: If the columns are unknown, a sentence is empty or a label is neither 0 nor 1.
@@ -115,7 +116,7 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
     """
     rows, layout = _find_rows(path, columns, LABEL_COLUMNS)
     if not rows:
-        raise fault(path, None, "holds no labelled row", "Give it at least one labelled pair")
+        raise fault(path, None, "holds no labelled row", "Add at least one labelled pair")
     return [
         LabelledPair(first, second, is_positive(path, line, "label", cell))
         for line, first, second, cell in _cells(path, rows, layout)
@@ -123,7 +124,7 @@ def load_labelled_pairs(path: str | Path, columns: Sequence[str] = ()) -> list[L
 
 
 def check_columns(columns: Sequence[str], paths: Iterable[str | Path]) -> None:
-    """Raise a ValueError if no header holds the three columns named; of two, loading tells."""
+    """Raise a ValueError if no header holds the three columns; loading refuses other numbers."""
     wanted = {name.strip().lower() for name in columns}
     headers = (_rows(path)[:1] for path in paths)
     named = ({cell.strip().lower() for _, cells in header for cell in cells} for header in headers)
@@ -135,27 +136,27 @@ def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
     """Raise a DataError unless there are pairs of both labels."""
     if len({pair.same for pair in pairs}) < 2:
         problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
-        raise fault(path, None, problem, "Give it pairs of both kinds")
+        raise fault(path, None, problem, "Add pairs with the other label")
 
 
 def check_scores(path: str | Path, pairs: Sequence[ScoredPair]) -> None:
-    """Raise a DataError unless two pairs are scored apart: without that, nothing correlates."""
+    """Raise a DataError unless there are two different scores, without which none correlates."""
     if len(pairs) < 2:
-        raise fault(path, None, "holds one scored pair", "A correlation needs at least two")
+        raise fault(path, None, "holds one scored pair", "A correlation needs at least two pairs")
     if len({pair.score for pair in pairs}) < 2:
         problem = f"scores all {len(pairs)} pairs {pairs[0].score:g}, so nothing can correlate"
-        raise fault(path, None, problem, "Give it pairs that are scored apart")
+        raise fault(path, None, problem, "Add pairs with other scores")
 
 
 def _find_rows(
     path: str | Path, columns: Sequence[str], third: Sequence[str]
 ) -> tuple[Cells, _Layout]:
-    """Return the rows below the header, if there is one, and where their parts stand."""
+    """Return the rows without the header, if there is one, and their layout."""
     if columns and len(columns) != 3:
         raise ValueError(f"columns is {columns!r}; name three: both sentences, score or label.")
     rows = _rows(path)
     if not rows:
-        raise fault(path, None, "is empty", "Give it at least one scored pair")
+        raise fault(path, None, "is empty", "Add at least one scored pair")
     names = [cell.strip().lower() for cell in rows[0][1]]
     headed = _headed(names, columns, third)
     if headed is None:
@@ -165,14 +166,14 @@ def _find_rows(
 
 
 def _rows(path: str | Path) -> Cells:
-    """Read the rows that are not blank, a header among them."""
+    """Read the rows that are not blank, including a header."""
     check_exists(path)
     rows = _objects(path) if suffix_of(path) in OBJECTS else read_cells(path)
     return [(line, cells) for line, cells in rows if cells]
 
 
 def _objects(path: str | Path) -> Cells:
-    """Read a file of objects as a table that is headed by the names in the first one."""
+    """Read a file of objects as a table with the names in the first one as its header."""
     objects = [(line, row) for line, row in read_objects(path) if row]
     names = list(objects[0][1]) if objects else []
     cells = [(line, [row.get(name) for name in names]) for line, row in objects]
@@ -180,7 +181,7 @@ def _objects(path: str | Path) -> Cells:
 
 
 def _headed(names: list[str], columns: Sequence[str], third: Sequence[str]) -> _Layout | None:
-    """Find the columns by name; None where the first line is no header."""
+    """Find the columns by name; return None if the first line is not a header."""
     at = {name: i for i, name in enumerate(names)}
     given = [name.strip().lower() for name in columns]
     if given and set(given) <= set(at):
@@ -203,8 +204,8 @@ def _headless(path: str | Path, rows: Cells, third: str) -> _Layout:
     if len(cells) != 3 or not (first or last) or named:
         problem = f"holds {shorten(cells)}, neither a known header nor a scored pair"
         remedy = (
-            f"Write s1, s2, {third} in each row, or name them so in a header (evaluations take "
-            "other names by --columns)"
+            f"Write s1, s2, {third} in each row, or name them so in a header (in evaluations, "
+            "--columns takes other names)"
         )
         raise fault(path, line, problem, separator_of(cells, remedy))
     return layout
@@ -215,7 +216,7 @@ def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int
     for line, cells in rows:
         if len(cells) != layout.width:
             count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
-            problem = f"has {count} where {layout.width} are due: {shorten(cells)}"
+            problem = f"has {count} instead of {layout.width}: {shorten(cells)}"
             remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
             raise fault(path, line, problem, separator_of(cells, remedy))
         first, second = (text_of(path, line, cells[at]) for at in (layout.first, layout.second))

@@ -1,9 +1,9 @@
-"""Streams of pairs: parted among processes and workers, shuffled, gone on with from a small state.
+"""Streams of pairs: split among processes and workers, shuffled, and resumed from a small state.
 
-What a reader (one worker of one process) gives next depends on its :class:`Position` alone: the
+What a reader (one worker of one process) yields next depends only on its :class:`Position`: the
 order of the files on (seed, epoch), the order within a window of rows on the rows' own draws. So
-there is no buffer to save. A resume reads the files that were begun up to their place, without
-making pairs of them, and one window anew.
+there is no buffer to save. To resume, it skips the rows already read in unfinished files, without
+making pairs of them, and reads one window again.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from simbert_hf.data.sampling import Pair, make_pairs, mix, random_bits
 from simbert_hf.utils.arrays import Hashes, Ints
 from simbert_hf.utils.textfiles import DataError
 
-SHARDS_AT_ONCE = 10  # that feed a window, as files are often sorted or of different sources
+SHARDS_AT_ONCE = 10  # shards that fill a window, as files are often sorted or differ in origin
 
 Place = tuple[int, int]  # shards done, rows of the next one done
 
 
 class Position(NamedTuple):
-    """Where a reader goes on.
+    """Where a reader resumes.
 
     Attributes:
-        worker: Of the DataLoader, 0 without any.
-        workers: How many it has.
-        epoch: Of this reader.
-        lanes: Where each of its lines of shards was when the window began; empty at the start.
-        taken: Pairs of the window that were given.
+        worker: Number of the DataLoader's worker, 0 without workers.
+        workers: Number of workers.
+        epoch: Epoch of this reader.
+        lanes: The place in each of its lanes of shards when the window began; empty at the start.
+        taken: Pairs of the window that were yielded.
         begun: Pairs that were in an unfinished batch when the window began.
-        order: Checksum of the window's order, which a resume must find again.
+        order: Checksum of the window's order, which must be the same after a resume.
     """
 
     worker: int
@@ -53,19 +53,19 @@ class Position(NamedTuple):
 
 
 class PairStream(IterableDataset[Pair]):
-    """Pairs of a streamed data set of groups, epoch after epoch, without an end.
+    """Pairs of a streamed data set of groups, epoch after epoch, without end.
 
-    R readers (the workers of all processes) part the S shards in gcd(R, S) sets, one for as many
-    readers as are left, of which each keeps every n-th row. In each epoch a row is read by one of
-    them. A reader that is done begins its next epoch, for which the shards are dealt anew, without
-    waiting: none ends before the others, which would hang them, and no row is dropped.
+    R readers (the workers of all processes) split the S shards into g = gcd(R, S) sets. Each set
+    has R / g readers, of which each keeps every (R / g)-th row, so that in each epoch one reader
+    yields a row. A reader that is done begins its next epoch, for which the shards are dealt anew,
+    without waiting: none ends before the others, which would hang them, and no row is dropped.
 
     Args:
         groups: A streamed data set of groups.
-        seed: Choice and order of the pairs.
-        buffer_size: Rows in the window that is shuffled; it takes them from ten shards in turn.
+        seed: Random seed for the choice and order of pairs.
+        buffer_size: Rows in the window that is shuffled, taken from ten shards in turn.
         process: Number of this process, from 0.
-        processes: How many there are.
+        processes: Number of processes.
 
     Example:
         >>> groups = datasets.Dataset.from_dict({"texts": [["Hi", "Hello"]], "group": [7]})
@@ -90,25 +90,25 @@ class PairStream(IterableDataset[Pair]):
         self.processes = processes
         self.batch_size = 1
         self._lengths: Measure | None = None
-        self._given: dict[int, Position] = {}  # by worker, the last one used at the end
+        self._given: dict[int, Position] = {}  # by worker, the most recent last
 
     def group_by_length(self, batch_size: int, lengths: Measure) -> None:
-        """Let batches of consecutive pairs be of like length, within a window.
+        """Group consecutive pairs within a window into batches of similar length.
 
         Args:
-            batch_size: Pairs in a batch.
-            lengths: Tokens of the longest row that each of some pairs makes: a collator's.
+            batch_size: Pairs per batch.
+            lengths: Counts the tokens of each pair's longest row, as a collator's ``lengths``.
         """
         self.batch_size, self._lengths = batch_size, lengths
 
     def __iter__(self) -> Iterator[Pair]:
         info = get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        if self._given:  # the worker whose turn it was takes the first one's place
+        if self._given:  # the worker whose turn it was comes first
             worker = (worker + 1 + list(self._given)[-1]) % workers
         position = self._given.get(worker, Position(worker, workers))
         barren = 0
-        while barren < 20 * self.processes * workers:  # its shards may hold no row, but not always
+        while barren < 20 * self.processes * workers:  # its shards may be empty in some epochs
             barren += 1
             last = position
             for pair in self._epoch(position):
@@ -117,68 +117,68 @@ class PairStream(IterableDataset[Pair]):
                 yield pair
             begun = (last.begun + last.taken) % self.batch_size
             position = Position(worker, workers, position.epoch + 1, begun=begun)
-        raise DataError("The stream holds no group that can be trained on.")
+        raise DataError("The stream contains no group that can be trained on.")
 
     def epoch(self, number: int, worker: int = 0, workers: int = 1) -> Iterator[Pair]:
-        """Give one epoch's pairs of this process, or of one of its workers."""
+        """Yield one epoch's pairs of this process, or of one of its workers."""
         return self._epoch(Position(worker, workers, number))
 
     def sharing(self, workers: int = 1) -> str:
-        """Tell how the shards are parted among all readers."""
+        """Describe how the shards are split among all readers."""
         shards, readers = self.groups.num_shards, self.processes * max(workers, 1)
         sets = gcd(shards, readers)
         if sets == readers:
             return f"{shards} shards, {readers} readers: each reads {shards // readers} of its own"
         return (
             f"{shards} shards, {readers} readers (workers of all processes): {readers // sets} "
-            f"read the same {shards // sets} and keep their part of the rows; a number of shards "
-            f"that {readers} divides would be read once"
+            f"read the same {shards // sets} and keep their share of the rows; with a multiple of "
+            f"{readers} shards, each would be read once"
         )
 
     def check_process(self, process: int, processes: int) -> None:
-        """Raise a ValueError if this is not the part of that process."""
+        """Raise a ValueError if this stream is not that process's part."""
         if (self.process, self.processes) != (process, processes):
             raise ValueError(
-                f"The stream is process {self.process}'s part of {self.processes}, but this is "
+                f"The stream is for process {self.process} of {self.processes}, but this is "
                 f"process {process} of {processes}: give PairStream its process and processes."
             )
 
     # ------------------------------------------------------------------ state
 
     def took(self, position: Position) -> None:
-        """Note that the pairs up to this position were used."""
+        """Record that the pairs up to this position were used."""
         self._given.pop(position.worker, None)
         self._given[position.worker] = position
 
     def save(self, folder: Path) -> None:
-        """Write into a checkpoint where this process goes on."""
+        """Write to a checkpoint where this process resumes."""
         given = list(self._given.values())
         state = {"stream": self._identity(given[-1].workers), "given": given}
         self._file(folder).write_text(json.dumps(state) + "\n", encoding="utf-8")
 
     def load(self, folder: Path, workers: int = 0) -> None:
-        """Go on from a checkpoint.
+        """Resume from a checkpoint.
 
         Args:
             folder: The checkpoint.
-            workers: Of the DataLoader, which must be as many as they were.
+            workers: Number of the DataLoader's workers, which must not have changed.
 
         Raises:
-            ValueError: If it is of another stream or of other readers.
+            ValueError: If it belongs to another stream or to other readers.
         """
         file = self._file(folder)
         if not file.exists():
             raise ValueError(
-                f"{file} is missing: {folder} is of fewer processes, or of no stream. Resume with "
-                "as many processes as saved it, or start anew with --resume_from_checkpoint false."
+                f"{file} is missing: {folder} has fewer processes, or no stream. Resume with as "
+                "many processes as saved it, or start over with --resume_from_checkpoint false."
             )
         self._given.clear()
         state = json.loads(file.read_text(encoding="utf-8"))
         for name, value in self._identity(max(workers, 1)).items():
             if state["stream"].get(name) != value:
                 raise ValueError(
-                    f"{file} is of a stream with {name} {state['stream'].get(name)}, this one has "
-                    f"{value}: resume with the files, seed, batch, processes and workers of then."
+                    f"{file} has a stream with {name} {state['stream'].get(name)}, this one has "
+                    f"{value}: resume with the same files, seed, batch, processes and workers."
                 )
         for worker, of, epoch, lanes, *rest in state["given"]:
             self.took(Position(worker, of, epoch, tuple(map(tuple, lanes)), *rest))
@@ -204,9 +204,9 @@ class PairStream(IterableDataset[Pair]):
             skipped = position.taken if lanes == position.lanes else 0
             if skipped and known != position.order:
                 raise DataError(
-                    "The stream's sentences do not lie where the checkpoint left them: resume with "
-                    "the files (--sentences_file, --preferences_file and --one_way_file, too), "
-                    "tokenizer, weights, --max_length and --max_chars of then."
+                    "The stream's sentences are not where the checkpoint left them: resume with "
+                    "the same files (--sentences_file, --preferences_file and --one_way_file, "
+                    "too), tokenizer, weights, --max_length and --max_chars."
                 )
             for taken, i in enumerate(order[skipped:], start=skipped + 1):
                 at = position._replace(lanes=lanes, taken=taken, begun=begun, order=known)
@@ -214,9 +214,9 @@ class PairStream(IterableDataset[Pair]):
             begun = (begun + len(order)) % self.batch_size
 
     def _order(self, pairs: list[Pair], bits: Hashes, first: int) -> list[int]:
-        """Shuffle a window of N pairs by their (3, N) random bits, like lengths together.
+        """Shuffle a window of N pairs by their (3, N) random bits, similar lengths together.
 
-        The first ones fill a batch that has begun, the last ones begin another: these are random.
+        The first ones complete a batch and the last ones begin another: these are random.
         """
         order: Ints = np.argsort(mix(bits[0]))
         if self._lengths is None:
@@ -231,7 +231,7 @@ class PairStream(IterableDataset[Pair]):
     def _windows(
         self, position: Position
     ) -> Iterator[tuple[tuple[Place, ...], list[list[str]], list[int]]]:
-        """Give where each window begins, and its rows."""
+        """Yield where each window begins, and its rows."""
         shards, kept, step = self._share(position)
         n = min(SHARDS_AT_ONCE, len(shards))
         places = list(position.lanes) or [(0, 0)] * n
@@ -256,7 +256,7 @@ class PairStream(IterableDataset[Pair]):
     def _share(self, position: Position) -> tuple[list[int], int, int]:
         """Deal the shards of an epoch: those of this reader, and which of how many rows it keeps.
 
-        That the rows rotate with the epochs evens out that shards do not divide by the step.
+        The rows rotate with the epochs, as shard sizes need not be multiples of the step.
         """
         shards, readers = self.groups.num_shards, self.processes * position.workers
         reader, sets = position.worker * self.processes + self.process, gcd(shards, readers)
@@ -266,11 +266,11 @@ class PairStream(IterableDataset[Pair]):
     def _read(
         self, shards: list[int], place: Place, rows: int
     ) -> Iterator[tuple[dict[str, list[Any]], int, Place]]:
-        """Give some rows of the shards at a time, their first one's number, the place after."""
+        """Yield some rows of the shards at a time, the first one's number, and the place after."""
         done, row = place
         for i in range(done, len(shards)):
             shard = self.groups.shard(self.groups.num_shards, shards[i])
-            for columns in shard.skip(row).iter(rows):  # which workers leave whole, unlike __iter__
+            for columns in shard.skip(row).iter(rows):  # not split by workers, unlike __iter__
                 read = len(columns["group"])
                 yield columns, row, (i, row + read) if read == rows else (i + 1, 0)
                 row += read
@@ -284,21 +284,21 @@ def stream_loader(
     device: torch.device | None = None,
     **options: Any,
 ) -> DataLoader[Any]:
-    """Batch a stream; each batch tells as ``position`` where to go on after it.
+    """Batch a stream; each batch has a ``position``, where to resume after it.
 
     Args:
-        stream: Knows its process.
-        batch_size: Pairs a batch.
-        collate: Makes a dictionary of some pairs.
-        device: Where the batches go; None to leave them.
-        **options: Of the DataLoader.
+        stream: The stream of this process.
+        batch_size: Pairs per batch.
+        collate: Turns pairs into a dictionary.
+        device: Where the batches go; None leaves them on the CPU.
+        **options: Options of the DataLoader.
     """
     plain = DataLoader(stream, batch_size, collate_fn=_Positioned(collate), **options)
     return own_loader(plain, device)
 
 
 class _Positioned:
-    """A collator whose batches tell the position of their last pair."""
+    """A collator whose batches include the position of their last pair."""
 
     def __init__(self, collate: Callable[[Any], dict[str, Any]]) -> None:
         self.collate = collate

@@ -1,4 +1,4 @@
-"""Triplets (anchor, positive, hard negative; or preferences), and pairs that are told apart."""
+"""Triplets (anchor, positive, hard negative; or preferences), and one-way pairs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from simbert_hf.data.readers import NEGATIVE_COLUMNS, PAIR_COLUMNS, read_headed_
 from simbert_hf.data.records import cell_of, text_of
 from simbert_hf.utils.textfiles import Row, fault, shorten
 
-NAMES = "Name them sent0, sent1 and hard_neg; of preferences prompt, chosen and rejected"
+NAMES = "Name them sent0, sent1 and hard_neg; for preferences, prompt, chosen and rejected"
 PAIR_NAMES = "Name them source and target"
 
 
 class Triplet(NamedTuple):
-    """A sentence, one that means the same, and one that does not although it looks alike.
+    """A sentence, one that means the same, and a similar one that does not.
 
-    Of preferences: a sentence, a good paraphrase and a bad one.
+    For preferences: a sentence, a good paraphrase and a bad one.
     """
 
     anchor: str
@@ -29,10 +29,10 @@ def load_triplets(path: str | Path) -> list[Triplet]:
     r"""Read triplets from a ``.csv``, ``.tsv``, ``.txt``, ``.jsonl`` or ``.parquet`` file.
 
     The columns are a known pair (``sent0`` and ``sent1``, ``anchor`` and ``positive``, ...) and
-    ``hard_neg``, ``negative`` or ``rejected``, in any order, beside others; tables have a header.
+    ``hard_neg``, ``negative`` or ``rejected``, in any order, among others; tables have a header.
 
     Returns:
-        ``(anchor, positive, negative)`` for each row; blank lines are left out.
+        ``(anchor, positive, negative)`` for each row; blank lines are skipped.
 
     Raises:
         DataError: If the columns are unknown, or a sentence is missing or empty.
@@ -49,10 +49,10 @@ def load_triplets(path: str | Path) -> list[Triplet]:
 
 
 def load_one_way_pairs(path: str | Path) -> list[tuple[str, str]]:
-    """Read pairs whose sides are told apart, from files as of :func:`load_triplets`.
+    """Read pairs whose direction matters, from files like those of :func:`load_triplets`.
 
     Returns:
-        ``(source, target)`` for each row, by a known pair of columns; others may stand beside.
+        ``(source, target)`` for each row, from a known pair of columns; others are ignored.
 
     Raises:
         DataError: If the columns are unknown, or a sentence is missing or empty.
@@ -82,7 +82,7 @@ def _read(path: str | Path, what: str, advice: str, thirds: Sequence[str] = ()) 
 
     rows = list(read_headed_rows(path, columns_of))
     if not rows:
-        raise fault(path, None, f"holds no {what}", f"Give it a header and at least one {what}")
+        raise fault(path, None, f"holds no {what}", f"Write a header and at least one {what}")
     columns = columns_of(rows[0][0], list(rows[0][1]))
     return [_texts(path, line, row, columns) for line, row in rows]
 

@@ -1,1 +1,1 @@
-"""What the training scripts share, and what a run needs beside the Trainer."""
+"""What the training scripts share, and what a run needs besides the Trainer."""

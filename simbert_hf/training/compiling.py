@@ -1,4 +1,4 @@
-"""Compiled transformer layers, once for every length."""
+"""Compiling transformer layers, once for all lengths."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def compile_layers(
     """Compile each repeated layer of a model in place, for batches of any shape.
 
     Nearly all the time is spent there. All layers share one graph, in which the numbers of rows and
-    of tokens are symbols, so neither another length nor another depth compiles anew; evaluation,
-    which needs no gradient, has a second one. The outputs around them vary in too many ways (how
+    of tokens are symbolic, so that no other length or depth triggers a recompilation; evaluation,
+    which needs no gradient, has a second one. The rest of the model varies in too many ways (how
     many tokens have a loss, in which chunks) to be worth it. Gradient checkpointing, GradCache, DDP
-    and FSDP work around compiled layers as around others.
+    and FSDP work with compiled layers as with others.
 
     Args:
-        model: A module; its repeated layers stand in ``nn.ModuleList``.
-        backend: As of ``torch.compile``.
-        mode: As of ``torch.compile``. Those with CUDA graphs suit batches of one shape alone.
+        model: A module; its repeated layers are in an ``nn.ModuleList``.
+        backend: As for ``torch.compile``.
+        mode: As for ``torch.compile``. Modes with CUDA graphs only suit batches of one shape.
 
     Raises:
         ValueError: If the model has no such layers.
@@ -43,7 +43,7 @@ def compile_layers(
         )
     if mode in ("reduce-overhead", "max-autotune"):
         logger.warning(
-            "--torch_compile_mode %s records a CUDA graph for each layer and shape of batch; "
+            "--torch_compile_mode %s records a CUDA graph for each layer and batch shape; "
             "max-autotune-no-cudagraphs does not.",
             mode,
         )

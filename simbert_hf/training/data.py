@@ -1,4 +1,4 @@
-"""What is trained and measured on, as the training scripts' arguments name it."""
+"""The data to train and evaluate on, as given by the training scripts' arguments."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from simbert_hf.utils.textfiles import fault
 logger = logging.getLogger(__name__)
 
 Texts = TypeVar("Texts", bound=tuple[str, ...])  # of a row
-MANY = 3  # of a run's sentences, one in so many is too many to hold out
+MANY = 3  # holding out more than one sentence in so many is too much
 WANTED = "--validation_file with groups"  # to choose the best model by
 
 
 def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> None:
-    """Train without evaluation, as there is nothing to evaluate on: ``wanted``."""
+    """Train without evaluation, for which ``wanted`` is missing."""
     if args.should_log:
         logger.warning(
-            "Nothing is measured in training, and the last model is kept, not the best: give %s "
-            "to choose by.",
+            "Nothing is evaluated during training, so the last model is kept, not the best: give "
+            "%s to choose the best.",
             wanted,
         )
     args.eval_on_start = False
@@ -44,9 +44,9 @@ def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> 
 
 
 def never_evaluate(args: SimilarityTrainingArguments) -> None:
-    """Turn evaluation off, and with it what needs one."""
+    """Turn evaluation off, and with it what depends on it."""
     args.eval_strategy, args.load_best_model_at_end = "no", False
-    if args.save_strategy == "best":  # there is none, and a killed run is to go on
+    if args.save_strategy == "best":  # there is none, but a killed run needs a checkpoint
         args.save_strategy = "steps"
 
 
@@ -56,12 +56,12 @@ def make_evaluator(
     args: SimilarityTrainingArguments,
     wanted: str = WANTED,
 ) -> Evaluator | None:
-    """Make what measures vectors, by held-out groups and ``--sts_file``, as far as there are any.
+    """Make an evaluator of vectors from held-out groups and ``--sts_file``, if there are any.
 
-    Where there are none, a warning says what is ``wanted``.
+    Otherwise a warning says what is ``wanted``.
 
     Raises:
-        DataError: If the file cannot be read, or nothing can correlate with it.
+        DataError: If the file cannot be read, or has no two different scores.
     """
     sts = load_sts(data_args)
     if held_out is not None:
@@ -73,7 +73,7 @@ def make_evaluator(
 
 
 def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
-    """Refuse what would not be used: evaluations are those of held-out groups.
+    """Refuse evaluation data that would be ignored without held-out groups.
 
     Raises:
         ValueError: If ``--sts_file`` or ``--sample_sentences`` is given and no group is held out.
@@ -81,7 +81,7 @@ def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
     for name in ("sts_file", "sample_sentences"):
         if held_out is None and getattr(data_args, name):
             raise ValueError(
-                f"--{name} goes with the evaluation on held-out groups, and there are none: give "
+                f"--{name} belongs to the evaluation on held-out groups, but there are none: give "
                 f"--validation_file or --validation_groups, or drop --{name}."
             )
 
@@ -89,7 +89,7 @@ def check_measured(held_out: Dataset | None, data_args: DataArguments) -> None:
 def hold_out(
     groups: Any, data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> tuple[Any, Dataset | None]:
-    """Part the groups into those to train and those to measure on, no sentence on both sides."""
+    """Split the groups into training and held-out ones, with no sentence on both sides."""
     if data_args.validation_file:
         held_out = read_groups(data_args, args, held_out=True)
         return without_sentences_of(held_out, groups), held_out
@@ -102,13 +102,13 @@ def hold_out(
     kept, held_out = split_groups(groups, wanted, seed=args.seed)
     sizes = [count_sentences(part) for part in (kept, held_out)]
     logger.info(
-        "held out to evaluate on: %s groups, %s of %s sentences",
+        "held out for evaluation: %s groups, %s of %s sentences",
         *(f"{count:,}" for count in (len(held_out), sizes[1], sum(sizes))),
     )
     if MANY * sizes[1] > sum(sizes):
         logger.warning(
-            "More than a third of all sentences is held out: a few groups are very large. Choose "
-            "what to measure on by --validation_file, or another split by --seed."
+            "More than a third of all sentences are held out, as a few groups are very large. Give "
+            "a --validation_file, or another --seed for another split."
         )
     return kept, held_out
 
@@ -120,28 +120,28 @@ def count_sentences(groups: Dataset) -> int:
 
 
 def without_sentences_of(held_out: Dataset, groups: Any) -> Any:
-    """Drop held-out sentences, but for case and white space, and groups with less than two others.
+    """Drop held-out sentences, ignoring case and white space, and groups left with less than two.
 
     Raises:
-        DataError: If none is left.
+        DataError: If no group is left.
     """
     seen = folded(held_out)
     touched = partial(_without, seen)
     kept = groups.map(touched, input_columns="texts").filter(_are_several, input_columns="texts")
     if isinstance(kept, Dataset):
         if not len(kept):
-            raise DataError("Every training group is of sentences of the validation file.")
-        logger.info("left out held-out sentences, and so %d groups", len(groups) - len(kept))
+            raise DataError("No training group is left without sentences of the validation file.")
+        logger.info("left out held-out sentences, and with them %d groups", len(groups) - len(kept))
     return kept
 
 
 def folded(held_out: Dataset) -> set[str]:
-    """Collect held-out sentences without case and white space."""
+    """Collect held-out sentences, normalised in case and white space."""
     return {fold(text) for texts in held_out["texts"] for text in texts}
 
 
 def strangers_to(held_out: Dataset | None) -> Callable[[Iterable[str]], bool]:
-    """Make a test whether none of some sentences is held out, but for case and white space."""
+    """Make a function that checks that no sentence is held out, ignoring case and white space."""
     seen = set() if held_out is None else folded(held_out)
     return lambda texts: seen.isdisjoint(map(fold, texts))
 
@@ -157,7 +157,7 @@ def _are_several(texts: list[str]) -> bool:
 def load_unseen(
     load: Callable[[str], list[Texts]], files: Sequence[str], held_out: Dataset | None, what: str
 ) -> list[Texts]:
-    """Read rows of sentences, less those with held-out ones.
+    """Read rows of sentences, except those with held-out ones.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left.
@@ -172,7 +172,7 @@ def load_unseen(
 
 
 def load_sts(data_args: DataArguments) -> list[ScoredPair]:
-    """Read ``--sts_file``, if one is given; raise a DataError if nothing can correlate with it."""
+    """Read ``--sts_file``, if given; raise a DataError if it has no two different scores."""
     if not data_args.sts_file:
         return []
     pairs = load_scored_pairs(data_args.sts_file)
@@ -183,7 +183,7 @@ def load_sts(data_args: DataArguments) -> list[ScoredPair]:
 def read_groups(
     data_args: DataArguments, args: SimilarityTrainingArguments, held_out: bool = False
 ) -> Any:
-    """Read groups to train on, or ``held_out`` ones, in the main process first; log losses."""
+    """Read groups to train on, or ``held_out`` ones, in the main process first; log the counts."""
     files = [str(data_args.validation_file)] if held_out else data_args.train_file
     check_files(files)
     hub_options: dict[str, Any] = {}
@@ -204,7 +204,7 @@ def read_groups(
         )
     logger.info("%s: %s", ", ".join(files), report)
     if held_out and len(set(groups["group"])) < 2:
-        remedy = "Give it groups that share no sentence"
+        remedy = "Add groups that share no sentence"
         raise fault(files[0], None, "has all sentences in one group", remedy)
     pairs = data_args.form in ("auto", "pairs") and isinstance(groups, Dataset)
     if columns and pairs and args.should_log and not held_out:
@@ -213,6 +213,6 @@ def read_groups(
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Raise a DataError where there are none."""
+    """Raise a DataError if there are no files."""
     if not files:
-        raise DataError("Nothing to train on; give --train_file with a file of examples.")
+        raise DataError("There are no training data; give --train_file with a file of examples.")

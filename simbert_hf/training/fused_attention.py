@@ -1,9 +1,9 @@
 """Self-attention within short rows by one product and one kernel, for GPUs with Triton.
 
-Queries, keys and values come of one matrix product instead of three, whose small matrices do not
-fill a GPU, and lie side by side; the kernel does the rest, dropout and mask included. Torch's
-memory-efficient kernel is made for long rows: on rows of 30 tokens it takes several times as long
-as reading queries, keys and values does.
+Queries, keys and values come from one matrix product instead of three, whose small matrices would
+not fill a GPU, and are adjacent in memory; the kernel does the rest, including dropout and mask.
+Torch's memory-efficient kernel is made for long rows: on rows of 30 tokens it takes several times
+as long as reading queries, keys and values does.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from transformers.models.electra.modeling_electra import ElectraSelfAttention
 
 from simbert_hf.modeling.simbert import CACHE, SimBert
 
-LONGEST = 128  # tokens a row: all its scores are held at once
+LONGEST = 128  # tokens per row: all its scores are held at once
 
 
 def use_fused_attention(model: Any) -> None:
-    """Let a model's layers attend by :func:`fused_attention` wherever it fits.
+    """Make a model's layers use :func:`fused_attention` wherever it applies.
 
     Args:
-        model: A ``SimBert`` on BERT or ELECTRA, in place; others stay as they are.
+        model: A ``SimBert`` on BERT or ELECTRA, changed in place; other models are left unchanged.
     """
     if not isinstance(model, SimBert) or not model._supports_sdpa:
         return
     for module in model.modules():
         if isinstance(module, (BertSelfAttention, ElectraSelfAttention)):
             layers = module.query, module.key, module.value
-            if all(type(layer) is Linear for layer in layers):  # others compute in their own way
+            if all(type(layer) is Linear for layer in layers):  # subclasses may compute differently
                 module.forward = MethodType(attend, module)
 
 
-@wraps(BertSelfAttention.forward)  # pickle goes by its name
+@wraps(BertSelfAttention.forward)  # pickle looks it up by name
 def attend(
     self: BertSelfAttention,
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend in place of a layer's ``forward``, which still does where the kernel does not fit."""
+    """Attend in place of a layer's ``forward``, which is called if the kernel does not apply."""
     if kwargs.get(CACHE) is not None or not fits(self, hidden_states, attention_mask):
         forward: Any = type(self).forward
         return forward(self, hidden_states, attention_mask, **kwargs)  # type: ignore[no-any-return]
@@ -60,10 +60,10 @@ def attend(
 
 
 def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
-    """Tell whether the kernel can attend.
+    """Return whether the kernel applies.
 
-    It takes short rows, in half precision, on a GPU, under an additive mask that all heads share,
-    where the model has torch's attention.
+    It needs short rows, in half precision, on a GPU, with an additive mask that all heads share,
+    and a model that uses torch's attention.
     """
     kind, length = hidden.device.type, hidden.shape[1]
     half = torch.is_autocast_enabled(kind)
@@ -74,7 +74,7 @@ def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
         and mask.dtype != torch.bool
         and mask.shape[1:] == (1, length, length)
         and length <= LONGEST
-        and layer.attention_head_size in (16, 32, 64)  # of 128, not all GPUs have the memory
+        and layer.attention_head_size in (16, 32, 64)  # for 128, some GPUs lack the memory
         and layer.config._attn_implementation == "sdpa"
     )
 
@@ -83,7 +83,7 @@ def fits(layer: BertSelfAttention, hidden: Tensor, mask: Tensor | None) -> bool:
 
 
 def constants(parts: Tensor, dropout: float) -> dict[str, Any]:
-    """Choose how a kernel is compiled for such rows: (B, L, 3, H, d)."""
+    """Choose how a kernel is compiled for rows of shape (B, L, 3, H, d)."""
     size = max(16, 1 << (parts.shape[1] - 1).bit_length())  # a power of two
     return {
         "SIZE": size,
@@ -103,12 +103,12 @@ def fused_attention(
     Args:
         parts: Queries, keys and values. Shape: (B, L, 3, H, d).
         mask: Added to the scores. Shape: (B or 1, 1, L, L).
-        seed: Of dropout. Shape: (1,).
-        scale: Of the scores.
+        seed: Random seed of dropout. Shape: (1,).
+        scale: Factor of the scores.
         dropout: Share of the weights that are dropped.
 
     Returns:
-        Shape: (B, L, H, d).
+        The attention's output. Shape: (B, L, H, d).
     """
     from simbert_hf.training.kernels import forward_kernel
 
@@ -134,7 +134,7 @@ def fused_attention_backward(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """Gradient of queries, keys and values: (B, L, 3, H, d)."""
+    """Return the gradient of queries, keys and values: (B, L, 3, H, d)."""
     from simbert_hf.training.kernels import backward_kernel
 
     parts, gradient = parts.contiguous(), gradient.contiguous()

@@ -15,21 +15,21 @@ from simbert_hf.modeling.simbert import SimBertOutput
 
 
 def use_gradcache(model: Any, size: int) -> None:
-    """Let a model that trains take its rows in micro-batches (Gao et al. 2021, arXiv 2101.06983).
+    """Make a model process training rows in micro-batches (Gao et al. 2021, arXiv 2101.06983).
 
-    Each micro-batch leaves its sentence vectors and the sums of its token losses, and forgets the
-    rest. The objective needs no more; the backward pass takes the micro-batches one by one, each
-    computed again with the same dropout masks, and lets the gradients of its vectors through. So
-    memory grows with the micro-batch, not with the batch, at the price of a second forward pass
-    (and of what a token loss does in it: its gradient is formed both times).
+    Each micro-batch keeps only its sentence vectors and the sums of its token losses, which is all
+    that the objective needs. The backward pass takes the micro-batches one by one, computes each
+    again with the same dropout masks, and propagates the gradients of its vectors. So memory grows
+    with the micro-batch, not with the batch, at the cost of a second forward pass (including the
+    token losses, whose gradients are formed both times).
 
-    Loss and gradients are those of the whole batch, for every objective that is a function of these
-    outputs. DDP and FSDP wrap the model outside of this and see one forward pass a step.
+    Loss and gradients are those of the full batch, for every objective that is a function of these
+    outputs. DDP and FSDP wrap the model outside of this and see one forward pass per step.
 
     Args:
-        model: An ``Embedder``. Its forward pass takes (B, L) tensors and perhaps ``lm_targets`` by
-            keyword, and gives a ``SimBertOutput``; it is changed in place.
-        size: Rows of a micro-batch.
+        model: An ``Embedder``. Its forward pass takes (B, L) tensors and optionally ``lm_targets``
+            by keyword, and returns a ``SimBertOutput``; it is changed in place.
+        size: Rows per micro-batch.
 
     Example:
         >>> from simbert_hf import SimBert, SimBertConfig
@@ -45,7 +45,7 @@ def use_gradcache(model: Any, size: int) -> None:
     trim = getattr(model.config, "mask_padding", True)  # a GRU may read its padding
 
     def outputs(self: Any, part: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        found = forward(self, **part)  # whose hidden states are not to be kept
+        found = forward(self, **part)  # its hidden states are dropped
         return found.sentence_embedding, found.lm_losses or {}
 
     @functools.wraps(forward)
@@ -54,9 +54,9 @@ def use_gradcache(model: Any, size: int) -> None:
             found: SimBertOutput = forward(self, *args, **inputs)
             return found
         if inputs.get("lm_positions") is not None:
-            raise ValueError("Preferences are compared in whole batches: leave GradCache out.")
-        # A checkpoint keeps inputs, random state and autocast, and drops what is between; autograd
-        # goes through the newest nodes first, and so ends one micro-batch before it begins another.
+            raise ValueError("Preferences need whole batches: do not use GradCache.")
+        # A checkpoint keeps inputs, random state and autocast, and drops activations; autograd
+        # visits the newest nodes first, and so finishes one micro-batch before the next.
         parts = [
             checkpoint(outputs, self, part, use_reentrant=False)
             for part in micro_batches(inputs, size, trim)
@@ -76,9 +76,9 @@ def micro_batches(
     """Cut a batch into parts of ``size`` rows.
 
     Args:
-        inputs: (B, L) tensors, and perhaps ``lm_targets`` with flat positions in them.
-        size: Rows of a part.
-        trim: Cut the columns on the right that are padding in the whole part.
+        inputs: (B, L) tensors, and optionally ``lm_targets`` with flat positions in them.
+        size: Rows per part.
+        trim: Cut columns on the right that are only padding in the part.
 
     Example:
         >>> ids, mask = torch.tensor([[5, 6, 7], [8, 9, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
@@ -113,7 +113,7 @@ def micro_batches(
 
 
 def row_ends(mask: Tensor) -> list[int]:
-    """Tell where each row's last token ends, in one transfer from the device: (B, L) -> B.
+    """Return where each row's last token ends, in one transfer from the device: (B, L) -> B.
 
     Example:
         >>> row_ends(torch.tensor([[1, 1, 0], [0, 0, 0]]))
@@ -127,7 +127,7 @@ def row_ends(mask: Tensor) -> list[int]:
 def _split(
     positions: Tensor, labels: Tensor, size: int, parts: int
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Deal N flat positions and their labels to parts of ``size`` positions each."""
+    """Distribute N flat positions and their labels to parts of ``size`` positions each."""
     part = positions // size
     counts = torch.bincount(part, minlength=parts).tolist()
     order = part.argsort(stable=True)

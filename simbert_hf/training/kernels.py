@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def load_rows(start, stride, rows, columns, length):
-    """Read a row's tokens: (L, d), zeros beyond them."""
+    """Read a row's tokens: (L, d), padded with zeros."""
     places = start + rows[:, None] * stride + columns[None, :]
     return tl.load(places, mask=rows[:, None] < length, other=0.0)
 
@@ -37,7 +37,7 @@ def probabilities(
 
 @triton.jit
 def kept_share(seed, program, rows, dropout, SIZE: tl.constexpr):
-    """Draw what dropout multiplies by: 0, or 1 over the share that is kept. (L, L)."""
+    """Draw the factors of dropout: 0, or 1 over the share that is kept. (L, L)."""
     numbers = rows[:, None] * SIZE + rows[None, :]
     drawn = tl.rand(tl.load(seed) + program, numbers, n_rounds=7)
     return tl.where(drawn >= dropout, 1 / (1 - dropout), 0.0)
@@ -53,7 +53,7 @@ def forward_kernel(
     row, head = program // heads, program % heads
     rows, columns = tl.arange(0, SIZE), tl.arange(0, DEPTH)
     width = heads * DEPTH
-    token = 3 * width  # from one to the next
+    token = 3 * width  # stride between tokens
     start = parts + row * length * token + head * DEPTH
     q = load_rows(start, token, rows, columns, length)
     k = load_rows(start + width, token, rows, columns, length)
@@ -73,7 +73,7 @@ def backward_kernel(
     dropout,
     SIZE: tl.constexpr, DEPTH: tl.constexpr, DROPS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute one row's probabilities anew, in one head, and the gradients."""
+    """Recompute one row's probabilities, in one head, and compute the gradients."""
     program = tl.program_id(0).to(tl.int64)
     row, head = program // heads, program % heads
     rows, columns = tl.arange(0, SIZE), tl.arange(0, DEPTH)
@@ -108,7 +108,7 @@ def backward_kernel(
 
 @triton.jit
 def slopes_kernel(scores, labels, losses, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
-    """Turn the scores of one token, (V,), into their slopes of its loss, which is kept apart."""
+    """Replace the scores of one token, (V,), by the slopes of its loss, which is stored apart."""
     token = tl.program_id(0).to(tl.int64)
     start, columns = scores + token * WIDTH, tl.arange(0, BLOCK)
     label = tl.load(labels + token)
@@ -119,7 +119,7 @@ def slopes_kernel(scores, labels, losses, WIDTH: tl.constexpr, BLOCK: tl.constex
         inside = first + columns < WIDTH
         found = tl.load(start + first + columns, mask=inside, other=float("-inf")).to(tl.float32)
         higher = tl.maximum(most, found)
-        # where all is -inf, so is the difference's every part
+        # where all is -inf, the difference would be NaN
         total = tl.where(higher == float("-inf"), 0.0, total * tl.exp(most - higher))
         total += tl.where(higher == float("-inf"), 0.0, tl.exp(found - higher))
         most = higher

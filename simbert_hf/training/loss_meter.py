@@ -1,4 +1,4 @@
-"""The loss parts between two log lines."""
+"""Averages of the loss parts between two log lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LossMeter:
         self.started = time.perf_counter()
 
     def add(self, parts: Any, batch: dict[str, Tensor]) -> None:
-        """Take in one batch; nothing is copied from the device yet."""
+        """Add one batch, without copying anything from the device."""
         for field in dataclasses.fields(parts):
             value: Tensor | None = getattr(parts, field.name)
             if field.name != "total" and value is not None:
@@ -35,7 +35,7 @@ class LossMeter:
         self.tokens = self.tokens + batch["attention_mask"].sum()
 
     def read(self, processes: int) -> dict[str, float]:
-        """Return the window's means and rates (of all processes, taken as equal)."""
+        """Return the window's means and rates (for all processes, assumed equal)."""
         if not self.steps:
             return {}
         means = {name: round(float(value) / self.steps, 6) for name, value in self.sums.items()}

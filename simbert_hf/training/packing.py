@@ -1,4 +1,4 @@
-"""Packing: embeddings and layers run on real tokens alone, while they train."""
+"""Packing: running embeddings and layers on real tokens only, during training."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.simbert import CACHE, SimBert
 from simbert_hf.utils.checks import check_choice
 
-NAME = "simbert_packed"  # of our attention among transformers' ones
+NAME = "simbert_packed"  # of this attention in transformers' registry
 
 
 def use_packing(model: Any, attention: str) -> None:
-    """Let a model that trains leave the padding out of its layers.
+    """Exclude the padding from a model's layers during training.
 
     The real tokens of the B rows become one row of T; hidden states return to their places among
-    (B, L), zeros elsewhere, so that pooling, losses, GradCache, DDP and FSDP see no difference.
-    Without gradients, with a cache or with a ready mask, the model runs as before.
+    (B, L), with zeros elsewhere, so that pooling, losses, GradCache, DDP and FSDP see no
+    difference. Without gradients, with a cache or with a prepared mask, the model runs as before.
 
     Attention keeps the rows apart in one of two ways: ``Padded``, ``Flex``.
 
@@ -38,7 +38,7 @@ def use_packing(model: Any, attention: str) -> None:
         attention: One of ``ATTENTIONS``.
 
     Raises:
-        ValueError: If the model has an attention of its own, or dropout that this one lacks.
+        ValueError: If the model has its own attention, or dropout that this one lacks.
 
     Example:
         >>> from simbert_hf import SimBertConfig
@@ -86,12 +86,12 @@ def _checked(model: Any, attention: str) -> type[Padded] | type[Flex]:
     if not isinstance(model, SimBert) or not model._supports_sdpa:
         raise ValueError(
             "--packing is for BERT and ELECTRA checkpoints in SimBert; "
-            f"{type(model).__name__} has an attention of its own: leave it out."
+            f"{type(model).__name__} has its own attention: drop the flag."
         )
     dropout = model.config.attention_probs_dropout_prob
     if dropout and not ATTENTIONS[attention].has_dropout:
         raise ValueError(
-            f"--packing {attention} has no attention dropout, and the model's is {dropout}: give "
+            f"--packing {attention} has no attention dropout, but the model's is {dropout}: give "
             "--attention_dropout 0, or --packing padded."
         )
     return ATTENTIONS[attention]
@@ -102,29 +102,29 @@ def _checked(model: Any, attention: str) -> type[Padded] | type[Flex]:
 
 @dataclass(frozen=True)
 class Padded:
-    """Put queries, keys and values among padding, for torch's own attention under a mask.
+    """Pad queries, keys and values, for torch's own attention with a mask.
 
-    All but attention is unpadded, and attention dropout stays.
+    Everything but attention is unpadded, and attention dropout is kept.
 
     Attributes:
         mask: The prefix mask. Shape: (B, 1, L, L).
-        places: Of the real tokens among B * L. Shape: (T,).
+        places: Positions of the real tokens among B * L. Shape: (T,).
     """
 
     mask: Tensor
     places: Tensor
-    multiple: ClassVar = 1  # T is filled up to one of it
+    multiple: ClassVar = 1  # T is padded to a multiple of it
     has_dropout: ClassVar = True
 
     @classmethod
     def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Build the prefix mask of (B, L) segments and real tokens, T of which are at places."""
+        """Build the prefix mask from (B, L) segments and real tokens, of which T are at places."""
         return cls(prefix_mask(segments, real, torch.get_default_dtype()), places)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
     ) -> Tensor:
-        """Attend under the mask, and take what the real tokens found."""
+        """Attend under the mask, and return the outputs of the real tokens."""
         rows, _, length, _ = self.mask.shape
 
         def part(states: Tensor) -> Tensor:  # (1, H, T, d) -> (B, H, L, d)
@@ -143,16 +143,16 @@ class Flex:
     """FlexAttention under the block mask "same row, and the prefix rule"; made for GPUs.
 
     Attributes:
-        mask: Its blocks are those that share a row; filler tokens are a row of their own.
+        mask: It keeps the blocks that share a row; filler tokens are a row of their own.
     """
 
     mask: BlockMask
-    multiple: ClassVar = 128  # its block; few values of T, too, are few shapes to compile
+    multiple: ClassVar = 128  # block size; fewer values of T are also fewer shapes to compile
     has_dropout: ClassVar = False
 
     @classmethod
     def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Make the block mask from where rows begin and end; T x T would be far too large."""
+        """Make the block mask from the ends of rows, as a T x T mask would be far too large."""
         filler = -len(places) % cls.multiple
         rows = pad(places // real.shape[1], (0, filler), value=len(real))  # (T,), ascending
         order = pad(segments.cumsum(dim=1).flatten()[places], (0, filler))
@@ -183,7 +183,7 @@ class Flex:
 
 @functools.cache
 def _compiled_flex() -> Callable[..., Any]:
-    return torch.compile(flex_attention)  # which is a plain T x T one until it is compiled
+    return torch.compile(flex_attention)  # uncompiled, it computes all T x T scores
 
 
 ATTENTIONS: dict[str, type[Padded] | type[Flex]] = {"padded": Padded, "flex": Flex}
@@ -200,7 +200,7 @@ def packed_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' layers ask for it; as SDPA where rows are not packed."""
+    """Attend with the interface of transformers' layers; use SDPA if rows are not packed."""
     if packed is not None:
         return packed.attend(query, key, value, scaling, dropout), None
     return sdpa_attention_forward(
@@ -216,7 +216,7 @@ AttentionMaskInterface.register(NAME, sdpa_mask)
 
 
 class _Take(torch.autograd.Function):
-    """Rows at places that occur once each: the gradient is put back, where torch would add."""
+    """Takes rows at distinct places, so that the gradient is copied, where torch would add."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, places: Tensor) -> Tensor:

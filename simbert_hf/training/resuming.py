@@ -1,4 +1,4 @@
-"""What a run goes on from: the newest whole checkpoint, of the same run."""
+"""Resuming a run from its newest complete checkpoint."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from simbert_hf.utils.textfiles import read_json
 logger = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"
-UNSAID = ("token", "cache_dir")  # a secret, and a place of this machine
+UNSAID = ("token", "cache_dir")  # a secret, and a path on this machine
 NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_state*", "*model*")
-# A checkpoint brings back the optimiser's; with another seed, other groups would be held out.
+# A checkpoint restores the optimiser's; with another seed, other groups would be held out.
 KEPT = (
     "learning_rate", "head_learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
     "adam_epsilon", "optim", "seed", "pooling",
@@ -37,8 +37,8 @@ TOLD = (
     "lr_scheduler_kwargs", "warmup_steps", "max_grad_norm", "optim_args", "neftune_noise_alpha",
     "bf16", "fp16",
 )  # fmt: skip
-BEST = ("metric_for_best_model", "greater_is_better")  # what the best checkpoint is found by
-# What changes no figure of an evaluation; anything else may.
+BEST = ("metric_for_best_model", "greater_is_better")  # what selects the best checkpoint
+# What does not change the metrics of an evaluation; anything else may.
 UNMEASURED = (
     *TOLD, "processes", "model_name_or_path", "revision", "hidden_dropout", "attention_dropout",
     "sample_sentences",
@@ -47,12 +47,12 @@ UNMEASURED = (
 
 @dataclass
 class SameRun(CheckpointPart):
-    """Writes a run's settings into its checkpoints, and goes on from those of the same run alone.
+    """Saves a run's settings in its checkpoints, and only resumes from those of the same run.
 
     Attributes:
-        settings: By their names.
+        settings: Values by name.
         writes: Whether this process writes them.
-        measures_anew: Whether it goes on from a run that was measured otherwise.
+        measures_anew: Whether the resumed run was evaluated differently.
     """
 
     settings: dict[str, Any]
@@ -61,12 +61,12 @@ class SameRun(CheckpointPart):
 
     @classmethod
     def of(cls, args: SimilarityTrainingArguments, *others: Any, **facts: Any) -> SameRun:
-        """Tell a run's settings.
+        """Collect a run's settings.
 
         Args:
-            args: Its arguments.
-            *others: Dataclasses of others, of which all but secrets counts.
-            **facts: What none of them says, or says otherwise.
+            args: Its training arguments.
+            *others: Dataclasses of other arguments, all of which count, except secrets.
+            **facts: Settings that these lack, or that override them.
         """
         given = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
         known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
@@ -88,21 +88,21 @@ class SameRun(CheckpointPart):
         lr_scheduler: Any = None,
         **more: Any,
     ) -> None:
-        """Log, evaluate, save and set the learning rate as is asked for now, not as then."""
+        """Use the current steps and learning rate, not those of the checkpoint."""
         state.compute_steps(args, state.max_steps)
-        if self.measures_anew:  # the best of then had another measure
+        if self.measures_anew:  # the former best had another metric
             state.best_metric = state.best_global_step = state.best_model_checkpoint = None
-        if isinstance(lr_scheduler, LambdaLR):  # a loaded optimizer has the rate of then
+        if isinstance(lr_scheduler, LambdaLR):  # a loaded optimizer has the former rate
             groups = lr_scheduler.optimizer.param_groups
             schedules = zip(lr_scheduler.base_lrs, lr_scheduler.lr_lambdas, strict=True)
             for group, (rate, share) in zip(groups, schedules, strict=True):
                 group["lr"] = rate * share(lr_scheduler.last_epoch)
 
     def load(self, directory: Path) -> None:
-        """Compare with the settings of then.
+        """Compare the settings with those of the checkpoint.
 
         Raises:
-            ValueError: If one differs that would not be heeded, or must not change.
+            ValueError: If one differs that would be ignored, or must not change.
         """
         place = directory / SETTINGS
         former = read_json(place) if place.exists() else self.settings
@@ -112,14 +112,16 @@ class SameRun(CheckpointPart):
                 continue
             if name in KEPT:
                 raise ValueError(
-                    f"{directory} is of a run with --{name} {then}, not {now}, and goes on with "
-                    "that alone: give it, or begin a new run with its weights, by "
+                    f"{directory} is from a run with --{name} {then}, not {now}, and can only be "
+                    "resumed with that: give it, or start a new run from its weights, with "
                     f"--model_name_or_path {directory} and another --output_dir."
                 )
-            logger.warning("%s is of a run with other %s: %s, now %s", directory, name, then, now)
+            logger.warning(
+                "%s is from a run with another %s: %s, now %s", directory, name, then, now
+            )
             self.measures_anew |= name not in UNMEASURED and file_names(then) != file_names(now)
         if self.measures_anew:
-            logger.warning("the best checkpoint is sought anew, among those from here on")
+            logger.warning("the best checkpoint will be chosen among those from here on")
 
 
 def file_names(value: Any) -> Any:
@@ -135,11 +137,11 @@ def file_names(value: Any) -> Any:
 
 
 def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
-    """Name the checkpoint that a run is to go on from; None for a new run.
+    """Return the checkpoint from which a run is to resume; None for a new run.
 
     Raises:
-        ValueError: If the one that is named cannot be gone on from, or a new run would mix its own
-            with a former one's.
+        ValueError: If the given checkpoint cannot be resumed from, or a new run would mix its
+            checkpoints with those of an earlier one.
     """
     out = Path(str(args.output_dir))
     wanted = str(args.resume_from_checkpoint)  # a path, or a flag as a string or a bool
@@ -147,31 +149,31 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
     if wanted.lower() in ("none", "false"):
         if there:
             raise ValueError(
-                f"{there[max(there)]} is a former run's: give --resume_from_checkpoint true to "
-                "go on with it, another --output_dir, or remove it."
+                f"{there[max(there)]} is from an earlier run: give --resume_from_checkpoint true "
+                "to resume it, give another --output_dir, or remove it."
             )
         if (out / SAFE_WEIGHTS_NAME).exists():
-            logger.warning("%s holds a model, whose place the new one takes in the end", out)
+            logger.warning("%s holds a model, which the new one will replace at the end", out)
         return None
     if wanted.lower() == "true":
         checkpoint = newest_checkpoint(out)
         if there and checkpoint is None:
             fault = fault_of(there[max(there)])
             raise ValueError(
-                f"No checkpoint in {out} can be gone on from: {there[max(there)].name} {fault}. "
-                "Remove them to begin anew, or give another --output_dir."
+                f"No checkpoint in {out} can be resumed from: {there[max(there)].name} {fault}. "
+                "Remove them to start over, or give another --output_dir."
             )
         logger.info("resuming from %s", checkpoint or "nothing: there is no checkpoint")
         return checkpoint
     if fault := fault_of(Path(wanted)):
         raise ValueError(
-            f"--resume_from_checkpoint {wanted} {fault}: name a whole checkpoint-... folder, or "
+            f"--resume_from_checkpoint {wanted} {fault}: name a complete checkpoint-... folder, or "
             "true for the newest."
         )
     step = next((at for at, path in there.items() if path.samefile(wanted)), None)
     if step is not None and step < max(there):
         logger.warning(
-            "%s is later than %s: remove it if --resume_from_checkpoint true is not to take it",
+            "%s is later than %s: remove it if --resume_from_checkpoint true must not use it",
             there[max(there)],
             wanted,
         )
@@ -179,17 +181,17 @@ def checkpoint_of(args: SimilarityTrainingArguments) -> str | None:
 
 
 def newest_checkpoint(directory: Path) -> str | None:
-    """Return the newest checkpoint that is whole and can be resumed from."""
+    """Return the newest checkpoint that is complete and can be resumed from."""
     for _, path in sorted(checkpoints_in(directory).items(), reverse=True):
         fault = fault_of(path)
         if not fault:
             return str(path)
-        logger.warning("%s is passed over: it %s", path, fault)
+        logger.warning("%s is skipped: it %s", path, fault)
     return None
 
 
 def checkpoints_in(directory: Path) -> dict[int, Path]:
-    """Find the folders named as checkpoints, by their steps."""
+    """Find the folders named like checkpoints, by their steps."""
     found = (
         re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
     )
@@ -197,13 +199,13 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
 
 
 def fault_of(checkpoint: Path) -> str:
-    """Say why a run cannot go on from a checkpoint; nothing if it can.
+    """Return why a run cannot resume from a checkpoint; "" if it can.
 
-    This package's are whole, or not there. Trainer alone writes in place, and with
-    ``save_only_model`` no more than weights; a copy may have been cut off.
+    This package's checkpoints are complete or absent. But Trainer alone writes in place, and with
+    ``save_only_model`` nothing but weights; and a copy may be truncated.
     """
     if not checkpoint.is_dir():
-        return "is no folder"
+        return "is not a folder"
     lacking = [name for name in NEEDED if not any(checkpoint.glob(name))]
     if lacking:
         return f"lacks {lacking[0]}"

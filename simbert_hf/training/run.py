@@ -24,15 +24,15 @@ from simbert_hf.utils.script import check_output
 
 logger = logging.getLogger(__name__)
 
-LOCK = "training.lock"  # in the folder of a run while it goes on; what it holds is nothing
+LOCK = "training.lock"  # an empty file in the folder of a run while it is active
 
 
 def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
     """Check where to save, log from the main process of each machine only, and set the seed.
 
     Args:
-        args: Names the place, the process and the seed.
-        starts: Folders or Hub ids of what the model is made of, for :func:`check_output`.
+        args: They give the output folder, the process and the seed.
+        starts: Folders or Hub ids of the models that are inputs, for :func:`check_output`.
     """
     check_output(args.output_dir or "", starts)
     level = logging.INFO if args.should_log else logging.WARNING
@@ -42,7 +42,7 @@ def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
 
 
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
-    """Train (or go on training), then save the model, the log, the last figures and a card."""
+    """Train (or resume training), then save the model, the log, the final metrics and a card."""
     args, out = trainer.args, Path(str(trainer.args.output_dir))
     args.check_steps()
     model: Any = trainer.model
@@ -54,13 +54,13 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     with sole_run(args):
         train(trainer)
         save(trainer)
-        logger.info("The model is in %s.", out)
+        logger.info("The model is saved in %s.", out)
         if trainer.is_world_process_zero():
             name, told = Path(sys.argv[0]).name, [*arguments, args]
             record_run(out, name, rows, told, presets["modern"], args.world_size)
             try:
                 write_card(CardArguments(model=str(out), repo_id=args.hub_model_id or ""))
-            except ValueError as error:  # a card of somebody's own
+            except ValueError as error:  # a hand-written card
                 logger.info("%s", error)
         if args.push_to_hub:
             trainer.push_to_hub()
@@ -68,10 +68,10 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
 
 @contextmanager
 def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
-    """Keep other runs out of the output folder in the block, and say how to go on if it is stopped.
+    """Lock the output folder for the block, and say how to resume if it is stopped.
 
     Raises:
-        ValueError: In every process, if another run is at work there.
+        ValueError: In every process, if another run is using the folder.
     """
     out, taken = Path(str(args.output_dir)), False
     lock = FileLock(out / LOCK, timeout=0)
@@ -80,26 +80,26 @@ def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
             lock.acquire()
         except Timeout:
             taken = True
-        except (OSError, NotImplementedError) as error:  # of a network's file system
-            logger.warning("%s cannot be locked (%s): start no other run there", out, error)
+        except (OSError, NotImplementedError) as error:  # on network file systems
+            logger.warning("%s cannot be locked (%s): do not start another run there", out, error)
     [taken] = broadcast_object_list([taken])
     if taken:
         raise ValueError(
-            f"--output_dir {out} is being filled by another process: wait for it, or name another. "
-            f"(If none is at work there, on no machine, remove {LOCK} in it.)"
+            f"--output_dir {out} is in use by another process: wait for it, or name another "
+            f"folder. (If no process on any machine is using it, remove {LOCK} in it.)"
         )
     try:
         yield
     except KeyboardInterrupt:
         checkpoint = newest_checkpoint(out)
         raise KeyboardInterrupt(
-            f"{checkpoint} is whole: go on from it with --resume_from_checkpoint true."
+            f"{checkpoint} is complete: resume from it with --resume_from_checkpoint true."
             if checkpoint
-            else f"There is no checkpoint in {out} to go on from."
+            else f"There is no checkpoint in {out} to resume from."
         ) from None
     finally:
         if lock.is_locked:
-            with suppress(OSError):  # Windows removes it at the release
+            with suppress(OSError):  # on Windows, releasing removes it
                 (out / LOCK).unlink()
             lock.release()
 
@@ -107,24 +107,24 @@ def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
 def train(trainer: SimilarityTrainer) -> None:
     """Train from the beginning, or from the checkpoint that the arguments ask for."""
     args, out = trainer.args, Path(str(trainer.args.output_dir))
-    [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail where one lacks it
-    if checkpoint is None and args.should_save:  # what a former run measured
+    [checkpoint] = broadcast_object_list([checkpoint_of(args)])  # all fail if one lacks it
+    if checkpoint is None and args.should_save:  # results of an earlier run
         for name in (PARAPHRASES, "eval_results.json", "all_results.json"):
             (out / name).unlink(missing_ok=True)
     trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def save(trainer: SimilarityTrainer) -> None:
-    """Save the model, its last figures and the log."""
+    """Save the model, its final metrics and the log."""
     tell_of_ties(trainer)
     trainer.save_model()
     if trainer.evaluator is not None:
         trainer.save_metrics("eval", last_figures(trainer))
-    trainer.save_state()  # which then holds the figures of what is saved
+    trainer.save_state()  # which then includes the metrics of the saved model
 
 
 def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
-    """Return the figures of the final weights, measured anew unless the log has them."""
+    """Return the metrics of the final weights, from the log or a new evaluation."""
     history = trainer.state.log_history
     measured = [line for line in history if any(name.startswith("eval_") for name in line)]
     known = measured and measured[-1]["step"] == trainer.state.global_step
@@ -138,7 +138,7 @@ def last_figures(trainer: SimilarityTrainer) -> dict[str, float]:
 
 
 def best_step(trainer: SimilarityTrainer) -> int | None:
-    """Tell the step of the best checkpoint, if the model is that."""
+    """Return the step of the best checkpoint, if the model is that one."""
     best = trainer.state.best_model_checkpoint
     if best is None or not trainer.args.load_best_model_at_end:
         return None
@@ -146,7 +146,7 @@ def best_step(trainer: SimilarityTrainer) -> int | None:
 
 
 def tell_of_ties(trainer: SimilarityTrainer) -> None:
-    """Warn if the figure by which the best checkpoint was chosen was reached again later."""
+    """Warn if the metric by which the best checkpoint was chosen was reached again later."""
     best, state, name = best_step(trainer), trainer.state, trainer.args.metric_for_best_model or ""
     name = name if name.startswith("eval_") else f"eval_{name}"
     if best is None or not trainer.is_world_process_zero():

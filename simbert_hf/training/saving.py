@@ -1,4 +1,4 @@
-"""A Trainer whose checkpoints are whole or not there, and whose uploads are one commit each."""
+"""A Trainer whose checkpoints are complete or absent, and whose uploads are one commit each."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ TRAINING_HEADS = ("training_head", "class_centres", "pair_classifier")
 
 
 class CheckpointPart(TrainerCallback):
-    """A callback with a state of its own, which becomes a part of each checkpoint."""
+    """A callback whose state is part of each checkpoint."""
 
     def load(self, directory: Path) -> None:
-        """Take this process's part from the checkpoint that a run goes on from."""
+        """Load this process's part of the checkpoint that a run resumes from."""
         raise NotImplementedError
 
     def save(self, directory: Path) -> None:
-        """Write this process's part into a checkpoint that is not in its place yet."""
+        """Write this process's part of a checkpoint that is not in place yet."""
         raise NotImplementedError
 
 
 class SavingTrainer(Trainer):
-    """transformers' Trainer, safe against kills, full disks and weights that diverged."""
+    """transformers' Trainer, made safe against kills, full disks and diverged weights."""
 
     _saving = False
 
@@ -53,10 +53,10 @@ class SavingTrainer(Trainer):
             callback.on_train_end(self.args, self.state, self.control)  # it has taken SIGTERM
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as transformers does; with ``enable_jit_checkpoint``, until SIGTERM.
+        """Train as transformers does; with ``enable_jit_checkpoint``, stop at SIGTERM.
 
         Raises:
-            KeyboardInterrupt: At SIGTERM, behind a checkpoint.
+            KeyboardInterrupt: At SIGTERM, after saving a checkpoint.
         """
         if not self.args.enable_jit_checkpoint:
             return super().train(*args, **kwargs)
@@ -66,7 +66,7 @@ class SavingTrainer(Trainer):
         try:
             return super().train(*args, **kwargs)
         except KeyboardInterrupt:
-            pass  # with what it holds worker processes end
+            pass  # dropping its traceback ends worker processes
         finally:
             signal.signal(signal.SIGTERM, former)
             self.remove_callback(stop)
@@ -79,8 +79,8 @@ class SavingTrainer(Trainer):
             if "loading state_dict" not in str(error):
                 raise
             raise ValueError(
-                f"{resume_from_checkpoint} is of another model: resume with the data and arguments "
-                f"of then. {error}"
+                f"{resume_from_checkpoint} is from another model: resume with the same data and "
+                f"arguments. {error}"
             ) from error
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -88,7 +88,7 @@ class SavingTrainer(Trainer):
             super()._load_optimizer_and_scheduler(checkpoint)
         except (KeyError, ValueError) as error:
             raise ValueError(
-                f"{checkpoint} is of another model or loss: resume with the arguments of then. "
+                f"{checkpoint} is from another model or loss: resume with the same arguments. "
                 f"{error!r}"
             ) from error
         if checkpoint is not None:
@@ -100,7 +100,7 @@ class SavingTrainer(Trainer):
             part.load(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Keep silent of an untrained LM head, which checkpoints do not hold."""
+        """Do not report an untrained LM head, which checkpoints do not contain."""
         model: Any = self.model
         if not getattr(model, "has_lm_head", True):
             head, missing = model.head_prefix, load_result.missing_keys
@@ -108,13 +108,13 @@ class SavingTrainer(Trainer):
         super()._issue_warnings_after_load(load_result)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Write a checkpoint beside its place and move it there when it is whole.
+        """Write a checkpoint to a scratch folder and move it into place once it is complete.
 
-        Trainer writes in place, so that a kill or a full disk would leave a part of a checkpoint,
-        and deletes older ones before it is on the disk.
+        Trainer writes in place, so that a kill or a full disk would leave a partial checkpoint,
+        and deletes older ones before the new one is on the disk.
 
         Raises:
-            OSError: If it cannot be written; the checkpoints before it are as they were.
+            OSError: If it cannot be written; earlier checkpoints are left intact.
         """
         out = Path(super()._get_output_dir(trial))
         name = f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
@@ -138,8 +138,8 @@ class SavingTrainer(Trainer):
             self._push_checkpoint(out / name)
 
     def _save_parts(self, folder: Path) -> None:
-        """Write into a checkpoint what Trainer does not know of."""
-        folder.mkdir(parents=True, exist_ok=True)  # of weights alone, other processes are slow
+        """Write to a checkpoint what Trainer does not save."""
+        folder.mkdir(parents=True, exist_ok=True)  # another process may not have made it yet
         for part in self._parts():
             part.save(folder)
 
@@ -148,14 +148,14 @@ class SavingTrainer(Trainer):
         return [callback for callback in callbacks if isinstance(callback, CheckpointPart)]
 
     def _check_finite(self) -> None:
-        """Raise a ValueError if weights are infinite or NaN, as of a run that diverged."""
+        """Raise a ValueError if weights are infinite or NaN, as after a run has diverged."""
         weights = own_shards(self.accelerator.unwrap_model(self.model))
         finite = torch.stack([weight.isfinite().all() for weight in weights]).all()
-        if self.accelerator.reduce((~finite).int()):  # each may hold a part
+        if self.accelerator.reduce((~finite).int()):  # each may hold a shard
             raise ValueError(
                 f"The run diverged: at step {self.state.global_step} weights are infinite or NaN. "
-                "Checkpoints before are as they were: begin anew, or with the weights of one of "
-                "them (--model_name_or_path), with a lower --learning_rate or weights of the loss."
+                "Earlier checkpoints are intact: start over, or from the weights of one of them "
+                "(--model_name_or_path), with a lower --learning_rate or lower loss weights."
             )
 
     def _get_output_dir(self, trial: Any) -> str:
@@ -163,11 +163,11 @@ class SavingTrainer(Trainer):
         return str(Path(out, SCRATCH)) if self._saving else out
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Do nothing: what Trainer pushes here is a pickle, and the half of a model."""
+        """Do nothing: Trainer would push a pickle, and an incomplete model."""
 
     @contextmanager
     def _scratch_folder(self, out: Path) -> Iterator[Path]:
-        """Name a folder for what is not whole yet; it is gone afterwards."""
+        """Yield a folder for what is not complete yet; it is removed afterwards."""
         scratch = out / SCRATCH
         if self.is_local_process_zero():
             shutil.rmtree(scratch, ignore_errors=True)  # a killed run's
@@ -176,8 +176,8 @@ class SavingTrainer(Trainer):
             yield scratch
         except (OSError, SafetensorError, RuntimeError) as error:  # the last is torch's
             raise OSError(
-                f"Saving in {out} at step {self.state.global_step} failed: {error}. Whole "
-                "checkpoints are as they were; mend the cause (a full disk?) and go on with "
+                f"Saving in {out} at step {self.state.global_step} failed: {error}. Earlier "
+                "checkpoints are intact; fix the cause (a full disk?) and resume with "
                 "--resume_from_checkpoint true."
             ) from error
         finally:
@@ -191,13 +191,13 @@ class SavingTrainer(Trainer):
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model; in ``args.output_dir``, where a former one may stand, file by whole file.
+        """Save the model; files of an earlier one in ``args.output_dir`` are replaced atomically.
 
-        Heads that serve the training alone are in checkpoints only.
+        Heads that only training uses are saved in checkpoints only.
 
         Raises:
-            OSError: If it cannot be written; then the former model is as it was.
-            ValueError: If weights are infinite or NaN; then too.
+            OSError: If it cannot be written; an earlier model is left intact.
+            ValueError: If weights are infinite or NaN; likewise.
         """
         self._check_finite()
         self._end_steps()
@@ -214,7 +214,7 @@ class SavingTrainer(Trainer):
             self.accelerator.wait_for_everyone()
 
     def _end_steps(self) -> None:
-        """Let a schedule-free optimizer, which trains other weights, put the model's in place."""
+        """Let a schedule-free optimizer, which trains other weights, restore the model's."""
         optimizer: Any = self.optimizer
         if hasattr(optimizer, "eval"):
             optimizer.eval()
@@ -248,13 +248,13 @@ class SavingTrainer(Trainer):
 
         Args:
             commit_message: First line of the commit's message.
-            **kwargs: ``private``, ``revision``, ``token``, where other than in ``args``.
+            **kwargs: ``private``, ``revision``, ``token``, to override those in ``args``.
 
         Returns:
             The commit, in the main process; None in others.
 
         Raises:
-            OSError: If the Hub does not take it; the saved model is whole.
+            OSError: If the upload fails; the saved model is complete.
         """
         self.callback_handler.on_push_begin(self.args, self.state, self.control)
         self.save_model(_internal_call=True)
@@ -273,12 +273,12 @@ class SavingTrainer(Trainer):
         return found
 
     def _push_checkpoint(self, folder: Path) -> None:
-        """Push a checkpoint's model; the run goes on if that fails."""
+        """Push a checkpoint's model; if that fails, the run continues."""
         if self.is_world_process_zero():
             try:
                 self._push(folder, f"Training in progress, step {self.state.global_step}")
             except (OSError, ValueError) as error:
-                logger.warning("%s The run goes on.", error)
+                logger.warning("%s The run continues.", error)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None
@@ -286,4 +286,4 @@ class SavingTrainer(Trainer):
         super()._save(output_dir, state_dict)
         pickled = Path(output_dir or str(self.args.output_dir), TRAINING_ARGS_NAME)
         if self.args.should_save:
-            pickled.unlink(missing_ok=True)  # a pickle: nobody should have to load one
+            pickled.unlink(missing_ok=True)  # a pickle, which nobody should have to load

@@ -1,4 +1,4 @@
-"""What FSDP2 by accelerate needs to know about a BERT."""
+"""What accelerate's FSDP2 needs to know about a BERT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 NEEDED = {
     "fsdp_version": "2",
-    "state_dict_type": "FULL_STATE_DICT",  # shards make no checkpoint that others load
+    "state_dict_type": "FULL_STATE_DICT",  # a sharded checkpoint is not portable
     # The other processes' weights would be empty until the model is sharded, and no longer tied.
     "cpu_ram_efficient_loading": "False",
 }
@@ -20,25 +20,25 @@ FLAGS = (
 
 
 def check_sharding(plugin: Any, model: Any) -> None:
-    """Refuse settings with which a run would fail, or save no whole checkpoint.
+    """Refuse settings with which a run would fail, or save incomplete checkpoints.
 
     Raises:
-        ValueError: If it has other than the needed settings, or the model has weights that no
+        ValueError: If the settings are not the required ones, or the model has weights that no
             forward pass gathers.
     """
     for name in ("class_centres", "pair_classifier"):
         if getattr(model, name, None) is not None:
-            raise ValueError(f"FSDP does not train a model's {name}: launch without --use_fsdp.")
+            raise ValueError(f"FSDP does not support a model's {name}: launch without --use_fsdp.")
     for name, needed in NEEDED.items():
         found = str(getattr(plugin, name)).removeprefix("StateDictType.")
         if found != needed:
             raise ValueError(
-                f"FSDP with {name} {found} does not train here: give `accelerate launch` {FLAGS}."
+                f"FSDP with {name} {found} is not supported: give `accelerate launch` {FLAGS}."
             )
 
 
 def own_shards(model: nn.Module) -> Iterator[Tensor]:
-    """Yield a model's weights, or what of them this process holds."""
+    """Yield a model's weights, or this process's shards of them."""
     for weight in model.parameters():
         yield weight.to_local() if hasattr(weight, "to_local") else weight
 
@@ -47,9 +47,9 @@ def own_shards(model: nn.Module) -> Iterator[Tensor]:
 def layers_as_units(plugin: Any, model: Any) -> Iterator[None]:
     """Let accelerate shard each repeated layer as a unit, and all the rest as one.
 
-    It would make a unit of the embeddings too, and of the LM head's decoder, which is tied to them.
-    But the decoder's bias is tied as well, to a name outside, and torch refuses a weight in two
-    units.
+    By default it would also make units of the embeddings and of the LM head's decoder, which is
+    tied to them. But the decoder's bias is tied to a name outside, and torch refuses a weight in
+    two units.
 
     Args:
         plugin: Accelerate's FSDP plugin; layers that it names are left as they are.

@@ -1,4 +1,4 @@
-"""What train_simbert.py has to itself: its data, teachers and objective."""
+"""The parts specific to train_simbert.py: its data, teachers and objective."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What one run trains and is measured on.
+    """What one run trains and is evaluated on.
 
     Attributes:
-        train: Groups, of which pairs are drawn.
-        validation: Groups held out.
-        sts: Scored pairs to measure on.
+        train: Pairs drawn from groups.
+        validation: Held-out pairs.
+        sts: Scored pairs to evaluate on.
         samples: Sentences that evaluations paraphrase.
-        unpaired: Sentences for similarity alone.
+        unpaired: Sentences for similarity only.
         preferences: A text, a good paraphrase and a bad one.
-        one_way: A text and what is to be written of it.
+        one_way: A text and the target to be generated from it.
     """
 
     train: PairDataset | PairStream
@@ -72,7 +72,7 @@ def load_training_data(
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If the arguments do not go together.
+        ValueError: If arguments contradict each other.
     """
     if data_args.streaming:
         prepare_streaming(data_args, args)
@@ -104,19 +104,19 @@ def load_training_data(
 
 
 def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArguments) -> None:
-    """Replace the ends of epochs, which a stream has not: save by steps, evaluate at the end only.
+    """Save by steps and evaluate only at the end, as a stream has no epochs.
 
     Raises:
-        ValueError: If the run would not end, or is to hold out groups of its stream.
+        ValueError: If the run would not end, or would hold out groups of its stream.
     """
     if args.max_steps <= 0:
-        raise ValueError("--streaming knows no length; give --max_steps.")
+        raise ValueError("A stream has no known length; give --max_steps.")
     if data_args.validation_groups:
-        raise ValueError("--streaming holds nothing out: give --validation_file, not a number.")
+        raise ValueError("--streaming cannot hold out groups: give --validation_file instead.")
     if args.even_tokens:
-        raise ValueError("--streaming has batches of as many pairs each: drop --even_tokens.")
+        raise ValueError("Streams cannot be batched by tokens: drop --even_tokens.")
     if args.eval_strategy == "epoch":
-        logger.info("A stream has no epochs: nothing is measured before its end, unless by steps.")
+        logger.info("A stream has no epochs: it is evaluated at its end, or give steps.")
         never_evaluate(args)
     if args.save_strategy == "epoch":
         logger.info("A stream has no epochs: it saves every %g steps.", args.save_steps)
@@ -124,13 +124,13 @@ def prepare_streaming(data_args: DataArguments, args: SimilarityTrainingArgument
 
 
 def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool) -> list[str]:
-    """Read sentences, less the held-out ones.
+    """Read sentences, except held-out ones.
 
     Args:
-        files: One a line.
-        held_out: Groups to be measured on, if there are any.
-        twice: Keep each sentence once, as equal ones were each other's negatives. Otherwise lines 1
-            and 2, 3 and 4, ... of each file go together, and stay so.
+        files: Text files with one sentence per line.
+        held_out: Groups to evaluate on, if there are any.
+        twice: Keep each sentence once, as equal ones would be each other's negatives. Otherwise
+            lines 1 and 2, 3 and 4, ... of each file belong together, and stay so.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left.
@@ -147,7 +147,7 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
             distinct.setdefault(fold(unit[0]), unit)
         kept = list(distinct.values())
     if files and not kept:
-        raise DataError(f"{', '.join(files)}: too few sentences that are not held out are left.")
+        raise DataError(f"{', '.join(files)}: too few sentences are left that are not held out.")
     if left_out := sum(map(len, lines)) - size * len(kept):
         why = "equal" if twice else "without a partner"
         logger.info("left out %d unpaired sentences, held out or %s", left_out, why)
@@ -155,14 +155,14 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
 
 
 def check_partners(path: str) -> None:
-    """Raise a DataError if a blank line stands inside a pair of lines."""
-    waits, blank = False, 0  # a sentence for its partner; since this line
+    """Raise a DataError if a blank line separates a pair of lines."""
+    waits, blank = False, 0  # whether a sentence waits for its partner; the last blank line
     for line, text in enumerate(read_lines(path), start=1):
         if not text.strip():
             blank = line
         elif waits and blank:
             remedy = "Write a sentence's partner on the line below it, or drop both"
-            raise fault(path, blank, "is blank, though two lines at a time go together", remedy)
+            raise fault(path, blank, "is blank, but pairs of lines belong together", remedy)
         else:
             waits, blank = not waits, 0
 
@@ -170,17 +170,17 @@ def check_partners(path: str) -> None:
 def load_teacher(
     names: Sequence[str], data: TrainingData, args: SimilarityTrainingArguments
 ) -> Teacher | None:
-    """Load the frozen models that teach similarities; None for no names.
+    """Load the frozen models that teach similarities; return None for no names.
 
-    Several are put on one scale by a thousand of the unpaired sentences or, where there are none,
-    of the training pairs' sources.
+    Several are put on a common scale by a thousand of the unpaired sentences or, if there are
+    none, of the training pairs' sources.
     """
     if not names:
         return None
     strangers = [data.unpaired[i] for i in spread(len(data.unpaired))]
     if not strangers and len(names) > 1:
         if not isinstance(data.train, PairDataset):
-            raise ValueError("Several teachers and --streaming need a --sentences_file.")
+            raise ValueError("Several teachers with --streaming need a --sentences_file.")
         strangers = [data.train[i]["source"] for i in spread(len(data.train))]
     return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
 
@@ -188,10 +188,10 @@ def load_teacher(
 def prepare_simbert(
     model: SimBert, data: TrainingData, objective_args: ObjectiveArguments, data_args: DataArguments
 ) -> str | None:
-    """Give a model the parts that its objective needs, and freeze those that it does not.
+    """Add the parts to a model that its objective needs, and freeze those that it does not.
 
     Returns:
-        What the names of a head's weights begin with, if it is a fresh one.
+        The prefix of the names of an untrained head's weights; None without one.
 
     Raises:
         ValueError: If the model cannot do what the arguments ask for.
@@ -199,11 +199,11 @@ def prepare_simbert(
     fresh = objective_args.writes and not model.has_lm_head
     model.has_lm_head |= objective_args.writes
     if fresh:
-        logger.info("The start has no LM head: a fresh one learns to write.")
+        logger.info("The base model has no LM head: a new one is trained.")
     if not objective_args.writes:
         model.freeze_idle()
     if data_args.sample_sentences and not model.has_lm_head:
-        raise ValueError("--sample_sentences are written by an LM head; drop --seq2seq_weight 0.")
+        raise ValueError("--sample_sentences need a trained LM head: drop --seq2seq_weight 0.")
     if data.unpaired and objective_args.simcse_weight:
         check_dropout(model)
     return model.head_prefix if fresh else None
@@ -215,10 +215,10 @@ def make_simbert_objective(
     """Build the objective that the arguments name, with its teachers.
 
     Raises:
-        ValueError: If the arguments do not go together.
+        ValueError: If arguments contradict each other.
     """
     if data.preferences and args.gradcache_batch_size:
-        raise ValueError("Preferences are compared in whole batches: drop --gradcache_batch_size.")
+        raise ValueError("Preferences need whole batches: drop --gradcache_batch_size.")
     teacher = load_teacher(objective_args.teacher_name_or_path, data, args)
     weights = {each.name: getattr(objective_args, each.name) for each in fields(LossArguments)}
     return SimBertObjective(**weights, teacher=teacher)
@@ -227,7 +227,7 @@ def make_simbert_objective(
 def make_simbert_collator(
     model: SimBert, data: TrainingData, objective_args: ObjectiveArguments, data_args: DataArguments
 ) -> PairCollator:
-    """Make what turns pairs, and the other texts, into batches."""
+    """Make the collator that turns pairs, and the other texts, into batches."""
     return PairCollator(
         model.rows,
         max_length=data_args.max_length,

@@ -1,4 +1,4 @@
-"""What train_simcse.py has to itself: its arguments, data and objective."""
+"""The parts specific to train_simcse.py: its arguments, data and objective."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)
 
-FEW = 0.05  # share of sentences, below which replacing words is no augmentation
+FEW = 0.05  # share of changed sentences, below which replacing words is no augmentation
 
-# What each preset changes of the defaults. ``paper-...`` are its authors' recipes for BERT-base.
+# The defaults that each preset changes. ``paper-...`` are the authors' recipes for BERT-base.
 SIMCSE_MODERN: dict[str, Any] = {
     "learning_rate": 3e-5,
     "metric_for_best_model": "eval_sts_spearman",
@@ -68,7 +68,7 @@ SIMCSE_PRESETS: Presets = {
     "paper-sup": SIMCSE_PAPER
     | {
         "examples": "triplets",
-        "pooling": "tanh_pooler",  # there the MLP head stays, and is measured too
+        "pooling": "tanh_pooler",  # there the MLP head is kept, and evaluated too
         "learning_rate": 5e-5,
         "per_device_train_batch_size": 512,  # of all devices together: divide it
         "num_train_epochs": 3,
@@ -88,27 +88,27 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 class SimCseArguments:
     """SimCSE's data and loss."""
 
-    examples: str = flag("sentences", "What the rows of --train_file are.", tuple(EXAMPLES))
+    examples: str = flag("sentences", "What the rows of --train_file hold.", tuple(EXAMPLES))
     loss: str | None = flag(
         None,
         "symmetric (2N - 1 columns) or one_way (N, or 2N with hard negatives); cosent or angle for "
-        "scored pairs. The first that fits the examples if not given.",
+        "scored pairs. By default the first that fits the examples.",
         tuple(dict.fromkeys(chain(*EXAMPLES.values()))),
     )
     scale: float = flag(20.0, "Inverse temperature.")
     hard_negative_weight: float = flag(
-        0.0, "Added to the scaled cosine with one's own hard negative."
+        0.0, "Added to the scaled cosine with a sentence's own hard negative."
     )
-    mask_false_negatives: bool = flag(True, "Equal sentences are no negatives.")
+    mask_false_negatives: bool = flag(True, "Do not use equal sentences as negatives.")
     similarity_weight: float = flag(
-        1.0, "Weight of the similarity loss; 0 trains by --mlm_weight alone."
+        1.0, "Weight of the similarity loss; 0 trains with --mlm_weight only."
     )
-    mlm_weight: float = flag(0.0, "Weight of an MLM loss on masked copies; 0 makes none.")
-    training_head: bool = flag(False, "Put an MLP head on the vector while training only.")
+    mlm_weight: float = flag(0.0, "Weight of an MLM loss on masked copies; 0: none.")
+    training_head: bool = flag(False, "Add an MLP head on the vector during training only.")
     augmentation: str | None = flag(
         None,
-        "Change the second view beside dropout: crop it, delete words, or replace them by near "
-        "ones of the start's word embeddings.",
+        "Change the second view besides dropout: crop it, delete words, or replace them by near "
+        "ones in the base model's word embeddings.",
         get_args(Augmenting),
     )
     augmentation_rate: float = flag(0.1, "Share of the words that the augmentation changes.")
@@ -146,14 +146,14 @@ class SimCseArguments:
 
 
 def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> str | None:
-    """Let those weights train that the loss depends on.
+    """Train only the weights that the loss depends on.
 
     Returns:
-        Name prefix of an LM head that starts untrained; None without one.
+        Name prefix of an untrained LM head; None without one.
 
     Raises:
-        ValueError: If an MLM loss is wanted, and the model has no place for an LM head, or if it
-            has no dropout that makes views.
+        ValueError: If the loss needs an LM head, which the model does not support, or views by
+            dropout, which it does not have.
     """
     fresh_head = None
     if not args.mlm_weight:
@@ -174,13 +174,13 @@ def prepare_simcse(model: SimBert | SentenceEncoder, args: SimCseArguments) -> s
 
 @torch.no_grad()
 def check_dropout(model: Embedder) -> None:
-    """Raise a ValueError if two views of a sentence are one; leave it in training mode."""
+    """Raise a ValueError if two views of a sentence are equal; leave the model in training mode."""
     rows = model.rows.pad(model.rows.sources(["a", "a"], 8))
     with torch.random.fork_rng(devices=[]):
         one, other = model.train()(**rows).sentence_embedding
     if torch.allclose(one, other, atol=1e-5):
         raise ValueError(
-            "Unsupervised SimCSE makes two views of a sentence by dropout, and this model has "
+            "Unsupervised SimCSE makes two views of a sentence by dropout, but this model has "
             "none: give --hidden_dropout 0.1, or another second view (train_simcse.py's "
             "--augmentation, train_simbert.py's --simcse_weight 0)."
         )
@@ -189,22 +189,22 @@ def check_dropout(model: Embedder) -> None:
 def load_simcse_data(
     examples: str, data_args: DataArguments, args: SimilarityTrainingArguments
 ) -> tuple[PairDataset | FixedPairs, Evaluator | None]:
-    """Read what SimCSE trains on; without ``--sts_file`` nothing is evaluated.
+    """Read SimCSE's training data; without ``--sts_file`` nothing is evaluated.
 
     Args:
         examples: sentences, pairs, triplets or scored.
-        data_args: Names the files.
-        args: Its seed draws the pairs.
+        data_args: They name the files.
+        args: Their seed draws the pairs.
 
     Raises:
         DataError: If a file cannot be read, or nothing is left to train on.
-        ValueError: If an argument asks for what SimCSE does not do.
+        ValueError: If an argument is not supported with SimCSE.
     """
     given = ["streaming", "validation_file", "sample_sentences"]
     given += ["validation_groups"] if data_args.validation_groups else []
     of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
     given += [] if examples == "pairs" else of_groups
-    refuse_idle(data_args, given, f"SimCSE reads {examples} whole and is evaluated on --sts_file")
+    refuse_idle(data_args, given, f"SimCSE reads all {examples} and is evaluated on --sts_file")
     evaluator = make_evaluator(None, data_args, args, "--sts_file with scored pairs")
     files, seed = data_args.train_file, args.order_seed
     train: PairDataset | FixedPairs
@@ -234,10 +234,10 @@ def read_columns(examples: str, files: Sequence[str]) -> dict[str, Sequence[Any]
 def make_augmentation(
     args: SimCseArguments, model: Embedder, data: FixedPairs | PairDataset
 ) -> Augmentation | None:
-    """Build the augmentation that the arguments name; the model's own table gives synonyms.
+    """Build the augmentation that the arguments name, with synonyms from the model's embeddings.
 
     Raises:
-        ValueError: If words are to be replaced, and hardly a sentence has any that could be.
+        ValueError: If words are to be replaced, but hardly any sentence has one that could be.
     """
     if args.augmentation is None:
         return None
@@ -250,11 +250,10 @@ def make_augmentation(
         changed = sum(replace(text, random.Random(0)) != text for text in texts)
         if changed < FEW * len(texts):
             raise ValueError(
-                f"--augmentation replace finds words that have near ones in {changed} of "
-                f"{len(texts)} sentences; it is for languages with blanks between words: choose "
-                "crop or delete."
+                f"--augmentation replace can change words in only {changed} of {len(texts)} "
+                "sentences; it is for languages with spaces between words: choose crop or delete."
             )
-        logger.info("%d words have near ones to stand for them", len(synonyms))
+        logger.info("%d words have near ones that can replace them", len(synonyms))
     kind: Any = args.augmentation
     return Augmentation(kind, args.augmentation_rate, synonyms)
 

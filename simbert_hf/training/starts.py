@@ -1,4 +1,4 @@
-"""Where a run starts: a BERT or, for sentence vectors alone, its like or a character GRU."""
+"""Base models: a BERT or, for sentence vectors only, another encoder or a character GRU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simbert_hf.utils.parsing import flag
 
 logger = logging.getLogger(__name__)
 
-MUCH = 0.05  # share of a text whose loss is told
+MUCH = 0.05  # share of a text that is unknown, from which on a warning is given
 ENCODERS = ("bert", "gru")
 GRU_PRESET: dict[str, Any] = {
     "encoder": "gru",
@@ -32,15 +32,15 @@ GRU_PRESET: dict[str, Any] = {
 
 @dataclass
 class EncoderArguments:
-    """The encoder that is trained."""
+    """The encoder to train."""
 
     encoder: str = flag(
         "bert",
-        "bert (or its like), from --model_name_or_path; or gru over characters, a new one unless "
-        "--model_name_or_path names one.",
+        "bert (or a similar encoder), from --model_name_or_path; or gru over characters, a new one "
+        "unless --model_name_or_path names one.",
         ENCODERS,
     )
-    min_count: int = flag(5, "GRU: rarer characters are unknown.")
+    min_count: int = flag(5, "GRU: treat rarer characters as unknown.")
     gru_size: int = flag(128, "GRU: dimension of embedding and state.")
     mask_padding: bool = flag(True, "GRU: stop at a sentence's end, not at --max_length.")
 
@@ -52,14 +52,14 @@ class EncoderArguments:
 
 
 def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
-    """Load the start of a run on pairs of sentences.
+    """Load the base model of a run on pairs of sentences.
 
     Args:
         model_args: Where it is, and how to load it.
-        max_length: Longest sentence in tokens; a row holds two.
+        max_length: Maximum tokens of a sentence; a row holds two.
 
     Raises:
-        OSError: If there is none.
+        OSError: If there is no such model.
         ValueError: If none is named, it has too few positions for such rows, or is whitened.
     """
     model = SimBert.from_pretrained(named_start(model_args), **model_args.load_options())
@@ -68,9 +68,9 @@ def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
 
 
 def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
-    """Load a BERT or its like as :class:`SimBert`, another encoder as :class:`SentenceEncoder`.
+    """Load BERT and the like as :class:`SimBert`, other encoders as :class:`SentenceEncoder`.
 
-    Arguments and errors as of their ``from_pretrained``.
+    Arguments and errors are those of ``from_pretrained``.
     """
     name_or_path, hub = resolve_name(name_or_path), hub_options(options)
     if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
@@ -79,16 +79,16 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
 
 
 def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
-    """Load the start of a run that only embeds, one sentence a row; else as :func:`load_model`."""
+    """Do what :func:`load_model` does for a run that only embeds, with one sentence per row."""
     model = load_encoder(named_start(model_args), **model_args.load_options())
     check_start(model, model_args, max_length, sentences=1)
     return model
 
 
 def named_start(model_args: ModelArguments) -> str:
-    """Return the directory or Hub id to start from; raise a ValueError where none is named."""
+    """Return the base model's directory or Hub id; raise a ValueError if none is named."""
     if not model_args.model_name_or_path:
-        raise ValueError("Nothing to start from; give --model_name_or_path a directory or Hub id.")
+        raise ValueError("There is no base model; give --model_name_or_path a directory or Hub id.")
     return model_args.model_name_or_path
 
 
@@ -106,7 +106,7 @@ def check_start(
     if model.whitening is not None:
         raise ValueError(
             f"{model_args.model_name_or_path} is whitened, which training would undo: train the "
-            "model it was made from, and whiten the result."
+            "model that it was made from, and whiten the result."
         )
 
 
@@ -116,17 +116,17 @@ def load_vector_encoder(
     max_length: int,
     texts: Iterable[str],
 ) -> Embedder:
-    """Load the start of a run, or make a GRU with the characters of its texts.
+    """Load the base model of a run, or make a GRU with the characters of its texts.
 
     Args:
         model_args: Where it is, and how to load it.
         encoder_args: Its kind, and the shape of a new GRU.
-        max_length: Longest sentence, in tokens or characters.
-        texts: What it will be trained on.
+        max_length: Maximum length of a sentence, in tokens or characters.
+        texts: The training texts.
 
     Raises:
         OSError: If there is no such checkpoint.
-        ValueError: If arguments do not go together, or the model has too few positions.
+        ValueError: If arguments contradict each other, or the model has too few positions.
     """
     if encoder_args.encoder == "bert":
         encoder = load_start(model_args, max_length)
@@ -134,14 +134,14 @@ def load_vector_encoder(
         return encoder
     refuse_idle(model_args, ["pooling", "hidden_dropout", "attention_dropout"], "--encoder is gru")
     if model_args.model_name_or_path:
-        refuse_idle(encoder_args, ["min_count", "gru_size"], "the GRU given has its shape")
+        refuse_idle(encoder_args, ["min_count", "gru_size"], "the given GRU has its own")
         options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
         known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
         check_start(known, model_args, max_length, sentences=1)
         if known.config.mask_padding and not encoder_args.mask_padding:
             raise ValueError(
-                "The GRU given stops at a sentence's end: --mask_padding false, yours or a "
-                "preset's, would change nothing."
+                "The given GRU stops at a sentence's end: --mask_padding false, yours or a "
+                "preset's, would have no effect."
             )
         return known
     if max_length < 1:
@@ -161,14 +161,14 @@ def load_vector_encoder(
 
 
 def count_characters(texts: Iterable[str], counts: Counter[str]) -> Iterator[str]:
-    """Pass texts on, and count their characters as a GRU's tokenizer reads them."""
+    """Yield texts, and count their characters as a GRU's tokenizer sees them."""
     for text in texts:
         counts.update(unicodedata.normalize("NFKC", text).lower())
         yield text
 
 
 def warn_of_rare(counts: Counter[str], min_count: int) -> None:
-    """Say so if characters too rare for a GRU to know make up much of its texts."""
+    """Warn if characters that are too rare for a GRU to know make up much of its texts."""
     rare = [count for count in counts.values() if count < min_count]
     share = sum(rare) / counts.total()
     if share > MUCH:

@@ -1,4 +1,4 @@
-"""SIGTERM, by which clusters take machines back: a run ends behind a step, with a checkpoint."""
+"""SIGTERM, with which clusters reclaim machines: a run ends after a step, with a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LINGER = 10  # seconds that worker processes outlive SIGTERM
 
 
 class StopAtStepEnd(TrainerCallback):
-    """Ends a run at SIGTERM with a checkpoint, once all processes are done with the step at hand.
+    """Ends a run at SIGTERM with a checkpoint, once all processes have finished the current step.
 
-    transformers' own saves in the middle of a step, whose batch is then left out after a resume.
-    Behind an epoch's last step it waits for one more, as what is due there would be lost.
+    transformers' own callback saves in the middle of a step, whose batch a resume then skips.
+    After an epoch's last step it waits for one more, as what is due at its end would be lost.
     """
 
     def __init__(self, accelerator: Accelerator) -> None:
@@ -33,7 +33,7 @@ class StopAtStepEnd(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Save, if a process was asked to stop."""
+        """Save if a process was asked to stop."""
         asked = self.asked
         if args.world_size > 1:
             asked = bool(self.accelerator.reduce(torch.tensor(int(asked), device=args.device)))
@@ -47,16 +47,16 @@ class StopAtStepEnd(TrainerCallback):
         """Stop.
 
         Raises:
-            KeyboardInterrupt: If the run is to stop; the checkpoint is whole.
+            KeyboardInterrupt: If the run is to stop; the checkpoint is complete.
         """
         if self.stopping:
             raise KeyboardInterrupt
 
 
 def outlive_sigterm(_: int) -> None:
-    """Let a worker process outlive a signal to its whole group by a step, or until another one.
+    """Let a worker process outlive a signal to its process group by a step, or until the next one.
 
-    One that is just being started does not, and ends the run as an error does.
+    A worker that is just starting does not, and ends the run with an error.
     """
 
     def linger(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Frozen models whose similarities are kept, or copied, while training."""
+"""Frozen models whose similarities are preserved, or distilled, during training."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ Encode = Callable[[Sequence[str]], Tensor]
 class Teacher:
     """The similarities of one frozen model, or the mean of several on a common scale.
 
-    Models differ in how alike they find strangers (for E5 a cosine of 0.8, for MiniLM 0.05). So
-    that no one outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m), m being the
-    model's mean over ``strangers``: equal sentences keep 1, strangers are 0 on average. A single
-    model's cosines stay as they are, and one that is given twice counts twice.
+    Models differ in the similarity of unrelated sentences, "strangers" (for E5 a cosine of 0.8, for
+    MiniLM 0.05). So that none outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m),
+    where m is the model's mean over ``strangers``: equal sentences keep 1, strangers are 0 on
+    average. A single model's cosines are unchanged, and a model that is given twice counts twice.
 
     Args:
         models: Each embeds texts as vectors (B, D) of any length.
-        strangers: Sentences that have nothing to do with each other; a thousand will do. Needed for
-            several models.
+        strangers: Unrelated sentences; a thousand are enough. Required for several models.
 
     Raises:
-        ValueError: If several models have fewer than two strangers to be compared on.
+        ValueError: If there are several models and fewer than two strangers.
 
     Example:
         >>> one, other = torch.eye(3), torch.tensor([[1.0, 0], [0.6, 0.8], [0.6, -0.8]])
@@ -54,7 +53,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return the similarity of each two of all processes' texts, N together. Shape: (N, N)."""
+        """Return the similarities of all processes' texts, N in all. Shape: (N, N)."""
         scaled = []
         for model, mean in self.means.items():
             (vectors,) = gather_uneven_with_grad(model(texts))
@@ -74,7 +73,7 @@ class Teacher:
 
 
 def encoder(model: SentenceTransformer, bf16: bool) -> Encode:
-    """Make a function of texts of a model, in bfloat16 where training is."""
+    """Make a function that embeds texts with a model, in bfloat16 if training is."""
     batch_size = 32 if model.device.type == "cpu" else 256  # less padding, or fewer calls
 
     def encode(texts: Sequence[str]) -> Tensor:

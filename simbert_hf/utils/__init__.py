@@ -1,1 +1,1 @@
-"""What every part uses: files and text, atomic writes, extras, flags, figures."""
+"""Shared utilities: files and text, atomic writes, extras, flags, plots."""

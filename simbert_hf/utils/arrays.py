@@ -1,4 +1,4 @@
-"""Names for the kinds of arrays that several modules hand each other."""
+"""Names for the kinds of arrays that modules exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that stand in their place whole or not at all, even after a power cut."""
+"""Atomic writes: files and folders that are complete or absent, even after a power failure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 
 def put_in_place(made: Path, place: Path) -> None:
-    """Move a finished file or folder to its name in one step, once all of it is on the disk.
+    """Move a finished file or folder to its final name in one step, once it is all on the disk.
 
     Args:
         made: What was written, on the same file system as ``place``.
-        place: Its name. A file there is replaced; a folder, by a folder alone, goes to ``made``'s
-            side.
+        place: Its final name. A file there is replaced; a folder, which only a folder replaces, is
+            moved beside ``made``.
 
     Raises:
-        OSError: If the disk does not take it, or a folder stands where a file is to go; then what
-            stands in ``place`` stays there.
+        OSError: If writing fails, or ``place`` is a folder but ``made`` is a file; then ``place``
+            is left unchanged.
     """
     if made.is_file() and place.is_dir():
-        raise IsADirectoryError(f"{place} is a folder, and a file is to go there: name another.")
+        raise IsADirectoryError(f"{place} is a folder, not a file: name another.")
     sync(made)
-    if place.is_dir():  # the system replaces a file, but no folder that holds something
+    if place.is_dir():  # the system replaces files, but no folders with content
         place.rename(made.with_name(f"{made.name}.replaced"))
     made.replace(place)
     _flush(place.parent)
@@ -35,7 +35,7 @@ def put_in_place(made: Path, place: Path) -> None:
 
 @contextmanager
 def whole(place: Path) -> Iterator[Path]:
-    """Name a file beside a place to write in the block, and put it there if the block ends well.
+    """Yield a file beside ``place`` to write to, and move it there if the block succeeds.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,7 +53,7 @@ def whole(place: Path) -> Iterator[Path]:
 
 
 def check_writable(place: Path) -> None:
-    """Raise an OSError if a file or folder cannot be made or written there, before work is.
+    """Raise an OSError, before any work is done, if a file or folder cannot be written there.
 
     Example:
         >>> check_writable(Path("outputs/faq"))
@@ -62,38 +62,38 @@ def check_writable(place: Path) -> None:
         raise NotADirectoryError(f"{blocked} is a file, so {place} cannot be in it: name another.")
     there = next(path for path in (place, *place.absolute().parents) if path.is_dir())
     try:
-        TemporaryFile(dir=there).close()  # os.access allows root what /proc refuses
+        TemporaryFile(dir=there).close()  # os.access says yes to root where /proc refuses
     except OSError as error:
-        problem = f"{there} may not be written to, so {place} cannot be: name another."
+        problem = f"{there} is not writable, so {place} cannot be made: name another."
         raise PermissionError(problem) from error
 
 
 def make_room(file: Path, inputs: Sequence[str | Path] = ()) -> None:
-    """Make the folder of a file that will be written, or raise as :func:`check_writable` does.
+    """Make the folder of a file to be written, or raise as :func:`check_writable` does.
 
     Raises:
-        ValueError: If it is one of the inputs, which would be lost.
+        ValueError: If the file is one of the inputs, which would be lost.
     """
     check_writable(file)
     if file.exists() and any(Path(one).exists() and file.samefile(one) for one in inputs):
-        raise ValueError(f"{file} is what is read: name another file to write.")
+        raise ValueError(f"{file} is an input: name another file for the output.")
     file.parent.mkdir(parents=True, exist_ok=True)
 
 
 def write_text(place: Path, text: str) -> None:
-    """Write a file of UTF-8 text that stands in its place whole or not at all."""
+    """Write a file of UTF-8 text atomically."""
     with whole(place) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def write_json(place: Path, content: object, **options: Any) -> None:
-    """Write a file of JSON that stands in its place whole or not at all."""
+    """Write a JSON file atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False, **options)
     write_text(place, text + "\n")
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or a folder with all that is in it, is on the disk."""
+    """Wait until a file, or a folder with all its contents, is on the disk."""
     if path.is_dir():
         for child in path.iterdir():
             sync(child)
@@ -101,13 +101,13 @@ def sync(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":  # Windows opens no folder
+    if path.is_dir() and os.name == "nt":  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     except OSError as error:
         if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise  # some file systems of a network sync no folders
+            raise  # some network file systems cannot sync folders
     finally:
         os.close(handle)

@@ -17,13 +17,13 @@ def check_count(name: str, value: object, otherwise: str = "") -> None:
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Raise a ValueError unless a value is one of some."""
+    """Raise a ValueError unless a value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name}={value!r}: choose one of {', '.join(choices)}.")
 
 
 def check_rows(name: str, rows: Iterable[Any], *parts: str) -> None:
-    """Raise a TypeError unless rows are tuples of so many parts; mappings would give their keys.
+    """Raise a TypeError unless rows are tuples of these parts; mappings would yield keys.
 
     Example:
         >>> check_rows("sts", [("Hi", "Hello", 4.5)], "sentence", "sentence", "score")
@@ -34,7 +34,7 @@ def check_rows(name: str, rows: Iterable[Any], *parts: str) -> None:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a real number, and can be compared with one.
+    """Return whether a value is a real number, which can be compared with others.
 
     Example:
         >>> is_number(1), is_number("1"), is_number(None)
@@ -46,10 +46,10 @@ def is_number(value: object) -> TypeGuard[float]:
 def check_scale(scale: float, flag: str = "scale") -> None:
     """Raise a ValueError unless the inverse temperature is a number above 0."""
     if not 0 < scale < inf:
-        raise ValueError(f"--{flag} {scale}: it divides by a temperature; give it above 0.")
+        raise ValueError(f"--{flag} {scale}: give a finite inverse temperature above 0.")
 
 
 def check_weights(weights: Sequence[float]) -> None:
-    """Raise a ValueError unless loss weights are numbers from 0 on, one of them above."""
+    """Raise a ValueError unless loss weights are finite, 0 or more, and one is above 0."""
     if not (all(0 <= weight < inf for weight in weights) and any(weights)):
         raise ValueError(f"Loss weights {weights} must be at least 0, and not all of them 0.")

@@ -1,4 +1,4 @@
-"""What devices run, and lack."""
+"""What devices support."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.utils._triton import has_triton
 
 logger = logging.getLogger(__name__)
 
-OLDEST = (8, 0)  # compute capability, Ampere's: those before lack the shared memory, and bfloat16
+OLDEST = (8, 0)  # compute capability of Ampere: older GPUs lack shared memory, and bfloat16
 
 
 @cache
 def kernels_work(device: torch.device) -> bool:
-    """Tell whether :mod:`simbert_hf.training.kernels` runs on a device, by running one of them.
+    """Return whether :mod:`simbert_hf.training.kernels` run on a device, by running one of them.
 
-    Triton may be there without the C compiler or Python headers that it needs.
+    Triton may be installed without the C compiler or Python headers that it needs.
 
     Example:
         >>> kernels_work(torch.device("cpu"))
@@ -36,13 +36,13 @@ def kernels_work(device: torch.device) -> bool:
         with torch.cuda.device_of(scores):
             slopes_kernel[(1,)](scores, label, loss, 16, 16)
         return True
-    except Exception as error:  # Triton has no class of its own for them
+    except Exception as error:  # Triton's errors have no common class
         logger.warning("Triton's kernels do not run here (%s); training is slower.", error)
         return False
 
 
 def with_float64(tensor: Tensor) -> Tensor:
-    """Return a tensor where float64 exists: Apple's GPUs have none, so theirs come to the CPU.
+    """Move a tensor to the CPU if its device lacks float64, as Apple's GPUs do.
 
     Example:
         >>> ones = torch.ones(2)

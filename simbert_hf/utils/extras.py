@@ -1,4 +1,4 @@
-"""The optional parts of the package, which no package index has: how to get one."""
+"""The package's extras, and how to install them (no package index has the package)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 
 def install(extras: str) -> str:
-    """Say how to install what some extras bring.
+    """Return the command that installs extras.
 
     Example:
         >>> install("app,index")
@@ -16,7 +16,7 @@ def install(extras: str) -> str:
 
 
 def require(module: str, extra: str) -> None:
-    """Raise an ImportError, before any work, unless a module is installed that an extra brings.
+    """Raise an ImportError, before any work is done, if a module of an extra is not installed.
 
     Example:
         >>> require("json", "index")

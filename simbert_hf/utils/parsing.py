@@ -1,4 +1,4 @@
-"""From a command line to dataclasses: flags, or one YAML file, over a preset."""
+"""Parsing a command line into dataclasses: flags, over a YAML file, over a preset."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def flag(default: T, about: str, choices: Sequence[str] | None = None) -> T:
-    """Make a dataclass's field that is a flag, as :class:`HfArgumentParser` wants it.
+    """Make a dataclass field that is a flag, as :class:`HfArgumentParser` expects it.
 
     Args:
-        default: A list is copied.
-        about: Shown by ``--help``.
-        choices: All values that are taken; None for any.
+        default: Default value; a list is copied.
+        about: Help text.
+        choices: All accepted values; None for any.
     """
     metadata: dict[str, Any] = {"help": about} | ({"choices": choices} if choices else {})
     given: Any = (
@@ -42,25 +42,25 @@ def parse_arguments(
 ) -> tuple[Any, ...]:
     """Parse flags into dataclasses: ``[config.yaml] [--preset NAME] [--flag value ...]``.
 
-    A flag wins over the YAML file, which wins over the preset.
+    A flag overrides the YAML file, which overrides the preset.
 
     Args:
         types: Dataclasses whose fields are the flags.
         argv: Arguments; the command line's if None.
-        presets: What each ``--preset`` changes of the defaults; one of them is ``modern``. None
-            for no such flag.
+        presets: The defaults that each ``--preset`` changes; one is named ``modern``. None if
+            there is no such flag.
 
     Returns:
-        One instance a type.
+        One instance per type.
 
     Raises:
-        ValueError: If the preset, a flag or a key of the YAML file is unknown, or no training could
-            go by the flags.
+        ValueError: If the preset, a flag or a key of the YAML file is unknown, or training with
+            these flags is impossible.
     """
     rest = list(sys.argv[1:] if argv is None else argv)
     parser = make_parser(types)
     if presets:
-        about = "A set of defaults; flags and the YAML file win over it."
+        about = "A set of defaults; flags and the YAML file override it."
         parser.add_argument("--preset", choices=sorted(presets), default="modern", help=about)
     nothing: list[str] = []
     if rest and rest[0].endswith((".yaml", ".yml")):
@@ -85,45 +85,45 @@ def parse_arguments(
 
 
 def _set_to_none(parser: argparse.ArgumentParser, names: Sequence[str], types: Any) -> None:
-    """Make None the default of arguments that a YAML file has as ``null``."""
+    """Make None the default of arguments that are ``null`` in a YAML file."""
     hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
     for name in names:
         if parser.get_default(name) in (None, ""):
             continue
         if type(None) not in get_args(hints.get(name)):
-            raise ValueError(f"{name}: null is no value of it; leave it out for its default.")
+            raise ValueError(f"{name} cannot be null; leave it out for its default.")
         parser.set_defaults(**{name: None})
 
 
 class Parser(HfArgumentParser):
-    """Says what is wrong in one line, without its some hundred lines of usage."""
+    """Reports errors in one line, without some hundred lines of usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 2."""
+        """Print the message and exit with code 2."""
         self.exit(2, f"{self.prog}: {message}; see --help.\n")
 
 
 def make_parser(types: Sequence[Any], prog: str | None = None) -> Parser:
-    """Make a parser of flags, the fields of dataclasses, for a program of this name."""
-    about = "Flags, or one YAML file with the same names and flags after it."
+    """Make a parser whose flags are the fields of dataclasses."""
+    about = "Flags, or one YAML file with the same names, followed by flags."
     parser = Parser(tuple(types), prog=prog, description=about, allow_abbrev=False)
     if any(issubclass(kind, TrainingArguments) for kind in types):
-        parser.set_defaults(output_dir="")  # not transformers' trainer_output: none is refused
+        parser.set_defaults(output_dir="")  # not transformers' trainer_output: "" is refused
     return parser
 
 
 def _unknown(text: str, parser: argparse.ArgumentParser) -> str:
-    """Say what is wrong with an argument, and what may have been meant."""
+    """Describe an unknown argument, and suggest what may have been meant."""
     flags = [action.option_strings[0] for action in parser._actions[1:]]
     if not text.startswith("-"):
-        first = " A YAML file stands first." if text.endswith((".yaml", ".yml")) else ""
-        return f"{text!r} stands behind no flag, such as {flags[0]} {text}; see --help.{first}"
+        first = " A YAML file must come first." if text.endswith((".yaml", ".yml")) else ""
+        return f"{text!r} follows no flag, such as {flags[0]} {text}; see --help.{first}"
     name = text.partition("=")[0]
     return f"There is no {name}; see --help.{suggestion(name, flags)}"
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Ask whether one of the known names was meant, if any is like this one.
+    """Ask whether one of the known names was meant, if any is similar to this one.
 
     Example:
         >>> suggestion("batch_size", ["device_batch_size", "seed"]), suggestion("seat", ["seed"])
@@ -137,7 +137,7 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
-    """Undo a preset's steps of evaluating or saving, where flags ask for another strategy."""
+    """Undo a preset's evaluation or save steps if flags ask for another strategy."""
     defaults = {known.name: known.default for known in fields(args)}
     for what in ("eval", "save"):
         name = f"{what}_steps"
@@ -146,7 +146,7 @@ def drop_steps_of_preset(args: TrainingArguments, given: set[str]) -> None:
 
 
 def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
-    """Find the preset among flags; raise a ValueError if it is unknown."""
+    """Return the preset that the flags name; raise a ValueError if it is unknown."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", default="modern")
     preset: str = parser.parse_known_args(list(argv))[0].preset
@@ -156,7 +156,7 @@ def chosen_preset(argv: Sequence[str], presets: Presets) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads 1e-6 as a number, which YAML 1.1 wants written 1.0e-6, and no name twice."""
+    """Reads 1e-6 as a number (which YAML 1.1 writes 1.0e-6), and refuses repeated names."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [name.value for name, _ in node.value]
@@ -171,7 +171,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file of argument values; raise a DataError if it is no mapping of them."""
+    """Read a YAML file of argument values; raise a DataError if it is not a mapping."""
     if not path.exists():
         raise DataError(f"There is no file {path}.")
     try:
@@ -180,7 +180,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise DataError(
-            f"{path} holds no arguments: it is no mapping, with `name: value` on each line."
+            f"{path} holds no arguments: it must be a mapping, with `name: value` on each line."
         )
     return content
 
@@ -189,11 +189,11 @@ def read_yaml(path: Path, known: set[str]) -> tuple[list[str], list[str]]:
     """Read a YAML file of argument values.
 
     Returns:
-        Flags, and the names of arguments that are to be None.
+        Flags, and the names of arguments that are set to None.
 
     Raises:
-        DataError: If it cannot be read, or is no mapping.
-        ValueError: If it names an argument that does not exist.
+        DataError: If the file cannot be read, or is not a mapping.
+        ValueError: If it names an unknown argument.
     """
     content = load_yaml(path)
     unknown = sorted(map(str, set(content) - known))

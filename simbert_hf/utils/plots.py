@@ -1,4 +1,4 @@
-"""Pictures, of a run first; need the extra ``eval`` (matplotlib)."""
+"""Plots, such as those of a training run; they need the extra ``eval`` (matplotlib)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simbert_hf.utils.extras import install
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Begin a figure of so many inches; raise an ImportError if matplotlib is missing."""
+    """Make a figure, sized in inches; raise an ImportError if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -20,28 +20,28 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def check_picture(path: Path) -> None:
-    """Raise an error unless matplotlib can draw such a file there; make its folder.
+    """Raise an error unless matplotlib can write such a file there; make its folder.
 
     Raises:
         ImportError: If matplotlib is missing.
-        PermissionError: If it may not be written.
-        ValueError: If no picture ends so.
+        PermissionError: If the file cannot be written.
+        ValueError: If the extension is not an image format.
 
     Example:
         >>> check_picture(Path("scores.svg"))
     """
     kinds = sorted(new_figure(1, 1).canvas.get_supported_filetypes())
     if path.suffix.removeprefix(".").lower() not in kinds:
-        raise ValueError(f"{path}: no picture ends so; give it one of .{', .'.join(kinds)}.")
+        raise ValueError(f"{path} is not an image file: end it in .{', .'.join(kinds)}.")
     make_room(path)
 
 
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
-    """Draw both losses and the held-out retrieval over the steps of a run.
+    """Plot both losses and the held-out retrieval over the steps of a training run.
 
     Args:
         log_history: ``trainer.state.log_history``, or the same from ``trainer_state.json``.
-        path: Where the picture goes (.png, .svg, ...).
+        path: Output file (.png, .svg, ...).
 
     Raises:
         ImportError: If matplotlib is missing.

@@ -1,4 +1,4 @@
-"""How a script begins and ends."""
+"""How scripts start and end."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from safetensors import SafetensorError
 
 from simbert_hf.utils.atomic import check_writable
 
-# What shows that a folder holds a model, or a run.
+# Files that show that a folder holds a model or a training run.
 SIGNS = ("config.json", "modules.json", "*.safetensors", "pytorch_model*", "checkpoint-*")
 
 
 def script_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Make a parser that shows a script's docstring as it is, and takes whole flags alone."""
-    shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # where it goes on in the next line
+    """Make a parser that shows a script's docstring unchanged, and allows no abbreviated flags."""
+    shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # left by continued lines
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(description=shown, formatter_class=raw, allow_abbrev=False)
 
 
 def run_script(main: Callable[[], object]) -> None:
-    """Run a script; end it with one sentence where it cannot do what is asked, or is stopped.
+    """Run a script; end it with a one-line message if it fails (exit code 1) or is stopped (130).
 
-    The exit code is then 1, or 130. It ends quietly where nobody reads on (``script | head``).
+    It ends silently if the reader of its output is gone (``script | head``).
 
     Example:
         >>> run_script(lambda: int("many"))
@@ -46,16 +46,16 @@ def run_script(main: Callable[[], object]) -> None:
             sys.stderr.close()
             sys.exit(1)
         kind, words = type(error).__name__, str(error)
-        if words.startswith("Caught "):  # by torch, of a DataLoader's process: a whole traceback
+        if words.startswith("Caught "):  # torch adds the traceback of a DataLoader's process
             words = words.strip().rpartition(f"{kind}: ")[2]
         sys.exit(f"{kind}: {words}")
-    except KeyboardInterrupt as stop:  # training says how to go on
+    except KeyboardInterrupt as stop:  # training says how to resume
         sys.stderr.write(f"\nStopped. {stop}".rstrip() + "\n")
         sys.exit(130)
 
 
 def reader_left() -> bool:
-    """Whether nobody reads stdout any more; pipes of other processes break too."""
+    """Return whether the reader of stdout is gone; pipes of other processes break, too."""
     if not hasattr(select, "poll"):  # as on Windows
         return False
     stdout = select.poll()
@@ -64,40 +64,40 @@ def reader_left() -> bool:
 
 
 def check_output(directory: str, inputs: Sequence[str]) -> None:
-    """Refuse a folder for a model before it is made, and any of the ``inputs`` it is made of.
+    """Check, before any work is done, that a folder can take a model made from ``inputs``.
 
     Raises:
-        OSError: If it is a file, or may not be written to.
-        ValueError: If there is none, or it is one of the inputs, which would be lost.
+        OSError: If the folder is a file, or is not writable.
+        ValueError: If it is empty text, or one of the inputs, which would be lost.
     """
     if not directory:
-        raise ValueError("Nowhere to save; give --output_dir a folder.")
+        raise ValueError("There is nowhere to save the model; give --output_dir a folder.")
     place = Path(directory)
     if place.is_file():
         raise NotADirectoryError(f"--output_dir {directory} is a file: name a folder.")
     check_writable(place)
     if place.is_dir() and any(one and Path(one).is_dir() and place.samefile(one) for one in inputs):
-        raise ValueError(f"--output_dir {directory} is what the model is made of: name another.")
+        raise ValueError(f"--output_dir {directory} is also an input: name another folder.")
 
 
 def check_new_output(directory: str, inputs: Sequence[str]) -> None:
-    """Refuse a folder for a model, as :func:`check_output` does, or if it holds one already.
+    """Check a folder as :func:`check_output` does, and that it does not hold a model yet.
 
-    The files of a former model that the new one lacks would stay beside it, and tell of another.
+    Files of an earlier model that the new one lacks would otherwise remain and describe it.
 
     Raises:
-        OSError: As of :func:`check_output`.
-        ValueError: Also if a model or a run is there.
+        OSError: As :func:`check_output` does.
+        ValueError: Likewise, and if the folder holds a model or a training run.
     """
     check_output(directory, inputs)
     found = sorted(path.name for sign in SIGNS for path in Path(directory).glob(sign))
     if found:
         raise ValueError(
-            f"--output_dir {directory} holds a model or a run already ({', '.join(found)[:80]}): "
+            f"--output_dir {directory} already holds a model or a run ({', '.join(found)[:80]}): "
             "name a new folder, or remove this one."
         )
 
 
 def sentence(message: Warning | str, *_: Any, **__: Any) -> str:
-    """Show a warning by its words alone."""
+    """Format a warning as its message only."""
     return f"{message}\n"

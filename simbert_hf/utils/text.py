@@ -1,4 +1,4 @@
-"""Token ids -> text as people write it, and text -> the form in which two texts count as equal."""
+"""Token ids -> text as people write it; and text -> normalised text, for comparisons."""
 
 from __future__ import annotations
 
@@ -52,31 +52,31 @@ SPACING = [
 # Marks that change what a sentence says, however they are spaced (WordPiece forgets spaces).
 SIGN = re.compile(r" ?([#%]) ?")
 MINUS = re.compile(r"(?<!\S)- ?(?=\d)")
-# What may be punctuation or a space, and is not between two digits; or a vowel sign, or a plus.
+# Candidates for punctuation or a space, not between two digits; also vowel signs, or a plus.
 MARK = re.compile(r"(?<!\d)(?:[^\w#%]|_)|(?:[^\w#%]|_)(?!\d)")
 
 
 def is_wordpiece(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer marks the inside of a word (``##ing``) and not its start (``▁go``)."""
+    """Return whether the tokenizer marks the inside of words (``##ing``), not starts (``▁go``)."""
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
     return type(model).__name__ == "WordPiece" if model else "Bert" in type(tokenizer).__name__
 
 
 def raw_text(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> str:
-    """Join a row's tokens; WordPiece's words and marks with a space between any two."""
+    """Join a row's tokens, with a space between any two words or marks of WordPiece."""
     if not is_wordpiece(tokenizer):
         text = str(tokenizer.decode(row, skip_special_tokens=True))
-        return SPACE_IN_CJK.sub("", " ".join(text.split()))  # which models write all the same
+        return SPACE_IN_CJK.sub("", " ".join(text.split()))  # which models generate anyway
     return join_wordpieces(pieces_of(tokenizer, row))
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerBase, row: list[int]) -> list[str]:
-    """Name a row's tokens, but the special ones."""
+    """Return a row's tokens, except the special ones."""
     return list(tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True))
 
 
 def join_wordpieces(pieces: Iterable[str]) -> str:
-    """Join the pieces of words.
+    """Join word pieces into words, separated by spaces.
 
     Example:
         >>> join_wordpieces("they don ' t re ##pay".split())
@@ -86,7 +86,7 @@ def join_wordpieces(pieces: Iterable[str]) -> str:
 
 
 def place_spaces(text: str) -> str:
-    """Keep those spaces between words and marks that people write.
+    """Keep only the spaces between words and marks that people write.
 
     Example:
         >>> place_spaces("they don ' t repay ( a well - known ) $ 5 . 00 !")
@@ -100,7 +100,7 @@ def place_spaces(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    r"""Make sentences equal that differ only in case, white space or how a character is encoded.
+    r"""Normalise case, white space and the encoding of characters, for comparisons.
 
     Example:
         >>> fold("  How are\tYou？ ")
@@ -110,11 +110,11 @@ def fold(text: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return the form in which two texts are the same sentence.
+    """Return a normalised text, which is equal for two texts that are the same sentence.
 
-    Compatibility characters are unified (NFKC), case and spacing (all of it beside Chinese)
-    ignored, and punctuation at both ends dropped. What changes the meaning stays: ``#``, ``%`` and
-    a minus (c# is not c, -5 not 5%).
+    It unifies compatibility characters (NFKC), ignores case and spacing (next to Chinese, all
+    spaces), and drops punctuation at both ends. What changes the meaning stays: ``#``, ``%`` and a
+    minus (c# is not c, -5 not 5%).
 
     Example:
         >>> normalize_text("How  are YOU？") == normalize_text("how are you")
@@ -133,7 +133,7 @@ def normalize_text(text: str) -> str:
 
 
 def is_whole(text: str) -> bool:
-    r"""Whether a text holds no half characters (surrogates), which no encoding has.
+    r"""Return whether a text has no half characters (surrogates), which cannot be encoded.
 
     Example:
         >>> is_whole("né"), is_whole("n\ud83d")
@@ -147,7 +147,7 @@ def is_whole(text: str) -> bool:
 
 
 def letters_of(text: str) -> str:
-    """Return :func:`normalize_text` without the punctuation and the spaces inside it.
+    """Return :func:`normalize_text` without inner punctuation and spaces.
 
     Those between two digits stay, as 1.5 is not 15.
 
@@ -160,5 +160,5 @@ def letters_of(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_mark(char: str) -> bool:
-    """Whether a character is punctuation or a space (a currency sign or a digit is neither)."""
+    """Return whether a character is punctuation or a space (not a currency sign or a digit)."""
     return char.isspace() or unicodedata.category(char).startswith("P")

@@ -1,4 +1,4 @@
-"""Files -> numbered rows: decoding, unpacking and parsing, with every fault named by its line."""
+"""Files -> numbered rows: decoding, unpacking and parsing; every error names its line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DataError(ValueError):
 
 
 def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> DataError:
-    """Word an error: where, what is wrong, and what to do.
+    """Make an error that says where, what is wrong, and what to do.
 
     Example:
         >>> print(fault("pairs.tsv", 3, "a sentence is missing", "Give two cells a line"))
@@ -51,7 +51,7 @@ def fault(file: str | Path, line: int | None, problem: str, remedy: str) -> Data
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """Show a value in a message: its repr, cut short where it is long.
+    """Format a value for a message: its repr, truncated if it is long.
 
     Example:
         >>> shorten("a" * 99, 10)
@@ -62,7 +62,7 @@ def shorten(value: object, width: int = 60) -> str:
 
 
 def separator_of(cells: Sequence[str], otherwise: str) -> str:
-    """Blame the separator where a row of a table came as one cell that holds another one.
+    """Blame the separator if a table's row came as one cell that contains another separator.
 
     Example:
         >>> separator_of(["Question;Answer"], "Rename it")
@@ -75,7 +75,7 @@ def separator_of(cells: Sequence[str], otherwise: str) -> str:
 
 
 def suffix_of(path: str | Path) -> str:
-    """Name a file's format by its extension, looking inside ``.gz`` and ``.xz``.
+    """Return the extension of a file, ignoring ``.gz`` and ``.xz``.
 
     Example:
         >>> suffix_of("pairs.TSV.gz")
@@ -94,7 +94,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
         path: A plain, ``.gz`` or ``.xz`` file.
 
     Raises:
-        DataError: If a line is not UTF-8, or the packed file is broken.
+        DataError: If a line is not UTF-8, or the compressed file is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -110,7 +110,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
 
 def decode_lines(name: str | Path, raw: Iterable[bytes]) -> Iterator[str]:
-    r"""Do what :func:`read_lines` does with lines that are open already, such as those of stdin.
+    r"""Do what :func:`read_lines` does for lines of an open file, such as stdin.
 
     Example:
         >>> list(decode_lines("stdin", [b"\xef\xbb\xbfone\r\n", b"two"]))
@@ -124,14 +124,14 @@ def _raw_lines(path: str | Path, file: Iterable[bytes]) -> Iterator[bytes]:
     try:
         yield from file
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-        problem = f"is damaged and cannot be unpacked ({error})"
-        raise fault(path, None, problem, "Copy or pack it again") from None
+        problem = f"is damaged and cannot be decompressed ({error})"
+        raise fault(path, None, problem, "Copy or compress it again") from None
 
 
 def _decode(path: str | Path, number: int, line: bytes) -> str:
     if number == 1:
         _check_start(path, line)
-    if b"\0" in line:  # UTF-16 without a byte order mark is UTF-8 too, of nonsense
+    if b"\0" in line:  # UTF-16 without a byte order mark decodes as UTF-8, to nonsense
         raise fault(path, number, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -143,7 +143,7 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
 
 
 def _hint(line: bytes) -> str:
-    """Name the encoding of Windows that a line can be of, Chinese if most of it is, or Western."""
+    """Guess a line's Windows encoding: Chinese if most of it would be, or Western."""
     with suppress(UnicodeDecodeError):
         text = line.decode("gb18030")
         if 2 * len(HAN_CHAR.findall(text)) > len(re.findall(r"\w", text)):
@@ -159,16 +159,16 @@ def _check_start(path: str | Path, line: bytes) -> None:
         if line.startswith(mark):
             raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
     if b"\r" in line and b"\n" not in line:
-        raise fault(path, 1, "ends its lines in CR alone", "Save it with line feeds")
+        raise fault(path, 1, "ends its lines with CR only", "Save it with line feeds")
 
 
 def load_sentences(path: str | Path) -> list[str]:
-    r"""Read plain sentences, one a line, from a ``.txt`` file or a ``.gz`` or ``.xz`` of one.
+    r"""Read plain sentences, one per line, from a ``.txt`` file, also in ``.gz`` or ``.xz``.
 
-    Blank lines are left out.
+    Blank lines are skipped.
 
     Raises:
-        DataError: If the file is missing, a table or JSON, is not UTF-8 or holds no sentence.
+        DataError: If the file is missing, is a table or JSON, is not UTF-8 or has no sentences.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -181,57 +181,57 @@ def load_sentences(path: str | Path) -> list[str]:
     check_plain(path, "; pairs and triplets go to train_simcse.py with --examples")
     sentences = [text for line in read_lines(path) if (text := line.strip())]
     if not sentences:
-        raise fault(path, None, "holds no sentence", "Write one sentence a line")
+        raise fault(path, None, "holds no sentence", "Write one sentence per line")
     some = sentences[:1000]
     if 2 * sum(map(bool, map(ROW.match, some))) > len(some):
-        problem = f"holds rows, not one sentence a line: {shorten(sentences[0])}"
-        raise fault(path, None, problem, "Keep the sentences alone")
+        problem = f"holds rows, not one sentence per line: {shorten(sentences[0])}"
+        raise fault(path, None, problem, "Keep only the sentences")
     return sentences
 
 
 def check_plain(path: str | Path, hint: str = "") -> None:
-    """Raise a :class:`DataError` if the path is no file, or one of rows by its extension.
+    """Raise a :class:`DataError` unless the path is a file that is not a table or JSON.
 
     Example:
         >>> check_plain(__file__)
     """
     check_exists(path)
     if (suffix := suffix_of(path)) in STRUCTURED:
-        remedy = f"Write one sentence a line into a .txt file{hint}"
-        raise fault(path, None, f"holds rows ({suffix}), not one sentence a line", remedy)
+        remedy = f"Write one sentence per line to a .txt file{hint}"
+        raise fault(path, None, f"holds rows ({suffix}), not one sentence per line", remedy)
 
 
 def check_exists(path: str | Path) -> None:
     """Raise a :class:`DataError` unless the path is a file.
 
     Raises:
-        TypeError: If it is no path.
+        TypeError: If it is not a path.
 
     Example:
         >>> check_exists(__file__)
     """
     if not isinstance(path, str | PathLike):
-        raise TypeError(f"Give the path of a file, not a {type(path).__name__}; rows need none.")
+        raise TypeError(f"Give the path of a file, not a {type(path).__name__}; rows need no file.")
     for file, split in (("dataset_info.json", ""), ("dataset_dict.json", "['train']")):
         if Path(path, file).exists():
-            remedy = (
-                f"Write a table: datasets.load_from_disk(...){split}.to_parquet('rows.parquet')"
-            )
+            remedy = f"Convert it: datasets.load_from_disk(...){split}.to_parquet('rows.parquet')"
             raise fault(path, None, "is a data set saved by save_to_disk", remedy)
     if Path(path).is_dir():
         raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
     if not Path(path).is_file():
-        raise fault(path, None, "is no file", f"Check the path; this process runs in {Path.cwd()}")
+        raise fault(
+            path, None, "is not a file", f"Check the path; this process runs in {Path.cwd()}"
+        )
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     r"""Yield line numbers and cells of a table; a blank line has no cells.
 
-    Commas part the cells of ``.csv``, whose quotes may hold commas, quotes and line ends; tabs
-    part those of ``.tsv`` and ``.txt``, where a quote is an ordinary character.
+    Commas separate the cells of ``.csv``, whose quotes may hold commas, quotes and line ends; tabs
+    separate those of ``.tsv`` and ``.txt``, where a quote is an ordinary character.
 
     Raises:
-        DataError: If a quote is never closed, or stands where it cannot.
+        DataError: If a quote is not closed, or is misplaced.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -261,7 +261,7 @@ def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             problem = (
                 f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
             )
-            raise fault(path, start, problem, "Close its quotes, or cut it") from None
+            raise fault(path, start, problem, "Close its quotes, or shorten it") from None
         first = next(iter(read_lines(path)))
         remedy = remedy if "," in first else separator_of([first], remedy)
         raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
@@ -271,7 +271,7 @@ def read_objects(path: str | Path) -> Iterator[tuple[int, Row]]:
     r"""Yield line numbers and records of JSON lines, or row numbers and rows of Parquet.
 
     Raises:
-        DataError: If a line is not one whole JSON object, or the Parquet file is broken.
+        DataError: If a line is not one complete JSON object, or the Parquet file is damaged.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -293,14 +293,16 @@ def _json_object(path: str | Path, number: int, line: str) -> Row:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise _json_fault(path, number, line, error) from None
-    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all use
-        raise fault(path, number, f"is no record ({error})", "Take the line out") from None
+    except (ValueError, RecursionError) as error:  # a number too long or nested too deeply
+        raise fault(path, number, f"is not a record ({error})", "Remove the line") from None
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         raise _array_fault(path, number)
     problem = f"holds {shorten(value)}, not a JSON object"
-    raise fault(path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair a line')
+    raise fault(
+        path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair per line'
+    )
 
 
 def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecodeError) -> DataError:
@@ -308,25 +310,25 @@ def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecode
         return _array_fault(path, number)
     at_end = error.pos >= len(line.rstrip()) or error.msg.startswith("Unterminated string")
     if at_end and line.lstrip().startswith("{"):
-        remedy = r"Write each record on one line, line ends inside a sentence as \n"
+        remedy = r"Write each record on one line, with line ends inside a sentence as \n"
         return fault(path, number, f"the record {shorten(line)} does not end on its line", remedy)
     problem = f"is not JSON at column {error.colno} ({error.msg}): {shorten(line)}"
-    return fault(path, number, problem, "Write one JSON object a line")
+    return fault(path, number, problem, "Write one JSON object per line")
 
 
 def _array_fault(path: str | Path, number: int) -> DataError:
-    remedy = "Write one object a line, e.g. with: jq -c '.[]' in.json > out.jsonl"
-    return fault(path, number, "opens a JSON array, not JSON lines", remedy)
+    remedy = "Write one object per line, e.g. with: jq -c '.[]' in.json > out.jsonl"
+    return fault(path, number, "begins a JSON array, not JSON lines", remedy)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; raise a DataError if there is none."""
+    """Read a JSON object from a file; raise a DataError if it holds none."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise DataError(f"{path} holds no JSON object.")
+        raise DataError(f"{path} does not hold a JSON object.")
     return content
 
 
@@ -340,4 +342,4 @@ def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
                     yield number, row
     except (pyarrow.ArrowInvalid, OSError) as error:
         remedy = "Write it again, or check its extension"
-        raise fault(path, None, f"is not a whole Parquet file ({error})", remedy) from None
+        raise fault(path, None, f"is not a complete Parquet file ({error})", remedy) from None

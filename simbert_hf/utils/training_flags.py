@@ -1,4 +1,4 @@
-"""Flags of training that cannot work, refused before anything is read."""
+"""Checks of training flags that refuse what cannot work, before any data are read."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ FROM_0 = ("learning_rate", "head_learning_rate", "weight_decay", "max_grad_norm"
 ABOVE_0 = ("num_train_epochs", "logging_steps", "eval_steps", "save_steps")
 COUNTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 SEEDS = ("seed", "data_seed")
-PACKAGES = {"azure_ml": "azureml-core", "flyte": "flytekit"}  # where the logger's name is another
+PACKAGES = {"azure_ml": "azureml-core", "flyte": "flytekit"}  # whose names are not the logger's
 
 
 def check_training(args: TrainingArguments, given: Collection[str]) -> None:
-    """Refuse numbers, loggers and the like with which training fails late, or does nothing.
+    """Refuse numbers, loggers and the like that would make training fail late, or do nothing.
 
     Args:
         args: Arguments of a training script.
-        given: Names of the flags that were given, by a preset aside.
+        given: Names of the flags that were given, except by a preset.
 
     Raises:
-        ValueError: If there is one.
+        ValueError: If a flag is refused.
     """
     _check_numbers(args)
     if args.max_steps < 1 and args.max_steps != -1:
@@ -36,7 +36,7 @@ def check_training(args: TrainingArguments, given: Collection[str]) -> None:
             f"--max_steps {args.max_steps}: give at least 1, or drop it for --num_train_epochs."
         )
     if "do_train" in given and not args.do_train:
-        raise ValueError("--do_train false: training is all that this does; drop it.")
+        raise ValueError("--do_train false: this script only trains; drop it.")
     if args.fp16 and args.device.type == "cpu":
         raise ValueError("--fp16 true needs a GPU; give --bf16 true.")
     _check_schedule(args)
@@ -50,7 +50,7 @@ def _check_numbers(args: TrainingArguments) -> None:
         value = getattr(args, name, None)
         if value is None or (name == "num_train_epochs" and args.max_steps > 0):
             continue
-        fits, due = 0 <= value < inf, "a finite number, 0 or more"  # a NaN is in no range
+        fits, due = 0 <= value < inf, "a finite number, 0 or more"  # NaN is in no range
         if name in ABOVE_0:
             fits, due = 0 < value < inf, "a finite number above 0"
         elif name in COUNTS:
@@ -78,7 +78,7 @@ def _check_compilation(name: str | None, mode: str | None) -> None:
         if mode not in modes:
             raise ValueError(f"--torch_compile_mode {mode}: choose one of {', '.join(modes)}.")
     name = name.lower() if name else None
-    if name and name != "inductor":  # to list them takes seconds
+    if name and name != "inductor":  # listing them takes seconds
         accelerates = {each.value for each in DynamoBackend}
         known = [each for each in list_backends(exclude_tags=()) if each.upper() in accelerates]
         if name not in known:
@@ -89,14 +89,14 @@ def _check_loggers(names: Iterable[str]) -> None:
     from transformers import integrations  # slow to import
 
     known = integrations.integration_utils.INTEGRATION_TO_CALLBACK
-    left_out = {"azure_ml", "flyte"}  # sometimes, though installed
+    left_out = {"azure_ml", "flyte"}  # may be missing from the list though installed
     ready = left_out.union(integrations.get_available_reporting_integrations())
     for name in names:
         if name not in known:
-            raise ValueError(f"--report_to {name}: choose none, or of {', '.join(known)}.")
+            raise ValueError(f"--report_to {name}: choose none, or from {', '.join(known)}.")
         if name not in ready:
             package = PACKAGES.get(name, name)
             raise ValueError(
                 f"--report_to {name}: {package} is not installed (pip install {package}), or "
-                "switched off by its environment variable; give --report_to none."
+                "disabled by its environment variable; give --report_to none."
             )
