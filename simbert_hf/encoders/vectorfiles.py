@@ -81,7 +81,7 @@ def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: in
             for file in parts.glob("*.*"):  # all but the lock, before another call may begin
                 file.unlink()
     except Timeout:
-        problem = "is being filled by another process"
+        problem = "is in use by another process"
         raise fault(parts, None, problem, "Wait for it, or name another output") from None
     with suppress(OSError):  # which finds it in use again
         (parts / "lock").unlink()
