@@ -286,9 +286,7 @@ def test_encode_refuses_what_another_process_fills(model, tmp_path, monkeypatch)
 
     def meanwhile(self, texts):
         monkeypatch.setattr(TextEncoder, "__call__", encode)
-        with pytest.raises(
-            ValueError, match=r"out\.npy\.parts: is in use by another process"
-        ):
+        with pytest.raises(ValueError, match=r"out\.npy\.parts: is in use by another process"):
             vectorfiles.encode_file(["a cat"], model, output)
         return encode(self, texts)
 
