@@ -67,7 +67,7 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     facts = store.save(tmp_path)
     with pytest.raises(ValueError, match="already has a collection 'faq'"):
         milvus.MilvusVectors(uri, "faq").add(vectors)
-    with pytest.raises(DataError, match="has no 'other'"):
+    with pytest.raises(DataError, match="has no collection 'other'"):
         milvus.MilvusVectors.open(facts | {"collection": "other"})
     insert, calls = store.client.insert, []
 
@@ -101,7 +101,7 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(milvus.pymilvus, "MilvusClient", client)
     for named in ("http://mine", "http://theirs"):
         monkeypatch.setenv("MILVUS_URI", named)
-        with pytest.raises(DataError, match="has no 'faq'"):
+        with pytest.raises(DataError, match="has no collection 'faq'"):
             milvus.MilvusVectors.open(facts | {"uri": "http://mine"})
     assert tokens == ["secret", ""]
     monkeypatch.undo()
