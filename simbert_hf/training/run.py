@@ -147,10 +147,10 @@ def best_step(trainer: SimilarityTrainer) -> int | None:
 
 def tell_of_ties(trainer: SimilarityTrainer) -> None:
     """Warn if the metric by which the best checkpoint was chosen was reached again later."""
-    best, state, name = best_step(trainer), trainer.state, trainer.args.metric_for_best_model or ""
-    name = name if name.startswith("eval_") else f"eval_{name}"
+    best, state = best_step(trainer), trainer.state
     if best is None or not trainer.is_world_process_zero():
         return
+    name = f"eval_{str(trainer.args.metric_for_best_model).removeprefix('eval_')}"
     lines = [line for line in state.log_history if name in line and line["step"] > best]
     steps = dict.fromkeys(line["step"] for line in lines if line[name] == state.best_metric)
     if steps:
