@@ -40,12 +40,12 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training.starts import load_encoder
+from simbert_hf.training.base_models import load_encoder
 from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step
 LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
-MINING = MiningSettings(range_min=3, members=32)  # the nearest strangers may mean the same
+MINING = MiningSettings(range_min=3, members=32)  # the nearest of other groups may mean the same
 LOG = "training.log"
 START, BASE = "start", "softmax"
 SHARES = ("top1", "top5", "top10", "auroc", "fpr95")  # shown in per cent, with one digit

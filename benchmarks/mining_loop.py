@@ -29,12 +29,9 @@ def main() -> None:
     parser.add_argument("--sentences", nargs="+", required=True)
     parser.add_argument("--retrieval", nargs="+", required=True, metavar="NAME=FILE")
     parser.add_argument("--steps", type=int, default=100, help="Steps of 32 pairs each.")
-    parser.add_argument("--lowest", default="0.8", help="Minimum cosine of a pair.")
     parser.add_argument("--output", type=Path, default=Path("outputs/mining_loop"))
     args = parser.parse_args()
-    same_settings(
-        args.output, **{"--start": args.start, "--lowest": args.lowest}, sentences=args.sentences
-    )
+    same_settings(args.output, **{"--start": args.start}, sentences=args.sentences)
     place = args.output / "mining_loop.json"
     mined, trained = args.output / "mined.jsonl", args.output / f"trained-{args.steps}"
     seconds = load_report(place, {}).get("seconds of mining")
@@ -42,7 +39,7 @@ def main() -> None:
         started = time.perf_counter()
         mine_pairs.main([
             f"--model_name_or_path={args.start}", f"--output_file={mined}",
-            f"--lowest={args.lowest}", "--sentences_file", *args.sentences,
+            "--sentences_file", *args.sentences,
         ])  # fmt: skip
         seconds = round(time.perf_counter() - started)
     if not (trained / "all_results.json").exists():

@@ -15,8 +15,8 @@ of --sweep with the lowest loss, after --sweep_steps, on held-out pairs that are
 
 Each generates n samples for every source, with top-k 5. Without repetitions and copies of the
 source, those chosen are: with SimBERT's own ranking, the best by its vector and both
-log-probabilities; `by the start`, the best by the base model's vector and the generator's fluency;
-`as drawn`, the first ones, unranked. Finished training and generation are not repeated.
+log-probabilities; `by the base model`, the best by the base model's vector and the generator's
+fluency; `as drawn`, the first ones, unranked. Finished training and generation are not repeated.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def compete(
         for what, each in (("train", trained), ("write", wrote))
         for unit, key in (("s", "seconds"), ("CPU s", "cpu_seconds"))
     }
-    return [first, ranked(start, f"{name}, by the start", texts, drafts, args.k)], costs
+    return [first, ranked(start, f"{name}, by the base model", texts, drafts, args.k)], costs
 
 
 def report(

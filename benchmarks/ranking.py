@@ -21,7 +21,7 @@ from benchmarks.reports import report_parser, save_report
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
-from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.utils.textfiles import read_objects
 
 RATINGS = Path(__file__).parents[1] / "scripts" / "data" / "rated_en" / "choice.jsonl.gz"
@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 def features(model: SimBert, rows: Rows) -> list[np.ndarray]:
     """Read each sentence's candidates: cosine, log-probability and its reverse, (C, 3) each."""
     pairs = [(text, row["text"]) for row in rows for text in row["candidates"]]
-    back, forth = read_pairs(model, pairs), read_pairs(model, [(b, a) for a, b in pairs])
+    back, forth = score_pairs(model, pairs), score_pairs(model, [(b, a) for a, b in pairs])
     cosines = (back.vectors * forth.vectors).sum(dim=1)
     read = torch.stack([cosines, forth.means, back.means], dim=1).numpy()
     return np.split(read, np.cumsum([len(row["candidates"]) for row in rows])[:-1])

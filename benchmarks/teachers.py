@@ -1,7 +1,7 @@
 """Measure the combined similarities of several teachers, as training distills them.
 
 python -m benchmarks.teachers --models mpnet=DIR me5=DIR L3=DIR --mixtures mpnet me5,L3 me5,me5,L3 \
-    --strangers en_sentences.txt.xz --sts dev=stsb-en-dev.csv test=stsb-en-test.csv \
+    --unrelated en_sentences.txt.xz --sts dev=stsb-en-dev.csv test=stsb-en-test.csv \
     --retrieval Banking77=banking77/test.csv [--output outputs/benchmarks]
 
 A model that occurs twice in a mixture counts twice. The mixture is chosen on dev.
@@ -31,7 +31,7 @@ def together(parts: dict[str, tuple[Embed, float]], mixture: str) -> Embed:
     """Make vectors whose cosines rank as ``Teacher``'s similarities do.
 
     Those are a constant plus the sum of k c / (1 - m) over the models, c being a model's cosine, m
-    its mean over strangers, and k how often it counts: so are the cosines of the models' unit
+    its mean over unrelated, and k how often it counts: so are the cosines of the models' unit
     vectors, each times the root of k / (1 - m), put side by side.
 
     Args:
@@ -60,17 +60,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for flag in ("models", "mixtures", "sts", "retrieval"):
         parser.add_argument(f"--{flag}", nargs="+", required=True)
-    parser.add_argument("--strangers", required=True, help="Sentences; the first 1,000 are used.")
+    parser.add_argument("--unrelated", required=True, help="Sentences; the first 1,000 are used.")
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     given = parser.parse_args()
     args = EvaluationArguments(models=given.models, sts=given.sts, retrieval=given.retrieval)
     tasks = load_tasks(args)
-    strangers = load_sentences(given.strangers)[:1000]
+    unrelated = load_sentences(given.unrelated)[:1000]
     parts = {}
     for name, path in args.model_paths().items():
         model = load_sentence_transformer(path)
         apart = mean_pairwise_cosine(
-            normalize(model.encode(strangers, convert_to_tensor=True)).cpu().numpy()
+            normalize(model.encode(unrelated, convert_to_tensor=True)).cpu().numpy()
         )
         parts[name] = embed_once(model, tasks, None, args.batch_size), apart
     bootstrap = Bootstrap(args.bootstrap, args.seed)

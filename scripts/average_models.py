@@ -1,6 +1,6 @@
 """Average the weights of models trained from the same base model, or of a model and its base.
 
-python scripts/average_models.py --models TUNED START --shares 0.6 0.4 --output_dir out
+python scripts/average_models.py --models TUNED START --weights 0.6 0.4 --output_dir out
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simbert_hf.modeling.averaging import average_models
-from simbert_hf.training.starts import load_encoder
+from simbert_hf.training.base_models import load_encoder
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 
@@ -17,14 +17,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = script_parser(__doc__)
     parser.add_argument("--models", nargs="+", required=True, metavar="DIR_OR_ID")
     parser.add_argument(
-        "--shares", nargs="+", type=float, help="Weight of each model; by default equal."
+        "--weights", nargs="+", type=float, help="Weight of each model; by default equal."
     )
     parser.add_argument("--output_dir", required=True, help="A folder that holds no model yet.")
     parser.add_argument("--pooling", help="Pooling of all; by default each one's own, else mean.")
     args = parser.parse_args(argv)
     check_new_output(args.output_dir, args.models)
     models = [load_encoder(name, pooling=args.pooling) for name in args.models]
-    average = average_models(models, args.shares)
+    average = average_models(models, args.weights)
     average.save_pretrained(args.output_dir)
     print(f"{args.output_dir}: the average of {', '.join(args.models)}.")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from simbert_hf.cards import RUN
-from simbert_hf.data.readers import Form
+from simbert_hf.data.readers import DataFormat
 from simbert_hf.evaluation.suite import split_name
 from simbert_hf.judging.evaluation import (
     USUAL,
@@ -56,7 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids of SimBert models")
     add("--outputs", nargs="*", default=[], help='[NAME=]JSON lines {"text", "paraphrases"}')
     add("--groups", nargs="+", required=True, help="files of groups or pairs")
-    add("--form", choices=get_args(Form), default="auto", help="what rows hold")
+    add("--data_format", choices=get_args(DataFormat), default="auto", help="what rows hold")
     add("--text_columns", nargs=2, help="columns of a pair, as given to the training run")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -75,16 +75,22 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--n", type=at_least(1), default=50, help="candidates generated per source")
     add("--k", type=at_least(1), default=5, help="paraphrases returned per source")
     add("--seed", type=int, default=0, help="seed of the controls")
-    add("--relatives", nargs="*", default=[], help="base models and teachers of what is judged")
-    add("--allow_kin", action="store_true", help="allow a judge related to them, and print so")
+    add(
+        "--related_models", nargs="*", default=[], help="base models and teachers of what is judged"
+    )
+    add(
+        "--allow_related_judge",
+        action="store_true",
+        help="allow a judge related to them, and print so",
+    )
     add("--samples", type=at_least(0), default=20, help="sources on the page of samples")
     add("--list_sources", action="store_true", help="print the sources for others, and stop")
     add("--output_dir", type=Path, required=True)
     args = parser.parse_args(argv)
     if args.k > args.n:
         parser.error(f"argument --k: {args.k} is more than --n {args.n}")
-    if (args.relatives or args.allow_kin) and not args.judge:
-        parser.error("--relatives and --allow_kin need a judge; give --judge")
+    if (args.related_models or args.allow_related_judge) and not args.judge:
+        parser.error("--related_models and --allow_related_judge need a judge; give --judge")
     if not (args.models or args.outputs or args.list_sources):
         parser.error("there is nothing to evaluate; give --models or --outputs")
     return args
@@ -128,7 +134,7 @@ def check_split(folder: str, args: argparse.Namespace, others: int | None) -> No
         ("--split_seed", then.get("seed", 42), args.split_seed),
         ("--validation_groups", then.get("validation_groups"), number),
         ("--text_columns", then.get("text_columns"), args.text_columns),
-        ("--form", then.get("form", "auto"), args.form),
+        ("--data_format", then.get("data_format", "auto"), args.data_format),
         ("--dataset_split", then.get("dataset_split", "train"), "train"),
         ("--dataset_config", then.get("dataset_config"), None),
     ):
@@ -150,16 +156,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Generate, judge and measure; print the table, and write it with samples and as JSON."""
     args = parse(argv)
     data = load_held_out(
-        args.groups, args.held_out, args.split_seed, args.limit, args.text_columns, args.form
+        args.groups, args.held_out, args.split_seed, args.limit, args.text_columns, args.data_format
     )
     if args.list_sources:
         print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")
         return
     judge = Judge.load(args.judge) if args.judge else None
     threshold = judge.threshold if judge else None
-    relatives = {
-        name: check_independent(judge, name, name, args.allow_kin)
-        for name in (args.relatives if judge else ())
+    related_models = {
+        name: check_independent(judge, name, name, args.allow_related_judge)
+        for name in (args.related_models if judge else ())
     }
     outputs = map(split_name, args.outputs)
     others = [read_paraphrases(path, data, args.k, name) for name, path in outputs]
@@ -169,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for _, path in models:
         check_split(path, args, data.others)
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    known = [check_writer(path, judge, args.allow_kin) for _, path in models]
+    known = [check_writer(path, judge, args.allow_related_judge) for _, path in models]
     systems = [
         write_paraphrases(name, path, data, figures, args.n, args.k)
         for (name, path), figures in zip(models, known, strict=True)
@@ -179,11 +185,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, threshold, data, args.k) for system, each in judged]
-    table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, relatives)}"
+    table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, related_models)}"
     print(table)
     page = samples_page(systems, scores, threshold, data, args.samples)
     write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
-    found = as_json(judge, vars(args), data, systems, scores, rows, relatives)
+    found = as_json(judge, vars(args), data, systems, scores, rows, related_models)
     write_text(args.output_dir / "paraphrases.json", found)
 
 

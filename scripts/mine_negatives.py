@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import get_args
 
 from simbert_hf.data import load_groups
-from simbert_hf.data.readers import Form
+from simbert_hf.data.readers import DataFormat
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets, write_triplets
 from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
 RANGE_MAX = (
-    "Nearest strangers considered; by default range_min + negatives, or + 10 x these with a margin."
+    "Nearest of other groups considered; by default range_min + negatives, or + 10 x these with "
+    "a margin."
 )
 
 
@@ -33,11 +34,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     miner.add_argument("--model_name_or_path", help="Model that embeds the sentences.")
     miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")
     parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
-    parser.add_argument("--form", choices=get_args(Form), default="auto", help="What rows hold.")
+    parser.add_argument(
+        "--data_format", choices=get_args(DataFormat), default="auto", help="What rows hold."
+    )
     parser.add_argument("--text_columns", nargs=2, help="The columns of a pair.")
     parser.add_argument("--output_file", required=True, help="A .csv file.")
     parser.add_argument("--negatives", type=int, default=1, help="Maximum negatives per anchor.")
-    parser.add_argument("--range_min", type=int, default=0, help="Nearest strangers to skip.")
+    parser.add_argument("--range_min", type=int, default=0, help="Nearest of other groups to skip.")
     parser.add_argument("--range_max", type=int, help=RANGE_MAX)
     parser.add_argument("--relative_margin", type=float, help="Gap to the positive, relative.")
     parser.add_argument("--absolute_margin", type=float, help="Gap to it, absolute.")
@@ -60,7 +63,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     names = ("negatives", "range_min", "range_max", "relative_margin", "absolute_margin", "members")
     settings = MiningSettings(**{name: getattr(args, name) for name in names})
-    groups, report = load_groups(args.train_file, form=args.form, text_columns=args.text_columns)
+    groups, report = load_groups(
+        args.train_file, data_format=args.data_format, text_columns=args.text_columns
+    )
     print(report)
     if args.bm25:
         triplets = mine_by_words(groups, settings, seed=args.seed)

@@ -7,8 +7,8 @@ It pairs sentences that are among each other's nearest, by the model's vectors o
 within a range of cosines; near pairs are joined into small groups, written as {"text", "synonyms"}.
 
 A teacher is of little use on unrelated sentences. For train_simbert.py's --sentences_file, the
-flags --lowest 0.3 --highest 0.9 --largest 2 --no_words --output_file related.txt write pairs of
-related sentences on adjacent lines.
+flags --min_similarity 0.3 --max_similarity 0.9 --max_group_size 2 --vectors_only --output_file
+related.txt write pairs of related sentences on adjacent lines.
 """
 
 from __future__ import annotations
@@ -38,10 +38,25 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: groups; .txt: related lines.")
     add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones considered.")
-    add("--lowest", type=float, default=defaults.lowest, help="Minimum cosine of a pair.")
-    add("--highest", type=float, default=defaults.highest, help="Maximum cosine of a pair.")
-    add("--largest", type=int, default=defaults.largest, help="Maximum sentences per group.")
-    add("--no_words", dest="words", action="store_false", help="Compare only vectors.")
+    add(
+        "--min_similarity",
+        type=float,
+        default=defaults.min_similarity,
+        help="Minimum cosine of a pair.",
+    )
+    add(
+        "--max_similarity",
+        type=float,
+        default=defaults.max_similarity,
+        help="Maximum cosine of a pair.",
+    )
+    add(
+        "--max_group_size",
+        type=int,
+        default=defaults.max_group_size,
+        help="Maximum sentences per group.",
+    )
+    add("--vectors_only", dest="words", action="store_false", help="Compare only vectors.")
     add("--batch_size", type=int, default=128, help="Sentences per forward pass.")
     add("--bf16", action="store_true", help="Embed in bfloat16.")
     args = parser.parse_args(argv)
@@ -69,7 +84,7 @@ WRITERS = {".jsonl": as_records, ".txt": two_and_two}
 def main(argv: Sequence[str] | None = None) -> None:
     """Mine and write."""
     args = parse(argv)
-    names = ("neighbours", "lowest", "highest", "largest", "words")
+    names = ("neighbours", "min_similarity", "max_similarity", "max_group_size", "words")
     settings = PairSettings(**{name: getattr(args, name) for name in names})
     logging.basicConfig(format="%(message)s")
     logging.getLogger("simbert_hf").setLevel(logging.INFO)

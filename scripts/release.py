@@ -1,6 +1,6 @@
 """Train, measure and pack a released model, in stages; a stopped command skips finished ones.
 
-python scripts/release.py english --data DIR --starts all-MiniLM-L6-v2=DIR_OR_ID \
+python scripts/release.py english --data DIR --base_models all-MiniLM-L6-v2=DIR_OR_ID \
     paraphrase-MiniLM-L3-v2=DIR_OR_ID me5-small-zh-en-30k=DIR_OR_ID [--judge outputs/judge] \
     [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
 
@@ -272,8 +272,8 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
         write_text(drawn, "\n".join(texts))
         lowest, highest = stage.related
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
-            f"--lowest={lowest}", f"--highest={highest}", "--largest=2", "--no_words", "--bf16",
-            f"--output_file={related}")  # fmt: skip
+            f"--min_similarity={lowest}", f"--max_similarity={highest}", "--max_group_size=2",
+            "--vectors_only", "--bf16", f"--output_file={related}")  # fmt: skip
     return str(related)
 
 
@@ -288,7 +288,7 @@ def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) ->
     """Average some of the models, replacing an earlier average; return the folder."""
     shutil.rmtree(out, ignore_errors=True)
     names = [models[name] for name in shares]
-    run("average_models.py", "--models", *names, "--shares", *map(str, shares.values()),
+    run("average_models.py", "--models", *names, "--weights", *map(str, shares.values()),
         f"--output_dir={out}")  # fmt: skip
     return out
 
@@ -296,22 +296,22 @@ def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) ->
 def train_stage(
     release: Release,
     stage: Stage,
-    starts: dict[str, str],
+    bases: dict[str, str],
     out: Path,
     held_out: Path,
     args: argparse.Namespace,
 ) -> None:
-    """Train one stage from ``starts[BEGUN]``."""
+    """Train one stage from ``bases[BEGUN]``."""
     given = [find(args.data, each) for each in stage.train]
     preferences = [find(args.data, stage.preferences)] if stage.preferences else []
     if stage.rated:
         rated = prefer(stage, args)
         given.append(str(rated / "groups.jsonl.gz"))
         preferences.append(str(rated / "preferences.jsonl.gz"))
-    flags = [f"--model_name_or_path={starts[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
-    flags += ["--teacher_name_or_path", *(starts[name] for name in stage.teachers)]
+    flags = [f"--model_name_or_path={bases[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
+    flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
     if stage.related:
-        flags += ["--sentences_file", mine(stage, starts[release.start], held_out, args)]
+        flags += ["--sentences_file", mine(stage, bases[release.start], held_out, args)]
     elif stage.sentences:
         flags += ["--sentences_file", *(find(args.data, each) for each in stage.sentences)]
     if preferences:
@@ -330,17 +330,17 @@ def train_stage(
 
 
 def train(
-    release: Release, args: argparse.Namespace, starts: dict[str, str], held_out: Path
+    release: Release, args: argparse.Namespace, bases: dict[str, str], held_out: Path
 ) -> Path:
     """Train every unfinished stage; return the folder of the last one, or of its average."""
-    models, path = dict(starts), starts[release.start]
+    models, path = dict(bases), bases[release.start]
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun = f"{out}-start" if stage.begins else path
         if not (out / "all_results.json").exists():
             if stage.begins:
                 average(stage.begins, models, begun)
-            train_stage(release, stage, starts | {BEGUN: begun}, out, held_out, args)
+            train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
         path = str(out)
         if stage.ends:
             path = average(stage.ends, models | {BEGUN: begun, MADE: path}, f"{out}-average")
@@ -349,13 +349,13 @@ def train(
 
 
 def measure(
-    release: Release, model: Path, args: argparse.Namespace, starts: dict[str, str], held_out: Path
+    release: Release, model: Path, args: argparse.Namespace, bases: dict[str, str], held_out: Path
 ) -> None:
     """Write the tables of embeddings and of paraphrases beside the model."""
     out = args.output_dir / f"{model.name}-evaluation"
     if not (out / "table.md").exists():  # written last
-        flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in starts.items())]
-        flags += ["--prompts", "", *(release.prompts.get(name, "") for name in starts)]
+        flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in bases.items())]
+        flags += ["--prompts", "", *(release.prompts.get(name, "") for name in bases)]
         for flag in dict.fromkeys(kind for kind, _, _ in release.measured):
             flags.append(f"--{flag}")
             for kind, name, pattern in release.measured:
@@ -365,8 +365,8 @@ def measure(
         run("evaluate.py", *flags, f"--output_dir={out}")
     paraphrases = out / f"judged-by-{args.judge.name}" if args.judge else out
     if not (paraphrases / "paraphrases.json").exists():
-        judge = [f"--judge={args.judge}", "--relatives", *starts.values()] if args.judge else []
-        judge += ["--allow_kin"] if args.allow_kin else []
+        judge = [f"--judge={args.judge}", "--related_models", *bases.values()] if args.judge else []
+        judge += ["--allow_related_judge"] if args.allow_related_judge else []
         groups = find(args.data, release.questions) if release.questions else held_out
         run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={groups}",
             "--all_groups", "--limit=200", f"--output_dir={paraphrases}")  # fmt: skip
@@ -387,34 +387,38 @@ def main(argv: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("name", choices=sorted(RELEASES))
     add("--data", type=Path, required=True, help="where the files are")
-    add("--starts", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
+    add("--base_models", nargs="+", required=True, metavar="NAME=DIR_OR_ID")
     add("--stages", type=int, metavar="N", help="train only the first N stages")
     add("--output_dir", type=Path, default=Path("outputs/release"))
     add("--judge", type=Path, help="directory that scripts/train_judge.py wrote")
-    add("--allow_kin", action="store_true", help="allow a judge related to a teacher; print so")
+    add(
+        "--allow_related_judge",
+        action="store_true",
+        help="allow a judge related to a teacher; print so",
+    )
     add("--pack", type=Path, help="where to save the model in half precision")
     given = sys.argv[1:] if argv is None else list(argv)
     cut = given.index("--") if "--" in given else len(given)
     args = parser.parse_args(given[:cut], argparse.Namespace(flags=given[cut + 1 :]))
-    if unnamed := [item for item in args.starts if "=" not in item]:
-        parser.error(f"--starts {unnamed[0]}: write NAME=DIR_OR_ID")
-    if args.allow_kin and not args.judge:
-        parser.error("--allow_kin needs a judge; give --judge")
-    release, starts = RELEASES[args.name], dict(item.split("=", 1) for item in args.starts)
+    if unnamed := [item for item in args.base_models if "=" not in item]:
+        parser.error(f"--base_models {unnamed[0]}: write NAME=DIR_OR_ID")
+    if args.allow_related_judge and not args.judge:
+        parser.error("--allow_related_judge needs a judge; give --judge")
+    release, bases = RELEASES[args.name], dict(item.split("=", 1) for item in args.base_models)
     release = replace(release, stages=release.stages[: args.stages])
     for pattern in release.files():  # report missing ones first
         find(args.data, pattern)
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - {BEGUN}
-    if missing := sorted(wanted - set(starts)):
-        parser.error(f"--starts lacks {', '.join(missing)}")
+    if missing := sorted(wanted - set(bases)):
+        parser.error(f"--base_models lacks {', '.join(missing)}")
     if args.judge:  # refuse a related judge before hours of training
         judge = Judge.load(args.judge)
         for name in sorted(wanted):
-            check_independent(judge, starts[name], name, args.allow_kin)
+            check_independent(judge, bases[name], name, args.allow_related_judge)
     held_out = hold_out(release, args)
-    model = train(release, args, starts, held_out)
-    measure(release, model, args, starts, held_out)
+    model = train(release, args, bases, held_out)
+    measure(release, model, args, bases, held_out)
     if args.pack:
         pack(model, args.pack)
 

@@ -1,9 +1,10 @@
 """Train a judge of paraphrases on labelled pairs; print how well it separates the labels.
 
-python scripts/train_judge.py --start DIR_OR_ID --train_file train.tsv --dev_file dev.tsv \
-    --test_file test.tsv --output_dir outputs/judge      (several files per flag; or one YAML file)
+python scripts/train_judge.py --model_name_or_path DIR_OR_ID --train_file train.tsv \
+    --dev_file dev.tsv --test_file test.tsv --output_dir outputs/judge
 
-Start from an encoder that is neither base model nor teacher of the models to judge.
+Several files per flag, or one YAML file. Start from an encoder that is neither base model nor
+teacher of the models to judge.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> Judge:
     types = (JudgeArguments, CrossEncoderTrainingArguments)
     given, args = parse_arguments(types, argv, JUDGE_PRESETS)
     is_judge = Path(args.output_dir, RECORD).exists()  # which is replaced
-    (check_output if is_judge else check_new_output)(args.output_dir, [given.start])
+    (check_output if is_judge else check_new_output)(args.output_dir, [given.model_name_or_path])
     judge = train_judge(given, args)
     judge.save(args.output_dir)
     print(figures_table(judge.record["figures"]))

@@ -20,8 +20,8 @@ from simbert_hf.margin.training import (
     n_classes,
 )
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.base_models import EncoderArguments, load_vector_encoder
 from simbert_hf.training.run import begin, run
-from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 

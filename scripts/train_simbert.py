@@ -17,6 +17,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.evaluation.evaluators import SimBertEvaluator
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.base_models import load_model
 from simbert_hf.training.run import begin, run
 from simbert_hf.training.simbert import (
     load_training_data,
@@ -24,7 +25,6 @@ from simbert_hf.training.simbert import (
     make_simbert_objective,
     prepare_simbert,
 )
-from simbert_hf.training.starts import load_model
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.base_models import load_base_model
 from simbert_hf.training.run import begin, run
 from simbert_hf.training.simcse import (
     SIMCSE_PRESETS,
@@ -20,7 +21,6 @@ from simbert_hf.training.simcse import (
     make_simcse_objective,
     prepare_simcse,
 )
-from simbert_hf.training.starts import load_start
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> SimilarityTrainer:
     types = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
     model_args, data_args, simcse_args, args = parse_arguments(types, argv, SIMCSE_PRESETS)
     begin(args, [model_args.model_name_or_path])
-    model = load_start(model_args, data_args.max_length)
+    model = load_base_model(model_args, data_args.max_length)
     train, evaluator = load_simcse_data(simcse_args.examples, data_args, args)
     trainer = SimilarityTrainer(
         model=model,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
+from simbert_hf.training.base_models import EncoderArguments, load_vector_encoder
 from simbert_hf.training.run import begin, run
-from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
 from simbert_hf.triplet.objective import CLASSIFIER, add_pair_classifier
 from simbert_hf.triplet.training import (
     TRIPLET_PRESETS,

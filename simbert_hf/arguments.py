@@ -11,7 +11,7 @@ from typing import Any, get_args
 import torch
 from transformers import TrainingArguments
 
-from simbert_hf.data.readers import Form
+from simbert_hf.data.readers import DataFormat
 from simbert_hf.objectives import LossArguments
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.utils.checks import check_scale, check_weights
@@ -104,10 +104,10 @@ class DataArguments:
     )
     dataset_config: str | None = flag(None, "Subset of a Hub data set.")
     dataset_split: str = flag("train", "Split of a Hub data set.")
-    form: str = flag(
+    data_format: str = flag(
         "auto",
         "What the rows hold, if the file does not make that clear.",
-        get_args(Form),
+        get_args(DataFormat),
     )
     text_columns: list[str] | None = flag(None, "The columns that hold the sentences of a pair.")
     streaming: bool = flag(False, "Do not load all rows at once; needs --max_steps.")
@@ -167,7 +167,7 @@ class ObjectiveArguments(LossArguments):
             weights.append(self.distillation_weight)
             self._check_distillation()
         else:
-            idle = ["distillation_weight", "strangers_weight", "strangers_cosine"]
+            idle = ["distillation_weight", "unrelated_weight", "unrelated_cosine"]
             refuse_idle(self, idle, "there is no --teacher_name_or_path")
         if self.sentences_file:
             weights.append(self.simcse_weight)
@@ -190,13 +190,13 @@ class ObjectiveArguments(LossArguments):
     def _check_distillation(self) -> None:
         if not self.distillation_weight:
             raise ValueError("--distillation_weight 0: drop --teacher_name_or_path instead.")
-        if not 0 < self.strangers_weight <= 1:
-            raise ValueError(f"--strangers_weight {self.strangers_weight}: it must be in (0, 1].")
-        if not 0 <= self.strangers_cosine < 1:
-            raise ValueError(f"--strangers_cosine {self.strangers_cosine}: it must be in [0, 1).")
-        if len(self.teacher_name_or_path) == 1 and self.strangers_cosine:
+        if not 0 < self.unrelated_weight <= 1:
+            raise ValueError(f"--unrelated_weight {self.unrelated_weight}: it must be in (0, 1].")
+        if not 0 <= self.unrelated_cosine < 1:
+            raise ValueError(f"--unrelated_cosine {self.unrelated_cosine}: it must be in [0, 1).")
+        if len(self.teacher_name_or_path) == 1 and self.unrelated_cosine:
             raise ValueError(
-                "--strangers_cosine would narrow a single teacher's cosines, which are distilled "
+                "--unrelated_cosine would narrow a single teacher's cosines, which are distilled "
                 "unchanged: drop it, or give several teachers."
             )
 

@@ -49,7 +49,7 @@ def paraphrase_table(report: Mapping[str, Any], known: Mapping[str, Any] | None 
     judge = report["judge"]
     if judge and judge == known:
         judge = {**judge, "figures": {}}
-    lines = judged_by(judge, report["rows"], report.get("relatives", {}))
+    lines = judged_by(judge, report["rows"], report.get("related_models", {}))
     return "\n".join([table, "", f"Sources: {report['sources']}.", "", *lines])
 
 

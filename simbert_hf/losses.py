@@ -332,7 +332,7 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
 
 
 def distillation_loss(
-    vectors: Tensor, teacher: Tensor, strangers: float = 1.0, strangers_cosine: float = 0.0
+    vectors: Tensor, teacher: Tensor, unrelated_weight: float = 1.0, unrelated_cosine: float = 0.0
 ) -> Tensor:
     """Mean squared difference between the student's cosines and a teacher's, over distinct rows.
 
@@ -341,9 +341,9 @@ def distillation_loss(
     Args:
         vectors: The student's sentence vectors, of any length. Shape: (B, D).
         teacher: The target similarities. Shape: (B, B).
-        strangers: Weight of two rows of similarity 0 or less, against 1 for equal ones; linear in
-            between. Most rows of a batch are strangers, and there is less to learn from them.
-        strangers_cosine: Cosine that stands for similarity 0, as 1 does for 1. Sentences differ in
+        unrelated_weight: Weight of two rows of similarity 0 or less, against 1 for equal ones;
+            linear in between. Most rows of a batch are unrelated: there is less to learn from them.
+        unrelated_cosine: Cosine that stands for similarity 0, as 1 does for 1. Sentences differ in
             how similar they are to all others, which unit vectors of mean 0 cannot express.
 
     Returns:
@@ -352,11 +352,11 @@ def distillation_loss(
     Example:
         >>> distillation_loss(torch.eye(3), torch.ones(3, 3))
         tensor(1.)
-        >>> distillation_loss(torch.eye(3), -torch.ones(3, 3), strangers_cosine=0.5)
+        >>> distillation_loss(torch.eye(3), -torch.ones(3, 3), unrelated_cosine=0.5)
         tensor(0.)
     """
-    ours = (cosines(vectors, vectors) - strangers_cosine) / (1 - strangers_cosine)
+    ours = (cosines(vectors, vectors) - unrelated_cosine) / (1 - unrelated_cosine)
     wanted = teacher.to(ours.dtype)
-    weights = (strangers + (1 - strangers) * wanted.clamp(0, 1)).fill_diagonal_(0)
+    weights = (unrelated_weight + (1 - unrelated_weight) * wanted.clamp(0, 1)).fill_diagonal_(0)
     least = torch.finfo(weights.dtype).tiny  # where there is nothing to compare
     return (weights * (ours - wanted).square()).sum() / weights.sum().clamp(min=least)

@@ -64,12 +64,12 @@ class LossArguments:
     similarity_weight: float = flag(1.0, "Weight of the similarity loss.")
     mlm_weight: float = flag(1.0, "Weight of the MLM loss on masked sources.")
     distillation_weight: float = flag(100.0, "Weight of the distillation loss, with a teacher.")
-    strangers_weight: float = flag(
+    unrelated_weight: float = flag(
         1.0,
         "Weight, in the distillation loss, of sentences that the teacher finds unrelated, against "
         "1 for equal ones.",
     )
-    strangers_cosine: float = flag(
+    unrelated_cosine: float = flag(
         0.0,
         "Target cosine of unrelated sentences, where the teacher's similarity is 0; 0.4 leaves "
         "room to copy several teachers closely.",
@@ -158,7 +158,7 @@ class SimBertObjective(LossArguments):
             wanted = self.teacher(batch["texts"]).to(vectors.device)
             (taught,) = gather_uneven_with_grad(vectors)
             parts["distillation"] = distillation_loss(
-                taught, wanted, self.strangers_weight, self.strangers_cosine
+                taught, wanted, self.unrelated_weight, self.unrelated_cosine
             )
         if "sentence_groups" in batch:
             drawn = batch["sentence_groups"]

@@ -35,7 +35,7 @@ def test_the_script_averages_saved_models(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("tuned", "start", "out")]
     for seed, path in enumerate(paths[:2]):
         moved(tiny_simbert(), seed).save_pretrained(path)
-    main(["--models", *map(str, paths[:2]), "--shares", "3", "1", f"--output_dir={paths[2]}"])
+    main(["--models", *map(str, paths[:2]), "--weights", "3", "1", f"--output_dir={paths[2]}"])
     tuned, start, out = (load_file(path / "model.safetensors") for path in paths)
     assert tuned.keys() == start.keys() == out.keys()
     for name in out:
@@ -110,12 +110,12 @@ def test_a_start_that_names_no_pooling_takes_the_one_that_is_given(tmp_path: Pat
     assert SimBert.from_pretrained(tmp_path / "out").config.sentence_pooling == "cls"
 
 
-@pytest.mark.parametrize("shares", [[1.0], [1.0, 0.0], [1.0, -0.5], [1.0, float("nan")]])
-def test_odd_shares_are_named(shares: list[float]) -> None:
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -0.5], [1.0, float("nan")]])
+def test_odd_weights_are_named(weights: list[float]) -> None:
     with pytest.raises(
-        ValueError, match=r"2 models but shares .*: give one number above 0 for each"
+        ValueError, match=r"2 models but weights .*: give one number above 0 for each"
     ):
-        average_models([tiny_simbert(), tiny_simbert()], shares)
+        average_models([tiny_simbert(), tiny_simbert()], weights)
 
 
 def test_models_that_do_not_fit_are_named() -> None:

@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
 from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
-from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.synonyms import Paraphrase, choose, rank
 from simbert_hf.generation.writing import Draft, banned_tokens, distinct, sources_of, write
@@ -274,7 +274,7 @@ def test_pairs_are_read_as_each_alone(model, pooling, monkeypatch):
     for batch_size, chunk in ((1, 2**20), (3, 1), (64, 200)):
         monkeypatch.setattr("simbert_hf.generation.scoring.BATCH_SIZE", batch_size)
         monkeypatch.setattr("simbert_hf.losses.CPU_CHUNK", chunk)
-        reading = read_pairs(model.train(), pairs)
+        reading = score_pairs(model.train(), pairs)
         assert model.training
         assert reading.log_probs.tolist() == pytest.approx(wanted, abs=1e-4)
         assert reading.tokens.tolist() == [len(row) for row in model.rows.targets(targets, 32)]
@@ -285,27 +285,27 @@ def test_pairs_are_read_as_each_alone(model, pooling, monkeypatch):
 def test_long_pairs_are_cut_as_encode_cuts_and_to_the_room_there_is():
     model = tiny_simbert()
     half, long = model.positions // 2, "cat " * model.positions
-    reading = read_pairs(model, [(long, "dog"), (long, long)])
+    reading = score_pairs(model, [(long, "dog"), (long, long)])
     assert reading.tokens.tolist() == [2, half]
     for vector, room in zip(reading.vectors, (model.positions - 2, half), strict=True):
         np.testing.assert_allclose(vector, model.encode("cat " * (room - 2)), atol=1e-5)
     model.tokenizer.model_max_length = 8
-    reading = read_pairs(model, [(long, "dog")])
+    reading = score_pairs(model, [(long, "dog")])
     np.testing.assert_allclose(reading.vectors[0], model.encode(long), atol=1e-5)
 
 
 def test_no_pairs_are_read_as_nothing_and_a_model_that_cannot_write_is_refused():
     model = tiny_simbert()
-    assert read_pairs(model, []).vectors.shape == (0, model.dimension)
+    assert score_pairs(model, []).vectors.shape == (0, model.dimension)
     model.has_lm_head = False
     with pytest.raises(ValueError, match="only embeds"):
-        read_pairs(model, [("a", "b")])
+        score_pairs(model, [("a", "b")])
 
 
 def test_the_reverse_log_prob_is_that_of_the_input_given_the_paraphrase(model):
     found = model.gen_synonyms(TEXTS[0], 20, 20, return_scores=True)
     assert found
-    means = read_pairs(model, [(p.text, TEXTS[0]) for p in found]).means.tolist()
+    means = score_pairs(model, [(p.text, TEXTS[0]) for p in found]).means.tolist()
     assert [p.reverse_log_prob for p in found] == pytest.approx(means, abs=1e-4)
 
 

@@ -23,9 +23,9 @@ from simbert_hf.judging.judge import (
 from simbert_hf.judging.training import (
     JudgeArguments,
     LabelledFile,
+    load_base_model,
     load_labelled_file,
     load_splits,
-    load_start,
     measure,
     mismatch,
 )
@@ -192,7 +192,9 @@ def test_kin_are_not_judged(tmp_path) -> None:
     for model in (kin, tmp_path / "kin", str(tmp_path / "kin")):
         with pytest.raises(ValueError, match=r"made from tiny\) is related to mine: .* is 0\.979"):
             check_independent(judge, model, "mine")
-        assert check_independent(judge, model, "mine", allow_kin=True) == 0.9787  # 46 of 47
+        assert (
+            check_independent(judge, model, "mine", allow_related_judge=True) == 0.9787
+        )  # 46 of 47
     other = tiny_simbert(tokenizer=unigram_tokenizer())
     assert abs(check_independent(judge, other, "other vocabulary")) < 0.3
 
@@ -244,7 +246,12 @@ def flags(tmp_path: Path) -> list[str]:
     ]
     splits = {"train": [*rows[:23], rows[-1]], "dev": rows[23:29], "test": rows[29:]}
     save_tiny_simbert(tmp_path / "start")
-    found = ["--start", str(tmp_path / "start"), "--output_dir", str(tmp_path / "judge")]
+    found = [
+        "--model_name_or_path",
+        str(tmp_path / "start"),
+        "--output_dir",
+        str(tmp_path / "judge"),
+    ]
     for name, lines in splits.items():
         (tmp_path / f"{name}.tsv").write_text("".join(lines))
         found += [f"--{name}_file", str(tmp_path / f"{name}.tsv")]
@@ -300,7 +307,7 @@ def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
 def test_a_judge_reads_as_much_as_its_start_can(tmp_path, given: int, read: int) -> None:
     save_tiny_simbert(tmp_path)
     arguments = JudgeArguments(str(tmp_path), [], [], [], max_length=given)
-    assert load_start(arguments, 0).max_seq_length == read
+    assert load_base_model(arguments, 0).max_seq_length == read
 
 
 def test_the_seed_draws_the_mismatched_pairs(flags, monkeypatch) -> None:

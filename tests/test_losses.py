@@ -91,19 +91,19 @@ def test_half_precision_scores_do_not_overflow() -> None:
     )
 
 
-@pytest.mark.parametrize(("strangers", "low"), [(1.0, 0.0), (0.1, 0.0), (0.1, 0.4)])
-def test_distillation_loss_is_the_mean_over_different_rows(strangers: float, low: float) -> None:
+@pytest.mark.parametrize(("unrelated", "low"), [(1.0, 0.0), (0.1, 0.0), (0.1, 0.4)])
+def test_distillation_loss_is_the_mean_over_different_rows(unrelated: float, low: float) -> None:
     ours = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
     theirs = torch.randn(4, 7, dtype=torch.float64)
     cosine = torch.nn.functional.cosine_similarity
     total = weights = 0.0
     for i, j in permutations(range(4), 2):
         wanted = cosine(theirs[i], theirs[j], dim=0).item()
-        weight = strangers if wanted < 0 else strangers + (1 - strangers) * wanted
+        weight = unrelated if wanted < 0 else unrelated + (1 - unrelated) * wanted
         found = cosine(ours[i], ours[j], dim=0).item()
         total += weight * ((found - low) / (1 - low) - wanted) ** 2  # 1 stays, low becomes 0
         weights += weight
-    loss = distillation_loss(ours, cosines(theirs, theirs), strangers, low)
+    loss = distillation_loss(ours, cosines(theirs, theirs), unrelated, low)
     assert loss.item() == pytest.approx(total / weights, abs=1e-6)
     assert distillation_loss(ours, cosines(ours, ours).detach()).item() == pytest.approx(
         0, abs=1e-12

@@ -18,7 +18,7 @@ from simbert_hf.arguments import (
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
-from simbert_hf.training.starts import EncoderArguments, load_vector_encoder
+from simbert_hf.training.base_models import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
 from tests.naive import naive_topk_accuracy
 from tests.test_encoder import ARCHITECTURES

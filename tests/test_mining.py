@@ -34,7 +34,7 @@ def groups() -> datasets.Dataset:
 def plain_search(
     model: SentenceTransformer, margin: float | None = None
 ) -> dict[str, tuple[list[str], list[str]]]:
-    """Positives of each sentence, and strangers that the margin leaves, the nearest first."""
+    """Positives of each sentence, and others that the margin leaves, the nearest first."""
     group = {text: number for texts, number in zip(TEXTS, NUMBERS, strict=True) for text in texts}
     vectors = dict(zip(group, model.encode([*group], normalize_embeddings=True), strict=True))
     found = {}
@@ -43,14 +43,16 @@ def plain_search(
         mates = [text for text in group if group[text] == own and text != anchor]
         least = min(cosine[text] for text in mates)
         limit = np.inf if margin is None else least - abs(least) * margin
-        strangers = [text for text in group if group[text] != own and cosine[text] <= limit]
-        found[anchor] = mates, sorted(strangers, key=lambda text: -cosine[text])
+        others = [text for text in group if group[text] != own and cosine[text] <= limit]
+        found[anchor] = mates, sorted(others, key=lambda text: -cosine[text])
     return found
 
 
 @pytest.mark.parametrize("margin", [None, 0.05])
 @pytest.mark.parametrize("skipped", [0, 2])
-def test_negatives_are_the_nearest_strangers_in_range(encoder, groups, skipped, margin) -> None:
+def test_negatives_are_the_nearest_of_other_groups_in_range(
+    encoder, groups, skipped, margin
+) -> None:
     model = SentenceTransformer(str(encoder), device="cpu")
     settings = MiningSettings(2, skipped, 20, relative_margin=margin)
     triplets = mine_triplets(groups, model, settings)
@@ -75,14 +77,14 @@ def bm25(query: str, text: str, corpus: list[str]) -> float:
     return total
 
 
-def test_words_alone_find_the_likest_strangers(groups) -> None:
+def test_words_alone_find_the_likest_of_other_groups(groups) -> None:
     triplets = mine_by_words(groups, MiningSettings(negatives=2, range_min=1))
     group = {text: number for texts, number in zip(TEXTS, NUMBERS, strict=True) for text in texts}
     assert len(triplets) > 20
     for row in triplets:
         assert group[row.positive] == group[row.anchor] != group[row.negative]
-        strangers = [text for text in group if group[text] != group[row.anchor]]
-        scores = [bm25(row.anchor, text, [*group]) for text in strangers]
+        others = [text for text in group if group[text] != group[row.anchor]]
+        scores = [bm25(row.anchor, text, [*group]) for text in others]
         own = bm25(row.anchor, row.negative, [*group])
         assert sorted(scores)[-3] - 1e-6 <= own <= sorted(scores)[-2] + 1e-6
         assert own > 0
@@ -142,8 +144,8 @@ def test_the_script_is_told_what_rows_hold(tmp_path) -> None:
     data, out = tmp_path / "rows.tsv", tmp_path / "mined.csv"
     data.write_text("a b\tc a\nb c\ta b\nb d\tc d\na d\td c\n")
     flags = ["--bm25", "--train_file", str(data), f"--output_file={out}"]
-    main([*flags, "--form=pairs"])
-    groups, _ = load_groups(data, form="pairs")
+    main([*flags, "--data_format=pairs"])
+    groups, _ = load_groups(data, data_format="pairs")
     assert load_triplets(out) == mine_by_words(groups)
     table = tmp_path / "rows.csv"
     table.write_text("id,left,right\n" + "".join(f"{i},cat {i},dog {i} cat\n" for i in range(4)))

@@ -456,7 +456,7 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
         seen.extend(texts)
         return wanted
 
-    options = {"distillation_weight": 7.0, "strangers_weight": 0.3, "strangers_cosine": 0.4}
+    options = {"distillation_weight": 7.0, "unrelated_weight": 0.3, "unrelated_cosine": 0.4}
     parts = SimBertObjective(teacher=teacher, **options)(model, batch)
     assert seen == batch["texts"]
     vectors = torch.as_tensor(model.encode(batch["texts"]))

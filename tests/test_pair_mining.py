@@ -33,7 +33,9 @@ def naive_pairs(vectors: np.ndarray, k: int, lowest: float, highest: float) -> s
 def test_groups_are_the_components_of_mutual_neighbours() -> None:
     vectors = unit(np.random.default_rng(0), 60, 4)
     sentences = [f"sentence {i}" for i in range(60)]
-    settings = PairSettings(neighbours=3, lowest=0.7, highest=0.97, largest=60, words=False)
+    settings = PairSettings(
+        neighbours=3, min_similarity=0.7, max_similarity=0.97, max_group_size=60, words=False
+    )
     mined = mine_groups(sentences, vectors, settings)
     pairs = np.array(sorted(naive_pairs(vectors, 3, 0.7, 0.97)))
     graph = coo_array((np.ones(len(pairs)), pairs.T), shape=(60, 60))
@@ -48,7 +50,7 @@ def test_copies_are_kept_where_the_highest_cosine_is_1() -> None:
     vectors = np.repeat(unit(np.random.default_rng(0), 20, 384), 2, axis=0)
     assert (np.einsum("nd,nd->n", vectors, vectors) > 1).any()
     sentences = [f"sentence {i}" for i in range(40)]
-    mined = mine_groups(sentences, vectors, PairSettings(highest=1.0, words=False))
+    mined = mine_groups(sentences, vectors, PairSettings(max_similarity=1.0, words=False))
     assert mined.groups == [sentences[i : i + 2] for i in range(0, 40, 2)]
 
 
@@ -64,7 +66,7 @@ def test_mutual_pairs_do_not_depend_on_the_blocks() -> None:
 
 def test_a_group_is_never_larger_than_asked_and_takes_the_nearest_pairs_first() -> None:
     chain = np.array([[1, 2], [0, 1], [2, 3], [4, 5]])
-    assert sorted(map(sorted, join(chain, largest=3))) == [[0, 1, 2], [4, 5]]
+    assert sorted(map(sorted, join(chain, max_group_size=3))) == [[0, 1, 2], [4, 5]]
 
 
 def test_words_find_what_vectors_do_not() -> None:
@@ -73,7 +75,7 @@ def test_words_find_what_vectors_do_not() -> None:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     found = {}
     for words in (False, True):
-        settings = PairSettings(neighbours=1, lowest=0.8, highest=0.985, words=words)
+        settings = PairSettings(neighbours=1, min_similarity=0.8, max_similarity=0.985, words=words)
         try:
             found[words] = mine_groups(sentences, vectors, settings).groups
         except DataError:
@@ -115,8 +117,8 @@ def test_what_differs_in_a_sign_is_not_a_copy() -> None:
     ("options", "message"),
     [
         ({"neighbours": 0}, "neighbours 0"),
-        ({"largest": 1}, "largest 1"),
-        ({"lowest": 0.9, "highest": 0.8}, "lowest 0.9"),
+        ({"max_group_size": 1}, "max_group_size 1"),
+        ({"min_similarity": 0.9, "max_similarity": 0.8}, "min_similarity 0.9"),
     ],
 )
 def test_bad_settings_are_named(options: dict[str, float], message: str) -> None:
@@ -137,7 +139,7 @@ def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
     (tmp_path / "raw.txt").write_text("\n".join([*texts, texts[0].upper()]) + "\n")
     flags = [
         f"--model_name_or_path={tmp_path / 'model'}", f"--sentences_file={tmp_path / 'raw.txt'}",
-        "--lowest=-1", "--highest=1",
+        "--min_similarity=-1", "--max_similarity=1",
     ]  # fmt: skip
     main([*flags, f"--output_file={tmp_path / 'out.jsonl'}"])
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -145,7 +147,7 @@ def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
     assert len(groups) == len(rows) > 0
     assert {text for row in groups["texts"] for text in row} <= set(texts)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out.jsonl", "raw.txt"]
-    main([*flags, "--largest=2", f"--output_file={tmp_path / 'out.txt'}"])
+    main([*flags, "--max_group_size=2", f"--output_file={tmp_path / 'out.txt'}"])
     related = load_sentences(tmp_path / "out.txt")
     assert len(related) == len(set(related)) > 0
     assert len(related) % 2 == 0

@@ -336,24 +336,26 @@ def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> No
     assert "| accepted of" not in printed
     assert "refused" not in (tmp_path / "out" / "paraphrases.md").read_text().split("## The")[1]
     with pytest.raises(SystemExit):
-        main([*flags[2:], *model, "--relatives", "a"])
-    assert "--relatives and --allow_kin need a judge; give" in capsys.readouterr().err
+        main([*flags[2:], *model, "--related_models", "a"])
+    assert (
+        "--related_models and --allow_related_judge need a judge; give" in capsys.readouterr().err
+    )
     with pytest.raises(SystemExit):
-        main([*flags[2:], *model, "--allow_kin"])
+        main([*flags[2:], *model, "--allow_related_judge"])
 
 
 @pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_script_refuses_kin_unless_told(tmp_path, flags, capsys) -> None:
     kin = str(tmp_path / "judge")
-    model = ["--models", str(tmp_path / "model"), "--relatives", kin]
+    model = ["--models", str(tmp_path / "model"), "--related_models", kin]
     with pytest.raises(ValueError, match="is related to"):
         main([*flags, *model])
-    main([*flags, *model, "--allow_kin"])
+    main([*flags, *model, "--allow_related_judge"])
     printed = capsys.readouterr().out
     assert "\n| model  " in printed
     assert f"- CAUTION: it is related to what it judges, by its kinship with {kin}: .98." in printed
     found = json.loads((tmp_path / "out" / "paraphrases.json").read_text())
-    assert found["relatives"] == {kin: 0.9787}  # padding has no direction
+    assert found["related_models"] == {kin: 0.9787}  # padding has no direction
 
 
 @pytest.mark.parametrize(
@@ -399,7 +401,11 @@ def test_which_groups_has_to_be_said(flags, capsys) -> None:
         ({"train_file": ["x/a.tsv"], "seed": 1}, [], "split_seed was 1, now 42"),
         ({"train_file": ["a.tsv"]}, ["--validation_groups=3"], "groups was not given, now 3"),
         ({"train_file": ["a.tsv"], "text_columns": ["s", "t"]}, [], r"\['s', 't'\], now not given"),
-        ({"train_file": ["a.tsv"], "form": "groups"}, [], "form was groups, now auto"),
+        (
+            {"train_file": ["a.tsv"], "data_format": "groups"},
+            [],
+            "data_format was groups, now auto",
+        ),
         ({"train_file": ["a.tsv"], "dataset_split": "dev"}, [], "split was dev, now train"),
         ({"train_file": ["a.tsv"], "streaming": True}, [], "held out none of a.tsv: give other"),
         ({"train_file": ["a.tsv"], "validation_groups": 0}, [], "held out none of a.tsv"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import ranking
-from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.utils.text import fold
 from tests.tiny import tiny_simbert
 
@@ -42,7 +42,7 @@ def test_features_are_the_cosine_and_both_log_probabilities():
     found = ranking.features(model, rows)
     assert [x.shape for x in found] == [(2, 3), (1, 3)]
     pairs = [("the cat", "a cat sat"), ("a cat sat", "the cat")]
-    forth, back = read_pairs(model, pairs).means.tolist()
+    forth, back = score_pairs(model, pairs).means.tolist()
     vectors = model.encode(["the cat", "a cat sat"])
     assert found[1][0] == pytest.approx([vectors[0] @ vectors[1], forth, back], abs=1e-4)
 

@@ -95,7 +95,7 @@ def test_named_columns_are_read(write):
     path = write("a.csv", "title,query\nB,A\n")
     assert texts(path, text_columns=("query", "title")) == [["A", "B"]]
     path = write("a.tsv", "intent\tutterance\nlate\tA\nlate\tB\n")
-    assert texts(path, text_columns=("intent", "utterance"), form="groups") == [["A", "B"]]
+    assert texts(path, text_columns=("intent", "utterance"), data_format="groups") == [["A", "B"]]
 
 
 def test_first_sentences_may_repeat_here_and_there(write):
@@ -105,14 +105,14 @@ def test_first_sentences_may_repeat_here_and_there(write):
 
 def test_groups_below_an_unknown_header_are_read_as_the_fault_says(write):
     path = write("a.tsv", "id\ttext\n0\tA\n0\tB\n1\tC\n1\tD\n")
-    found = texts(path, text_columns=("id", "text"), form="groups")
+    found = texts(path, text_columns=("id", "text"), data_format="groups")
     assert found == [["A", "B"], ["C", "D"]]
 
 
 def test_a_first_column_that_repeats_is_read_as_told(write):
     path, columns = write("a.csv", f"意图,文本\n{INTENTS}"), ("意图", "文本")
-    assert len(texts(path, text_columns=columns, form="groups")) == 10
-    assert len(texts(path, text_columns=columns, form="pairs")) == 20
+    assert len(texts(path, text_columns=columns, data_format="groups")) == 10
+    assert len(texts(path, text_columns=columns, data_format="pairs")) == 20
     assert len(texts(write("b.csv", f"标准问,相似问\n{INTENTS}"))) == 20
 
 
@@ -283,14 +283,17 @@ BAD = {
     ),
     "labels under a name of their own": (
         *("a.csv", "query,intent\nA,B\n", {}),
-        *("a.csv:1: the columns ['query', 'intent']", "--form groups --text_columns intent query"),
+        *(
+            "a.csv:1: the columns ['query', 'intent']",
+            "--data_format groups --text_columns intent query",
+        ),
     ),
     "labels among several columns": (
         *("a.csv", "the intent,intent,no\nA,B,1\n", {}),
-        *("a.csv:1: the columns", "--form groups --text_columns intent SENTENCE"),
+        *("a.csv:1: the columns", "--data_format groups --text_columns intent SENTENCE"),
     ),
     "no such groups": (
-        *("a.csv", "q,t\nA,B\n", {"form": "groups"}),
+        *("a.csv", "q,t\nA,B\n", {"data_format": "groups"}),
         *("a.csv:1: the columns ['q', 't'] do not hold 'group' and 'sentence' or", "Rename the"),
     ),
     "columns that differ in case": (
@@ -303,18 +306,21 @@ BAD = {
     ),
     "intents of their own": (
         *("a.csv", "意图,文本\n怎么登录,如何登录\n", {}),
-        *("a.csv:1: the columns ['意图', '文本']", "with --form groups if the first is a label"),
+        *(
+            "a.csv:1: the columns ['意图', '文本']",
+            "with --data_format groups if the first is a label",
+        ),
     ),
     "intents named as sentences": (
         *("a.csv", f"意图,文本\n{INTENTS}", {"text_columns": ("意图", "文本")}),
         *(
             "a.csv:2: the column '意图' repeats: is '意图0' a group's name or a sentence? Pass",
-            "(--form)",
+            "(--data_format)",
         ),
     ),
     "lists under names of their own": (
         *("a.jsonl", '{"a": "A", "b": ["B"]}\n', {"text_columns": ("a", "b")}),
-        *("a.jsonl:1: ['B'] is list", "--form synonyms"),
+        *("a.jsonl:1: ['B'] is list", "--data_format synonyms"),
     ),
     "quoted semicolons": (
         *("a.csv", '"s1";"s2"\n"A";"B"\n', {}),
@@ -377,26 +383,32 @@ BAD = {
     ),
     "label or pair": (
         *("a.tsv", "".join(f"text {i}\tlabel {i % 4}\n" for i in range(20)), {}),
-        *("a.tsv:1: the second column repeats: is 'label 0' a label", "form="),
+        *("a.tsv:1: the second column repeats: is 'label 0' a label", "data_format="),
     ),
-    "group or pair": ("a.tsv", "A\tB\nA\tC\n", {}, "a.tsv:1: the first column repeats", "form="),
+    "group or pair": (
+        "a.tsv",
+        "A\tB\nA\tC\n",
+        {},
+        "a.tsv:1: the first column repeats",
+        "data_format=",
+    ),
     "unknown header of groups": (
         *("a.tsv", "id\ttext\n0\tA\n0\tB\n1\tC\n1\tD\n", {}),
         "a.tsv:1: the columns ('id', 'text') are unknown",
-        "text_columns=('id', 'text') and form=\"groups\"",
+        "text_columns=('id', 'text') and data_format=\"groups\"",
     ),
     "groups of at most two": (
         *("a.tsv", "g1\tA\ng1\tB\ng2\tC\ng3\tD\n", {}),
-        *("a.tsv:1: the first column repeats: is 'g1' a group id", "form="),
+        *("a.tsv:1: the first column repeats: is 'g1' a group id", "data_format="),
     ),
     "mostly repeated": (
         *("a.tsv", "A\tB\nC\tD\nA\tE\nC\tF\n", {}),
-        *("a.tsv:1: the first column repeats: is 'A' a group id", "form="),
+        *("a.tsv:1: the first column repeats: is 'A' a group id", "data_format="),
     ),
     "no group id": (
         "a.tsv",
         "1\tA\n\tB\n",
-        {"form": "groups"},
+        {"data_format": "groups"},
         "a.tsv:2: the group id is",
         "Give every row a group id, or drop it",
     ),
@@ -441,9 +453,9 @@ def test_long_values_are_cut_in_messages(write):
     assert len(said) < 300
 
 
-@pytest.mark.parametrize("options", [{"form": "triples"}, {"text_columns": ("a",)}])
+@pytest.mark.parametrize("options", [{"data_format": "triples"}, {"text_columns": ("a",)}])
 def test_options_are_checked(options):
-    with pytest.raises(ValueError, match=r"form='triples': choose|name two columns"):
+    with pytest.raises(ValueError, match=r"data_format='triples': choose|name two columns"):
         ReadOptions(**options)
 
 

@@ -77,7 +77,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
     save_tiny_simbert(tmp_path / "start")
     tiny_judge(tmp_path / "judge")
-    given = ["tiny", f"--data={data}", "--starts", f"a={tmp_path / 'start'}"]
+    given = ["tiny", f"--data={data}", "--base_models", f"a={tmp_path / 'start'}"]
     given += [f"--judge={tmp_path / 'judge'}"]
     for _ in range(2):  # as after a stop: the list is drawn once
         called.clear()
@@ -127,13 +127,13 @@ def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     averaged, ended = (flags for script, flags in commands if script == "average_models.py")
     begun = flag(averaged, "output_dir")
     assert averaged[:6] == [
-        "--models", flag(first, "output_dir"), str(tmp_path / "start"), "--shares", "0.75", "0.25"
+        "--models", flag(first, "output_dir"), str(tmp_path / "start"), "--weights", "0.75", "0.25"
     ]  # fmt: skip
     assert flag(last, "model_name_or_path") == begun
     assert last[last.index("--teacher_name_or_path") + 2] == begun
     assert ended[:8] == [
         "--models", flag(last, "output_dir"), begun, flag(first, "output_dir"),
-        "--shares", "0.7", "0.2", "0.1",
+        "--weights", "0.7", "0.2", "0.1",
     ]  # fmt: skip
     measured = dict(commands)["evaluate.py"]
     assert measured[1] == f"tiny={flag(ended, 'output_dir')}"
@@ -165,8 +165,11 @@ def test_related_sentences_are_mined_for_a_stage(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--starts", "MiniLM"], "--starts MiniLM: write NAME=DIR_OR_ID"),
-        (["--starts", "MiniLM=a", "--allow_kin"], "--allow_kin needs a judge; give --judge"),
+        (["--base_models", "MiniLM"], "--base_models MiniLM: write NAME=DIR_OR_ID"),
+        (
+            ["--base_models", "MiniLM=a", "--allow_related_judge"],
+            "--allow_related_judge needs a judge; give --judge",
+        ),
     ],
 )
 def test_flags_that_say_nothing(
@@ -182,7 +185,7 @@ def test_missing_files_are_named_before_training(
 ) -> None:
     (tmp_path / "data" / "sts.csv").unlink()
     commands.clear()
-    given = [f"--data={tmp_path / 'data'}", "--starts", f"a={tmp_path / 'start'}"]
+    given = [f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}"]
     with pytest.raises(SystemExit, match=r"There is no sts\.csv below"):
         release.main(["tiny", *given, f"--output_dir={tmp_path / 'new'}"])
     assert not commands
@@ -200,7 +203,7 @@ def test_a_kindred_judge_is_refused_before_training(
     commands.clear()
     with pytest.raises(ValueError, match="is related to"):
         release.main(
-            ["tiny", f"--data={tmp_path / 'data'}", "--starts", f"a={start}",
+            ["tiny", f"--data={tmp_path / 'data'}", "--base_models", f"a={start}",
              f"--judge={tmp_path / 'kin'}", f"--output_dir={tmp_path / 'other'}"]
         )  # fmt: skip
     assert not commands

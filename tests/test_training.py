@@ -589,16 +589,16 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
             "drop --teacher_name_or_path instead",
         ),
         (
-            ["--strangers_weight=0", "--teacher_name_or_path", "a"],
-            r"--strangers_weight 0.0: it must be in \(0, 1\]",
+            ["--unrelated_weight=0", "--teacher_name_or_path", "a"],
+            r"--unrelated_weight 0.0: it must be in \(0, 1\]",
         ),
         (
-            ["--strangers_cosine=1", "--teacher_name_or_path", "a"],
-            r"--strangers_cosine 1.0: it must be in \[0, 1\)",
+            ["--unrelated_cosine=1", "--teacher_name_or_path", "a"],
+            r"--unrelated_cosine 1.0: it must be in \[0, 1\)",
         ),
         (
-            ["--strangers_cosine=0.4", "--teacher_name_or_path", "a"],
-            "--strangers_cosine would narrow a single teacher's cosines, .* give several teachers",
+            ["--unrelated_cosine=0.4", "--teacher_name_or_path", "a"],
+            "--unrelated_cosine would narrow a single teacher's cosines, .* give several teachers",
         ),
         (
             ["--dataset_config=pair"],
@@ -736,8 +736,8 @@ def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path)
     rows = "".join(f"{i}\t{word} {i}\n" for i in range(20) for word in words)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
     with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are mostly unknown"):
-        main(flags(start, path, tmp_path / "out", "--form=groups"))
-    more = ("--form=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
+        main(flags(start, path, tmp_path / "out", "--data_format=groups"))
+    more = ("--data_format=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
     with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are mostly unknown"):
         main(flags(start, path, tmp_path / "stream", *more))
 
@@ -753,7 +753,7 @@ def test_labels_named_as_sentences_are_told(
         main(flags(start, path, tmp_path / "out", *more))
     told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': they are"
     assert (told in caplog.text) == warned
-    assert ("give --form groups --text_columns kind text" in caplog.text) == warned
+    assert ("give --data_format groups --text_columns kind text" in caplog.text) == warned
 
 
 def test_what_changes_little_is_said(
@@ -763,7 +763,7 @@ def test_what_changes_little_is_said(
     (path := tmp_path / "chain.tsv").write_text(
         "".join(f"the cat {i}\tthe cat {i + 1}\n" for i in range(20))
     )
-    more = ("--form=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
+    more = ("--data_format=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
     with caplog.at_level(logging.INFO, logger="simbert_hf"):
         main(flags(start, path, tmp_path / "out", "--save_strategy=no", *more))
     assert "The groups form 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text

@@ -24,7 +24,7 @@ from simbert_hf.data.grouping import (
     no_groups,
 )
 from simbert_hf.data.readers import (
-    Form,
+    DataFormat,
     ReadOptions,
     describe_columns,
     describe_file,
@@ -54,7 +54,7 @@ HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
 def load_groups(
     source: str | Path | datasets.Dataset | Sequence[str | Path | datasets.Dataset],
     *,
-    form: Form = "auto",
+    data_format: DataFormat = "auto",
     text_columns: Sequence[str] | None = None,
     max_chars: int | None = None,
     streaming: bool = False,
@@ -68,7 +68,7 @@ def load_groups(
         source: A file (``.jsonl``, ``.json``, ``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or
             ``.xz``, or ``.parquet``), a Hub id ``org/name``, a ``datasets.Dataset`` of such rows,
             or several of them.
-        form: What the rows hold, if their columns do not tell: see
+        data_format: What the rows hold, if their columns do not tell: see
             :mod:`simbert_hf.data.readers`.
         text_columns: The two columns to read.
         max_chars: Count sentences with more characters as over-long; None counts none.
@@ -98,7 +98,7 @@ def load_groups(
         ([0, 0, 1], {'texts': ['Hi', 'Hello', 'Hey'], 'group': 0})
     """
     columns = None if text_columns is None else tuple(text_columns)
-    options = ReadOptions(form, columns, max_chars, consecutive=streaming)
+    options = ReadOptions(data_format, columns, max_chars, consecutive=streaming)
     sources = _find_sources(source, {"split": split, "streaming": streaming, **hub_options})
     name = ", ".join(dict.fromkeys(source.name for source in sources))
     by_name = {source.name: source for source in sources}  # shards share a name

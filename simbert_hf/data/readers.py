@@ -12,8 +12,8 @@ A ``.csv`` file always has a header. A ``.tsv`` or ``.txt`` file has one if its 
 known or given columns. Without a header, three columns are labelled pairs if the third is 0 or 1,
 and two columns are groups if the first 1,000 values of the first are whole numbers. They are pairs
 if these values all differ, or if more than half of them do and some repeat in rows that are not
-neighbours, unless the second column repeats as labels do. Anything else must be named by ``form``,
-and by ``text_columns`` if there is a header.
+neighbours, unless the second column repeats as labels do. Anything else must be named by
+``data_format``, and by ``text_columns`` if there is a header.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from simbert_hf.utils.textfiles import (
     suffix_of,
 )
 
-Form = Literal["auto", "synonyms", "pairs", "groups"]
+DataFormat = Literal["auto", "synonyms", "pairs", "groups"]
 Numbered = Iterator[tuple[int, Row]]
 
 PAIR_COLUMNS = (
@@ -67,7 +67,7 @@ GROUP_COLUMNS = (
     ("intent", "text"),
     ("label", "text"),
 )
-KNOWN: dict[Form, tuple[tuple[str, str], ...]] = {
+KNOWN: dict[DataFormat, tuple[tuple[str, str], ...]] = {
     "synonyms": (("text", "synonyms"),),
     "pairs": PAIR_COLUMNS,
     "groups": GROUP_COLUMNS,
@@ -88,29 +88,29 @@ class ReadOptions:
     """How to read rows.
 
     Attributes:
-        form: The shape of the rows, or "auto".
+        data_format: The shape of the rows, or "auto".
         text_columns: The two columns to read: a pair, text and synonyms, or group and sentence.
         max_chars: Sentences with more characters are counted as over-long; None counts none.
         consecutive: Group only neighbouring rows with the same id, which needs no memory;
             otherwise rows anywhere in a file.
     """
 
-    form: Form = "auto"
+    data_format: DataFormat = "auto"
     text_columns: tuple[str, ...] | None = None
     max_chars: int | None = None
     consecutive: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("form", self.form, get_args(Form))
+        check_choice("data_format", self.data_format, get_args(DataFormat))
         if self.text_columns is not None and len(self.text_columns) != 2:
             raise ValueError(f"text_columns is {self.text_columns!r}; name two columns.")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the columns of a file mean: a form, its two columns and an optional label."""
+    """What the columns of a file mean: a format, its two columns and an optional label."""
 
-    form: Form
+    data_format: DataFormat
     columns: tuple[str, str]
     label: str | None = None
 
@@ -151,12 +151,12 @@ def describe_columns(
         >>> describe_columns("a.jsonl", ["intent", "text"], ReadOptions())
         "sentences of 'text', grouped by 'intent'"
     """
-    form, (first, second), label = astuple(choose_shape(path, line, columns, options))
+    data_format, (first, second), label = astuple(choose_shape(path, line, columns, options))
     told = {
         "pairs": f"pairs of {first!r} and {second!r}",
         "groups": f"sentences of {second!r}, grouped by {first!r}",
         "synonyms": f"{first!r} and its {second!r}",
-    }[form]
+    }[data_format]
     told += f", where {label!r} is 1" if label else ""
     unread = [name for name in columns if name not in (first, second, label)]
     elsewhere = " (use train_triplet.py --examples triplets)"
@@ -209,20 +209,25 @@ def choose_shape(
 
     Example:
         >>> choose_shape("a.csv", 1, ["id", "s1", "s2", "label"], ReadOptions())
-        Shape(form='pairs', columns=('s1', 's2'), label='label')
+        Shape(data_format='pairs', columns=('s1', 's2'), label='label')
     """
     names = _lowered(columns)
-    form, found = _find_columns(columns, options)
+    data_format, found = _find_columns(columns, options)
     if found is None:
         raise _columns_fault(file, line, columns, options)
-    if form != "pairs":
+    if data_format != "pairs":
         others = [names[name] for name in GROUP_NAMES & names.keys() - {found[0].strip().lower()}]
-        if form == "groups" and others and "group" not in names and options.text_columns is None:
+        if (
+            data_format == "groups"
+            and others
+            and "group" not in names
+            and options.text_columns is None
+        ):
             both = " and ".join(map(repr, sorted([found[0], *others])))
             problem = f"the columns {both} may both say which sentences mean the same"
-            remedy = f"Name one: --form groups --text_columns {found[0]} {found[1]}"
+            remedy = f"Name one: --data_format groups --text_columns {found[0]} {found[1]}"
             raise fault(file, line, problem, remedy)
-        return Shape(form, found)
+        return Shape(data_format, found)
     labels = (names[name] for name in LABEL_COLUMNS if name in names)
     label = next((name for name in labels if name not in found), None)
     score = next((name for name in SCORE_COLUMNS if name in names), None)
@@ -230,7 +235,7 @@ def choose_shape(
         problem = f"has a column {score!r} beside {found[0]!r} and {found[1]!r}"
         remedy = "Keep only true paraphrases, then drop the column or pass text_columns"
         raise fault(file, line, problem, remedy)
-    return Shape(form, found, label)
+    return Shape(data_format, found, label)
 
 
 def _lowered(columns: Sequence[str]) -> dict[str, str]:
@@ -239,18 +244,18 @@ def _lowered(columns: Sequence[str]) -> dict[str, str]:
 
 def _find_columns(
     columns: Sequence[str], options: ReadOptions
-) -> tuple[Form, tuple[str, str] | None]:
+) -> tuple[DataFormat, tuple[str, str] | None]:
     if options.text_columns is not None:
         first, second = options.text_columns
-        form: Form = "pairs" if options.form == "auto" else options.form
+        data_format: DataFormat = "pairs" if options.data_format == "auto" else options.data_format
         present = {first, second} <= set(columns)
-        return form, (first, second) if present else None
+        return data_format, (first, second) if present else None
     names = _lowered(columns)
-    for form, candidates in KNOWN.items():
-        for first, second in candidates if options.form in ("auto", form) else ():
+    for data_format, candidates in KNOWN.items():
+        for first, second in candidates if options.data_format in ("auto", data_format) else ():
             if first in names and second in names:
-                return form, (names[first], names[second])
-    return options.form, None
+                return data_format, (names[first], names[second])
+    return options.data_format, None
 
 
 def _columns_fault(
@@ -258,21 +263,25 @@ def _columns_fault(
 ) -> DataError:
     wanted = " and ".join(map(repr, options.text_columns or ()))
     if not wanted:
-        usual = (pairs[0] for form, pairs in KNOWN.items() if options.form in ("auto", form))
+        usual = (
+            pairs[0]
+            for data_format, pairs in KNOWN.items()
+            if options.data_format in ("auto", data_format)
+        )
         wanted = ", ".join(f"{first!r} and {second!r}" for first, second in usual)
         wanted += " or another known pair"
     problem = f"the columns {shorten(list(columns), 120)} do not hold {wanted}"
     remedy = (
         "Rename the columns (a .csv needs a header), or name yours: --text_columns first second, "
-        "with --form groups if the first is a label (text_columns=, form=; in evaluations "
-        "--columns LABEL TEXT)"
+        "with --data_format groups if the first is a label (text_columns=, data_format=; in "
+        "evaluations --columns LABEL TEXT)"
     )
     label = next((name for name in columns if name.strip().lower() in GROUP_NAMES), None)
-    if label and options.form in ("auto", "groups"):
+    if label and options.data_format in ("auto", "groups"):
         others = [name for name in columns if name != label]
         names = shlex.join([label, others[0] if len(others) == 1 else "SENTENCE"])
         remedy = (
-            f"If {label!r} says which sentences mean the same, give --form groups "
+            f"If {label!r} says which sentences mean the same, give --data_format groups "
             f"--text_columns {names}; else name a pair's columns: --text_columns A B"
         )
     return fault(file, line, problem, separator_of(columns, remedy))
@@ -313,8 +322,10 @@ def _guess_names(path: str | Path, rows: list[list[str]], options: ReadOptions) 
         return [*PAIR_COLUMNS[0], LABEL_COLUMNS[0]]
     if width != 2:
         raise _width_fault(path, width)
-    form = options.form if options.form != "auto" else _guess_form(path, rows)
-    return list(GROUP_COLUMNS[0] if form == "groups" else PAIR_COLUMNS[0])
+    data_format = (
+        options.data_format if options.data_format != "auto" else _guess_format(path, rows)
+    )
+    return list(GROUP_COLUMNS[0] if data_format == "groups" else PAIR_COLUMNS[0])
 
 
 def _width_fault(path: str | Path, width: int) -> DataError:
@@ -325,13 +336,13 @@ def _width_fault(path: str | Path, width: int) -> DataError:
     return fault(path, 1, f"has {width} columns, but no known names", remedy)
 
 
-def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
+def _guess_format(path: str | Path, rows: list[list[str]]) -> DataFormat:
     first = [cells[0].strip() for cells in rows]
     if all(cell.isdecimal() for cell in first):
         return "groups"
     if len(rows) > 1 and all(cell.isdecimal() for cell in first[1:]):
         names = tuple(cell.strip() for cell in rows[0])
-        remedy = f'Name them group and text, or pass text_columns={names} and form="groups"'
+        remedy = f'Name them group and text, or pass text_columns={names} and data_format="groups"'
         raise fault(path, 1, f"the columns {shorten(names)} are unknown", remedy)
     counts = Counter(first)
     # Ids of small groups repeat too, but in neighbouring rows; first sentences repeat anywhere.
@@ -339,11 +350,15 @@ def _guess_form(path: str | Path, rows: list[list[str]]) -> Form:
     if len(counts) < len(first) and not (scattered and 2 * len(counts) > len(first)):
         [(most, _)] = counts.most_common(1)
         problem = f"the first column repeats: is {shorten(most)} a group id or a sentence?"
-        raise fault(path, 1, problem, 'Pass form="groups" or form="pairs" (--form)')
+        raise fault(
+            path, 1, problem, 'Pass data_format="groups" or data_format="pairs" (--data_format)'
+        )
     label = label_among([cells[1].strip() for cells in rows])
     if label is not None:
         problem = f"the second column repeats: is {shorten(label)} a label or a sentence?"
-        raise fault(path, 1, problem, 'Name the columns "text" and "label", or pass form="pairs"')
+        raise fault(
+            path, 1, problem, 'Name the columns "text" and "label", or pass data_format="pairs"'
+        )
     return "pairs"
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 REMEMBERED = 100_000  # finished groups that a stream remembers; shuffled rows show far sooner
 UNQUOTED = "Put it in quotes, or name another column"
 NUMBER = re.compile(r"(?:unnamed: \d+|(?:.*_)?(?:id|idx|index))?")  # names of row numbers
-LISTED = 'If it lists paraphrases, pass form="synonyms" (--form synonyms)'
+LISTED = 'If it lists paraphrases, pass data_format="synonyms" (--data_format synonyms)'
 MISSING = ("None", "nan", "NaT", "<NA>")  # missing values as printed
 USABLE, ONE_MEMBER, NEGATIVE, BLANK = range(4)  # what becomes of a record
 
@@ -81,15 +81,15 @@ def read_records(
         raise fault(file, None, "is empty", "Give it at least one record")
     line, first = head[-1]
     shape = choose_shape(file, line, list(first), options)
-    unlabelled = shape.form == "pairs" and not shape.label
+    unlabelled = shape.data_format == "pairs" and not shape.label
     if unlabelled and not options.consecutive:  # a stream must not fail at a later file
         head += islice(rows, SNIFFED_ROWS)
         sniffed = [row for _, row in head if row]
-        if options.text_columns not in (None, *PAIR_COLUMNS) and options.form == "auto":
+        if options.text_columns not in (None, *PAIR_COLUMNS) and options.data_format == "auto":
             check_no_names(file, line, sniffed, shape)
         check_all_paraphrases(file, line, sniffed, shape, named=options.text_columns is not None)
     numbered = chain(head, rows)
-    if shape.form == "groups":
+    if shape.data_format == "groups":
         return _grouped_records(file, numbered, shape, options, named)
     return (_record(_values(file, line, row, shape), options) for line, row in numbered)
 
@@ -111,7 +111,9 @@ def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shap
     label = label_among([str(row.get(name)).strip() for row in rows])
     if label is not None:
         problem = f"the column {name!r} repeats: is {shorten(label)} a group's name or a sentence?"
-        raise fault(file, line, problem, 'Pass form="groups" or form="pairs" (--form)')
+        raise fault(
+            file, line, problem, 'Pass data_format="groups" or data_format="pairs" (--data_format)'
+        )
 
 
 def check_all_paraphrases(
@@ -161,11 +163,11 @@ def _values(file: str | Path, line: int, row: Row, shape: Shape) -> tuple[list[s
     if not row:
         return [], BLANK
     first, second = (cell_of(file, line, row, name) for name in shape.columns)
-    if shape.form == "synonyms":
+    if shape.data_format == "synonyms":
         values = [first, *_synonyms(file, line, shape.columns[1], second)]
     else:
         values = [first, second]
-    listed = LISTED if shape.form == "pairs" else UNQUOTED
+    listed = LISTED if shape.data_format == "pairs" else UNQUOTED
     texts = [
         sentence_of(file, line, value, listed if isinstance(value, list) else UNQUOTED)
         for value in values

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simbert_hf.data import load_groups
-from simbert_hf.data.readers import Form
+from simbert_hf.data.readers import DataFormat
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
 from simbert_hf.evaluation.geometry import check_finite
 from simbert_hf.evaluation.results import Embed, TaskResult
@@ -97,7 +97,8 @@ def _mates(queries: Ints, labels: Ints, by_group: Ints, starts: Ints) -> Tensor:
 def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     """Return the rank of the nearest mate, and the average precision, of each query.
 
-    The i-th nearest mate has rank i plus the number of strangers that score at least as high.
+    The i-th nearest mate has rank i plus the number of sentences of other groups that score at
+    least as high.
 
     Args:
         scores: Scores of all sentences for query q, the sentence begin + q; overwritten.
@@ -112,7 +113,7 @@ def _positions(scores: Tensor, mates: Tensor, begin: int) -> Tensor:
     absent = (mates < 0) | (mates == queries)
     known = scores.gather(1, mates.clamp(min=0)).masked_fill(absent, torch.inf)
     known = (known - TIE).sort(dim=1).values  # ascending, the absent last
-    scores.scatter_(1, mates.where(mates >= 0, queries), -torch.inf)  # leaves strangers only
+    scores.scatter_(1, mates.where(mates >= 0, queries), -torch.inf)  # leaves other groups only
     n_mates = (~absent).sum(dim=1, keepdim=True)
     order = n_mates - torch.arange(known.shape[1], device=scores.device)  # 1 for the nearest
     ranks = count_at_least(scores, known) + order
@@ -235,9 +236,11 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
         ('intents', ('Hi', 'Hello', 'Bye', 'So long'), array([0, 0, 1, 1]))
     """
     check_exists(path)
-    form: Form = "groups" if columns else "auto"
-    groups, report = load_groups(path, form=form, text_columns=columns or None)
-    level = logging.WARNING if report.one_member else logging.INFO  # strangers that are not ranked
+    data_format: DataFormat = "groups" if columns else "auto"
+    groups, report = load_groups(path, data_format=data_format, text_columns=columns or None)
+    level = (
+        logging.WARNING if report.one_member else logging.INFO
+    )  # one-member groups are only found
     logger.log(level, "%s: %s", path, report)
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)

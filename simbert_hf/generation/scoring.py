@@ -19,7 +19,7 @@ from simbert_hf.rows import target_labels, warn_of_cuts
 BATCH_SIZE = 64  # pairs in a forward pass
 
 
-class Reading(NamedTuple):
+class PairScores(NamedTuple):
     """What a model finds in pairs; tensors on the CPU.
 
     Attributes:
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
 
 
 @torch.no_grad()
-def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
+def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
     """Embed each pair's source and score its target, given the source, in one forward pass.
 
     The source sees nothing of its target, so its vector is that of the source alone. Targets are
@@ -57,7 +57,7 @@ def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
     Example:
         >>> from simbert_hf import DEFAULT_MODEL
         >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
-        >>> reading = read_pairs(model, [("thank you", "thanks"), ("thank you", "blue")])
+        >>> reading = score_pairs(model, [("thank you", "thanks"), ("thank you", "blue")])
         >>> bool(reading.log_probs[0] > reading.log_probs[1]), reading.tokens.tolist()
         (True, [2, 2])
     """
@@ -83,7 +83,7 @@ def read_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> Reading:
             owners = torch.tensor(rows).repeat_interleave(tokens[rows])
             nats = target_losses(model, output.last_hidden_state, batch)
             log_probs.index_add_(0, owners, -nats.cpu().double())
-    return Reading(vectors, log_probs, tokens)
+    return PairScores(vectors, log_probs, tokens)
 
 
 def cut(row: list[int], room: int) -> list[int]:

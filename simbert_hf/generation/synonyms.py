@@ -17,7 +17,7 @@ import torch
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse, wording
 from simbert_hf.generation.marks import marks_as_in, plain_marks
-from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import (
     cut_signs,
@@ -260,7 +260,7 @@ def rank(
     text's probability (Li et al. 2016, arXiv 1510.03055, rank replies in this way).
     """
     pairs = [(draft.text, text) for text, row in zip(texts, drafts, strict=True) for draft in row]
-    reading = read_pairs(model, pairs)
+    reading = score_pairs(model, pairs)
     reverse = iter(reading.means.tolist())
     rows = [
         [Paraphrase(draft.text, 0, 0, draft.log_prob, next(reverse)) for draft in row]

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from simbert_hf.data import load_groups, split_groups, usual_share
-from simbert_hf.data.readers import Form
+from simbert_hf.data.readers import DataFormat
 from simbert_hf.data.records import text_of
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
 from simbert_hf.generation.synonyms import gen_synonyms, load
@@ -95,7 +95,7 @@ def load_held_out(
     split_seed: int,
     limit: int | None,
     text_columns: Sequence[str] | None = None,
-    form: Form = "auto",
+    data_format: DataFormat = "auto",
 ) -> HeldOut:
     """Read groups, keep those that training held out, and draw some of them.
 
@@ -106,7 +106,7 @@ def load_held_out(
         split_seed: Seed of that split, and of the draw.
         limit: Number of groups to draw; None for all.
         text_columns: The two columns to read, as in the training run.
-        form: What the rows hold, as in the training run.
+        data_format: What the rows hold, as in the training run.
 
     Returns:
         Groups that share no sentences, in random order.
@@ -114,7 +114,7 @@ def load_held_out(
     Raises:
         DataError: If there are fewer than two, as the controls need two.
     """
-    groups: Any = load_groups(files, text_columns=text_columns, form=form)[0]
+    groups: Any = load_groups(files, text_columns=text_columns, data_format=data_format)[0]
     names = ", ".join(Path(file).name for file in files)
     origin, others = f"all groups of {names}, as if no model was trained on them", None
     if held_out is not None:
@@ -151,7 +151,7 @@ def check_names(names: Sequence[str]) -> None:
         )
 
 
-def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Figures:
+def check_writer(name_or_path: str, judge: Judge | None, allow_related_judge: bool) -> Figures:
     """Load a model, so that its faults are known before others have generated.
 
     Returns:
@@ -165,7 +165,7 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_kin: bool) -> Fig
     check_can_write(model)
     if judge is None:
         return {}
-    return {"kinship": check_independent(judge, model, name_or_path, allow_kin)}
+    return {"kinship": check_independent(judge, model, name_or_path, allow_related_judge)}
 
 
 def write_paraphrases(
@@ -194,7 +194,7 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
         name: Name of its row; None for the file's.
 
     Raises:
-        DataError: If a line has another form, or a sentence is missing or occurs twice.
+        DataError: If a line has another format, or a sentence is missing or occurs twice.
     """
     check_exists(path)
     given: dict[str, list[str]] = {}

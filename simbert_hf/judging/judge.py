@@ -273,21 +273,23 @@ def kinship(first: Embeddings, second: Embeddings) -> float:
     return round(float(torch.cosine_similarity(ours[here], theirs[there], dim=1).mean()), 4)
 
 
-def check_independent(judge: Judge, model: Any, name: str, allow_kin: bool = False) -> float:
+def check_independent(
+    judge: Judge, model: Any, name: str, allow_related_judge: bool = False
+) -> float:
     """Check that a model, or a base model or teacher of it, is not related to a judge.
 
     Returns:
         Its :func:`kinship` with the judge.
 
     Raises:
-        ValueError: If that is above :data:`KIN`, unless ``allow_kin`` is set.
+        ValueError: If that is above :data:`KIN`, unless ``allow_related_judge`` is set.
     """
     found = kinship(word_embeddings(judge.model), word_embeddings(model))
-    if found > KIN and not allow_kin:
+    if found > KIN and not allow_related_judge:
         start = judge.record.get("start", {}).get("name", "an unknown model")
         raise ValueError(
             f"The judge (made from {start}) is related to {name}: the mean cosine of their word "
             f"embeddings is {found:.3f}. Train a judge from another base model, or pass "
-            "--allow_kin and print the kinship beside the figures."
+            "--allow_related_judge and print the kinship beside the figures."
         )
     return found

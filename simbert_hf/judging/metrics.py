@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from simbert_hf.generation.scoring import read_pairs
+from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import install
 from simbert_hf.utils.text import HAN, HAN_CHAR, normalize_text
@@ -243,5 +243,5 @@ def reference_perplexity(
         references: One or more for each source.
     """
     pairs = [(a, b) for a, row in zip(sources, references, strict=True) for b in row]
-    reading = read_pairs(model, pairs)
+    reading = score_pairs(model, pairs)
     return math.exp(-float(reading.log_probs.sum() / reading.tokens.sum()))

@@ -81,11 +81,11 @@ def cell(value: Any, form: str) -> str:
 
 
 def caption(
-    judge: Judge | None, rows: Sequence[Figures], data: HeldOut, relatives: Mapping[str, float]
+    judge: Judge | None, rows: Sequence[Figures], data: HeldOut, related_models: Mapping[str, float]
 ) -> str:
     """Describe what was paraphrased, which judge was used, and how far it can be trusted."""
     lines = [f"Sources: {data.origin}.", ""]
-    lines += judged_by(told(judge), rows, relatives)
+    lines += judged_by(told(judge), rows, related_models)
     return "\n".join([*lines, "", legend(told(judge))])
 
 
@@ -100,14 +100,14 @@ def told(judge: Judge | None) -> dict[str, Any] | None:
 
 
 def judged_by(
-    judge: Mapping[str, Any] | None, rows: Sequence[Figures], relatives: Mapping[str, float]
+    judge: Mapping[str, Any] | None, rows: Sequence[Figures], related_models: Mapping[str, float]
 ) -> list[str]:
     """List a judge's own figures, and each reason to doubt it.
 
     Args:
         judge: What :func:`told` returns.
         rows: Figures of all systems.
-        relatives: Kinship with the judge of the base models and teachers of what is judged.
+        related_models: Kinship with the judge of the base models and teachers of what is judged.
     """
     if judge is None:
         return ["No judge was used."]
@@ -120,7 +120,7 @@ def judged_by(
             f"{figures['accepted']:.1%} of the paraphrases, {figures['false_accepts']:.1%} of the "
             "others."
         )
-    for name, found in relatives.items():
+    for name, found in related_models.items():
         caution = "CAUTION: it is related to what it judges, by its" if found > KIN else "its"
         lines.append(f"- {caution} kinship with {name}: {cell(found, '.2f')}.")
     for row in rows:
@@ -169,7 +169,7 @@ def as_json(
     systems: Sequence[System],
     scores: Sequence[Scores | None],
     rows: Sequence[Figures],
-    relatives: Mapping[str, float],
+    related_models: Mapping[str, float],
 ) -> str:
     """Return all paraphrases, scores and figures as JSON.
 
@@ -193,7 +193,7 @@ def as_json(
     found = {
         "settings": settings,
         "judge": told(judge),
-        "relatives": relatives,
+        "related_models": related_models,
         "sources": data.origin,
         "bleu": signature(data.references, tokenizer_for(data.sources)),
         "rows": rows,

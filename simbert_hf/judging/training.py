@@ -70,7 +70,9 @@ IDLE = (
 class JudgeArguments:
     """The base model of a judge, and the data to train and measure it on."""
 
-    start: str = field(metadata={"help": "Directory or Hub id of the encoder to start from."})
+    model_name_or_path: str = field(
+        metadata={"help": "Directory or Hub id of the encoder to start from."}
+    )
     train_file: list[str] = field(
         metadata={"help": "Labelled pairs to train on, as for evaluate.py --pairs."}
     )
@@ -246,10 +248,10 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     kept = [file.pairs for file in files["train"]]
     added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
     pairs, mismatched = list(chain(*kept, *added)), sum(map(len, added))
-    model = load_start(given, args.seed)
+    model = load_base_model(given, args.seed)
     check_read(model.tokenizer, [pair.first for pair in pairs], given.train_file)
-    place = Path(given.start)
-    name = place.resolve().name if place.exists() else given.start
+    place = Path(given.model_name_or_path)
+    name = place.resolve().name if place.exists() else given.model_name_or_path
     start = {"name": name, "sha256": fingerprint(word_embeddings(model)[1])}
     fit(model, pairs, args)
     threshold, figures = measure(model, files["dev"], files["test"])
@@ -268,16 +270,16 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     return Judge(model, threshold, record)
 
 
-def load_start(given: JudgeArguments, seed: int) -> CrossEncoder:
+def load_base_model(given: JudgeArguments, seed: int) -> CrossEncoder:
     """Load an encoder with a new classification head, initialized by the seed.
 
     Raises:
         OSError: If the encoder cannot be loaded.
     """
     transformers.set_seed(seed)
-    with loading(given.start):
+    with loading(given.model_name_or_path):
         model: CrossEncoder = CrossEncoder(
-            given.start,
+            given.model_name_or_path,
             num_labels=1,
             max_length=given.max_length,
             model_kwargs={"dtype": torch.float32},

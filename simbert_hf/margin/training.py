@@ -16,8 +16,8 @@ from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memo
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.training.base_models import GRU_PRESET
 from simbert_hf.training.data import check_measured, hold_out, make_evaluator, read_groups
-from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.utils.parsing import Presets, flag
 
 logger = logging.getLogger(__name__)

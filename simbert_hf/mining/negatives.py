@@ -167,8 +167,8 @@ def mine_by_words(
     nearest = np.concatenate([numbers for numbers, _ in nearest_by_words(texts, depth)])
     rows = []
     for i, anchor in enumerate(texts):
-        strangers = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
-        chosen = strangers[settings.range_min : last][: settings.negatives]
+        others = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
+        chosen = others[settings.range_min : last][: settings.negatives]
         rows += [
             {"anchor": anchor, "positive": positive, "negative": texts[j]}
             for j in chosen

@@ -27,10 +27,11 @@ class PairSettings:
     Attributes:
         neighbours: Number of nearest sentences considered, by words and by vectors each. Two that
             are among each other's form a pair.
-        lowest: Minimum cosine of a pair.
-        highest: Maximum cosine of a pair: nearer sentences add little.
-        largest: Maximum sentences per group: the nearest pairs are joined first, and a pair that
-            would make a group too large is left out, as chains would join dissimilar sentences.
+        min_similarity: Minimum cosine of a pair.
+        max_similarity: Maximum cosine of a pair: nearer sentences add little.
+        max_group_size: Maximum sentences per group: the nearest pairs are joined first, and a pair
+            that would make a group too large is left out, as chains would join dissimilar
+            sentences.
         words: Look for neighbours by words (BM25) too.
 
     Raises:
@@ -38,20 +39,21 @@ class PairSettings:
     """
 
     neighbours: int = 10
-    lowest: float = 0.8
-    highest: float = 0.98
-    largest: int = 6
+    min_similarity: float = 0.8
+    max_similarity: float = 0.98
+    max_group_size: int = 6
     words: bool = True
 
     def __post_init__(self) -> None:
-        if self.neighbours < 1 or self.largest < 2:
+        if self.neighbours < 1 or self.max_group_size < 2:
             raise ValueError(
-                f"neighbours {self.neighbours} must be at least 1 and largest {self.largest} at "
-                "least 2."
+                f"neighbours {self.neighbours} must be at least 1 and max_group_size "
+                f"{self.max_group_size} at least 2."
             )
-        if not -1 <= self.lowest < self.highest <= 1:
+        if not -1 <= self.min_similarity < self.max_similarity <= 1:
             raise ValueError(
-                f"lowest {self.lowest} must be below highest {self.highest}, both from -1 to 1."
+                f"min_similarity {self.min_similarity} must be below max_similarity "
+                f"{self.max_similarity}, both from -1 to 1."
             )
 
 
@@ -113,14 +115,15 @@ def mine_groups(
         by_words = mutual_pairs(near, len(sentences))
         pairs = np.unique(np.concatenate([pairs, by_words]), axis=0)
     cosines = _cosines(vectors, pairs)
-    inside = (cosines >= settings.lowest) & (cosines <= settings.highest)
+    inside = (cosines >= settings.min_similarity) & (cosines <= settings.max_similarity)
     if not inside.any():
         raise DataError(
-            f"None of {len(pairs):,} mutual neighbours has a cosine from {settings.lowest} to "
-            f"{settings.highest}: decrease lowest, or increase neighbours."
+            f"None of {len(pairs):,} mutual neighbours has a cosine from "
+            f"{settings.min_similarity} to {settings.max_similarity}: decrease "
+            "min_similarity, or increase neighbours."
         )
     order = np.argsort(-cosines[inside], kind="stable")
-    members = join(pairs[inside][order], settings.largest)
+    members = join(pairs[inside][order], settings.max_group_size)
     groups = [[sentences[i] for i in group] for group in members]
     counts = {
         "sentences": len(sentences),
@@ -160,16 +163,16 @@ def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
     return np.stack([mutual // count, mutual % count], axis=1)
 
 
-def join(pairs: Ints, largest: int) -> list[list[int]]:
-    """Join pairs, in their order, into connected groups of at most ``largest`` members.
+def join(pairs: Ints, max_group_size: int) -> list[list[int]]:
+    """Join pairs, in their order, into connected groups of at most ``max_group_size`` members.
 
     Example:
-        >>> join(np.array([[0, 1], [1, 2], [3, 4]]), largest=2)
+        >>> join(np.array([[0, 1], [1, 2], [3, 4]]), max_group_size=2)
         [[0, 1], [3, 4]]
     """
     sets = DisjointSet(np.unique(pairs).tolist())
     for one, other in pairs.tolist():
-        if sets.subset_size(one) + sets.subset_size(other) <= largest:
+        if sets.subset_size(one) + sets.subset_size(other) <= max_group_size:
             sets.merge(one, other)
     return [sorted(members) for members in sets.subsets() if len(members) > 1]
 

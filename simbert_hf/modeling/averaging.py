@@ -21,18 +21,18 @@ AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 
 @torch.no_grad()
 def average_models(
-    models: Iterable[AnyEmbedder], shares: Sequence[float] | None = None
+    models: Iterable[AnyEmbedder], weights: Sequence[float] | None = None
 ) -> AnyEmbedder:
     """Average the weights of several models.
 
     Args:
         models: Models of the same architecture, size, vocabulary and pooling. The tokenizer is
             the first one's; the LM head is averaged over the models that have one.
-        shares: Relative weight of each model; equal weights if None.
+        weights: Relative weight of each model; equal weights if None.
 
     Raises:
         ValueError: If there are fewer than two models, they do not match, one is whitened, or
-            ``shares`` is not one number above 0 for each.
+            ``weights`` is not one number above 0 for each.
 
     Example:
         >>> from simbert_hf import SimBert
@@ -42,12 +42,12 @@ def average_models(
         1.25
     """
     models = list(models)
-    shares = [1.0] * len(models) if shares is None else shares
+    weights = [1.0] * len(models) if weights is None else weights
     if len(models) < 2:
         raise ValueError("Averaging needs at least two models; give more.")
-    if len(shares) != len(models) or not all(0 < s < torch.inf for s in shares):
+    if len(weights) != len(models) or not all(0 < s < torch.inf for s in weights):
         raise ValueError(
-            f"{len(models)} models but shares {list(shares)}: give one number above 0 for each."
+            f"{len(models)} models but weights {list(weights)}: give one number above 0 for each."
         )
     for model in models:
         check_alike(models[0], model)
@@ -57,7 +57,7 @@ def average_models(
         average.has_lm_head = any(heads)
     for name, weight in average.named_parameters():
         of_head = isinstance(average, SimBert) and name.startswith(average.head_prefix)
-        counts = torch.tensor(shares, dtype=torch.float64, device=weight.device)
+        counts = torch.tensor(weights, dtype=torch.float64, device=weight.device)
         if of_head and any(heads):
             counts[~torch.tensor(heads)] = 0
         each = torch.stack([parameters[name].double() for parameters in named])

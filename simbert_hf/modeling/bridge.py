@@ -69,7 +69,7 @@ class EmbedderTransformer(SentenceTransformer):
 def load_embedder(path: str | os.PathLike[str]) -> Embedder:
     """Load any encoder of this package."""
     from simbert_hf.gru import CharGru, CharGruConfig
-    from simbert_hf.training.starts import load_encoder
+    from simbert_hf.training.base_models import load_encoder
 
     is_gru = read_config(path, {}).get("model_type") == CharGruConfig.model_type
     return CharGru.from_pretrained(path) if is_gru else load_encoder(os.fspath(path))

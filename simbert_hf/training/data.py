@@ -140,7 +140,7 @@ def folded(held_out: Dataset) -> set[str]:
     return {fold(text) for texts in held_out["texts"] for text in texts}
 
 
-def strangers_to(held_out: Dataset | None) -> Callable[[Iterable[str]], bool]:
+def disjoint_from(held_out: Dataset | None) -> Callable[[Iterable[str]], bool]:
     """Make a function that checks that no sentence is held out, ignoring case and white space."""
     seen = set() if held_out is None else folded(held_out)
     return lambda texts: seen.isdisjoint(map(fold, texts))
@@ -163,7 +163,7 @@ def load_unseen(
         DataError: If a file cannot be read, or nothing is left.
     """
     rows = [row for file in files for row in load(file)]
-    kept = list(filter(strangers_to(held_out), rows))
+    kept = list(filter(disjoint_from(held_out), rows))
     if rows and not kept:
         raise DataError(f"{', '.join(files)}: every {what} holds a held-out sentence.")
     if len(kept) < len(rows):
@@ -196,7 +196,7 @@ def read_groups(
     with args.main_process_first(desc="reading the data"):
         groups, report = load_groups(
             files,
-            form=data_args.form,  # type: ignore[arg-type]
+            data_format=data_args.data_format,  # type: ignore[arg-type]
             text_columns=columns or None,
             max_chars=data_args.max_chars or 4 * data_args.max_length,
             streaming=data_args.streaming and not held_out,
@@ -206,7 +206,7 @@ def read_groups(
     if held_out and len(set(groups["group"])) < 2:
         remedy = "Add groups that share no sentence"
         raise fault(files[0], None, "has all sentences in one group", remedy)
-    pairs = data_args.form in ("auto", "pairs") and isinstance(groups, Dataset)
+    pairs = data_args.data_format in ("auto", "pairs") and isinstance(groups, Dataset)
     if columns and pairs and args.should_log and not held_out:
         warn_of_labels(groups, columns, files)
     return groups

@@ -66,7 +66,8 @@ def warn_of_labels(groups: Dataset, columns: Sequence[str], files: Sequence[str]
         if len(texts) > MANY_PAIRS and len(values) < LABELS * len(texts):
             logger.warning(
                 "%s has %d different values of %s in %d rows, such as %s: they are trained as "
-                "paraphrases. If they are labels, give --form groups --text_columns %s %s instead.",
+                "paraphrases. If they are labels, give --data_format groups --text_columns %s %s "
+                "instead.",
                 *(", ".join(files), len(values), name, len(texts), shorten(texts[0])),
                 *(name, other),
             )

@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 LOCK = "training.lock"  # an empty file in the folder of a run while it is active
 
 
-def begin(args: SimilarityTrainingArguments, starts: Sequence[str]) -> None:
+def begin(args: SimilarityTrainingArguments, inputs: Sequence[str]) -> None:
     """Check where to save, log from the main process of each machine only, and set the seed.
 
     Args:
         args: They give the output folder, the process and the seed.
-        starts: Folders or Hub ids of the models that are inputs, for :func:`check_output`.
+        inputs: Folders or Hub ids of the models that are inputs, for :func:`check_output`.
     """
-    check_output(args.output_dir or "", starts)
+    check_output(args.output_dir or "", inputs)
     level = logging.INFO if args.should_log else logging.WARNING
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("simbert_hf").setLevel(level)

@@ -25,13 +25,13 @@ from simbert_hf.objectives import LossArguments, SimBertObjective
 from simbert_hf.rows import check_texts
 from simbert_hf.training.data import (
     check_measured,
+    disjoint_from,
     hold_out,
     load_sts,
     load_unseen,
     measure_nothing,
     never_evaluate,
     read_groups,
-    strangers_to,
 )
 from simbert_hf.training.first_look import spread
 from simbert_hf.training.simcse import check_dropout
@@ -140,7 +140,7 @@ def load_unpaired(files: Sequence[str], held_out: Dataset | None, *, twice: bool
         check_partners(file)
     size = 1 if twice else 2
     units = [unit for each in lines for unit in zip(*[iter(each)] * size, strict=False)]
-    kept = list(filter(strangers_to(held_out), units))
+    kept = list(filter(disjoint_from(held_out), units))
     if twice:
         distinct: dict[str, tuple[str, ...]] = {}
         for unit in kept:
@@ -177,12 +177,12 @@ def load_teacher(
     """
     if not names:
         return None
-    strangers = [data.unpaired[i] for i in spread(len(data.unpaired))]
-    if not strangers and len(names) > 1:
+    unrelated = [data.unpaired[i] for i in spread(len(data.unpaired))]
+    if not unrelated and len(names) > 1:
         if not isinstance(data.train, PairDataset):
             raise ValueError("Several teachers with --streaming need a --sentences_file.")
-        strangers = [data.train[i]["source"] for i in spread(len(data.train))]
-    return Teacher.load(names, strangers, args.device, args.mixed_precision == "bf16")
+        unrelated = [data.train[i]["source"] for i in spread(len(data.train))]
+    return Teacher.load(names, unrelated, args.device, args.mixed_precision == "bf16")
 
 
 def prepare_simbert(

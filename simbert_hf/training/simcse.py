@@ -202,7 +202,7 @@ def load_simcse_data(
     """
     given = ["streaming", "validation_file", "sample_sentences"]
     given += ["validation_groups"] if data_args.validation_groups else []
-    of_groups = ["form", "text_columns", "dataset_config", "dataset_split"]
+    of_groups = ["data_format", "text_columns", "dataset_config", "dataset_split"]
     given += [] if examples == "pairs" else of_groups
     refuse_idle(data_args, given, f"SimCSE reads all {examples} and is evaluated on --sts_file")
     evaluator = make_evaluator(None, data_args, args, "--sts_file with scored pairs")

@@ -21,17 +21,18 @@ Encode = Callable[[Sequence[str]], Tensor]
 class Teacher:
     """The similarities of one frozen model, or the mean of several on a common scale.
 
-    Models differ in the similarity of unrelated sentences, "strangers" (for E5 a cosine of 0.8, for
-    MiniLM 0.05). So that none outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m),
-    where m is the model's mean over ``strangers``: equal sentences keep 1, strangers are 0 on
-    average. A single model's cosines are unchanged, and a model that is given twice counts twice.
+    Models differ in the similarity of unrelated sentences (for E5 a cosine of 0.8, for MiniLM
+    0.05). So that none outweighs the others, each cosine c becomes 1 - (1 - c) / (1 - m), where m
+    is the model's mean over ``unrelated``: equal sentences keep 1, unrelated ones are 0 on average.
+    A single model's cosines are unchanged, and a model that is given twice counts twice.
 
     Args:
         models: Each embeds texts as vectors (B, D) of any length.
-        strangers: Unrelated sentences; a thousand are enough. Required for several models.
+        unrelated: Unrelated sentences; a thousand are enough. Required for several models.
 
     Raises:
-        ValueError: If there are several models and fewer than two strangers.
+        ValueError: If there are several models and fewer than two unrelated
+            sentences.
 
     Example:
         >>> one, other = torch.eye(3), torch.tensor([[1.0, 0], [0.6, 0.8], [0.6, -0.8]])
@@ -42,13 +43,13 @@ class Teacher:
         tensor([1.0000, 0.2115, 0.2115])
     """
 
-    def __init__(self, models: Sequence[Encode], strangers: Sequence[str] = ()) -> None:
-        if len(models) > 1 and len(strangers) < 2:
+    def __init__(self, models: Sequence[Encode], unrelated: Sequence[str] = ()) -> None:
+        if len(models) > 1 and len(unrelated) < 2:
             raise ValueError("Several teachers need sentences to put their cosines on one scale.")
         self.counts = Counter(models)
         self.means = dict.fromkeys(self.counts, 0.0)
         for model in self.counts if len(models) > 1 else ():
-            vectors = normalize(model(strangers)).cpu().numpy()
+            vectors = normalize(model(unrelated)).cpu().numpy()
             self.means[model] = mean_pairwise_cosine(vectors)
 
     @torch.no_grad()
@@ -63,13 +64,13 @@ class Teacher:
 
     @classmethod
     def load(
-        cls, names: Sequence[str], strangers: Sequence[str], device: torch.device, bf16: bool
+        cls, names: Sequence[str], unrelated: Sequence[str], device: torch.device, bf16: bool
     ) -> Teacher:
         """Load encoders, by directory or Hub id, onto a device."""
         models = {
             name: encoder(load_sentence_transformer(name, str(device)), bf16) for name in set(names)
         }
-        return cls([models[name] for name in names], strangers)
+        return cls([models[name] for name in names], unrelated)
 
 
 def encoder(model: SentenceTransformer, bf16: bool) -> Encode:

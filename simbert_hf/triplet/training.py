@@ -18,6 +18,7 @@ from simbert_hf.data import DataError, FixedPairs, load_triplets
 from simbert_hf.evaluation.evaluators import Evaluator, StsEvaluator
 from simbert_hf.mining.negatives import MiningSettings
 from simbert_hf.rows import Rows
+from simbert_hf.training.base_models import GRU_PRESET
 from simbert_hf.training.data import (
     check_files,
     hold_out,
@@ -25,7 +26,6 @@ from simbert_hf.training.data import (
     make_evaluator,
     read_groups,
 )
-from simbert_hf.training.starts import GRU_PRESET
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import Kind, TripletObjective
@@ -229,7 +229,7 @@ def load_given_triplets(
     if data_args.validation_file:
         held_out = read_groups(data_args, args, held_out=True)
     else:
-        refuse_idle(data_args, ["form", "text_columns"], "triplets name their columns")
+        refuse_idle(data_args, ["data_format", "text_columns"], "triplets name their columns")
     rows = load_unseen(load_triplets, data_args.train_file, held_out, "triplet")
     logger.info("%s: %s triplets", ", ".join(data_args.train_file), f"{len(rows):,}")
     columns = dict(zip(("source", "target", "negative"), zip(*rows, strict=True), strict=True))

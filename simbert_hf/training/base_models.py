@@ -62,8 +62,8 @@ def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
         OSError: If there is no such model.
         ValueError: If none is named, it has too few positions for such rows, or is whitened.
     """
-    model = SimBert.from_pretrained(named_start(model_args), **model_args.load_options())
-    check_start(model, model_args, max_length, sentences=2)
+    model = SimBert.from_pretrained(base_model_name(model_args), **model_args.load_options())
+    check_base_model(model, model_args, max_length, sentences=2)
     return model
 
 
@@ -78,21 +78,21 @@ def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder
     return SentenceEncoder.from_pretrained(name_or_path, **options)
 
 
-def load_start(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
+def load_base_model(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
     """Do what :func:`load_model` does for a run that only embeds, with one sentence per row."""
-    model = load_encoder(named_start(model_args), **model_args.load_options())
-    check_start(model, model_args, max_length, sentences=1)
+    model = load_encoder(base_model_name(model_args), **model_args.load_options())
+    check_base_model(model, model_args, max_length, sentences=1)
     return model
 
 
-def named_start(model_args: ModelArguments) -> str:
+def base_model_name(model_args: ModelArguments) -> str:
     """Return the base model's directory or Hub id; raise a ValueError if none is named."""
     if not model_args.model_name_or_path:
         raise ValueError("There is no base model; give --model_name_or_path a directory or Hub id.")
     return model_args.model_name_or_path
 
 
-def check_start(
+def check_base_model(
     model: Embedder, model_args: ModelArguments, max_length: int, sentences: int
 ) -> None:
     """Raise a ValueError if a model is whitened, or has too few positions for its rows."""
@@ -129,7 +129,7 @@ def load_vector_encoder(
         ValueError: If arguments contradict each other, or the model has too few positions.
     """
     if encoder_args.encoder == "bert":
-        encoder = load_start(model_args, max_length)
+        encoder = load_base_model(model_args, max_length)
         encoder.freeze_idle()
         return encoder
     refuse_idle(model_args, ["pooling", "hidden_dropout", "attention_dropout"], "--encoder is gru")
@@ -137,7 +137,7 @@ def load_vector_encoder(
         refuse_idle(encoder_args, ["min_count", "gru_size"], "the given GRU has its own")
         options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
         known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
-        check_start(known, model_args, max_length, sentences=1)
+        check_base_model(known, model_args, max_length, sentences=1)
         if known.config.mask_padding and not encoder_args.mask_padding:
             raise ValueError(
                 "The given GRU stops at a sentence's end: --mask_padding false, yours or a "
