@@ -101,11 +101,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--model_name_or_path", default=DEFAULT_MODEL, help="The model that paraphrases.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: columns source and target.")
-    add("--shared", type=float, default=0.8, help="Maximum share of words in common.")
+    add("--max_overlap", type=float, default=0.8, help="Maximum share of words in common.")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    if not 0 <= args.shared <= 1:
-        raise ValueError(f"--shared {args.shared} is not a share: give a number from 0 to 1.")
+    if not 0 <= args.max_overlap <= 1:
+        raise ValueError(
+            f"--max_overlap {args.max_overlap} is not a share: give a number from 0 to 1."
+        )
     if args.output_file.suffix != ".jsonl":
         raise ValueError(f"--output_file {args.output_file}: name a .jsonl file for the pairs.")
     make_room(args.output_file, args.sentences_file)
@@ -114,11 +116,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines, first = written(args.output_file, blocks)
     model = load(args.model_name_or_path)
     digest = sha256("\n".join(texts).encode()).hexdigest()
-    work = {"model": fingerprint(model), "seed": args.seed, "shared": args.shared}
+    work = {"model": fingerprint(model), "seed": args.seed, "max_overlap": args.max_overlap}
     claim(args.output_file, work | {"sentences": digest})
     for start in range(first * BLOCK, len(texts), BLOCK):
         some = texts[start : start + BLOCK]
-        new = back_translate(model, some, args.seed + start, args.shared)
+        new = back_translate(model, some, args.seed + start, args.max_overlap)
         if start == first * BLOCK:  # the former last block is kept until now
             write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
         else:

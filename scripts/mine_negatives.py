@@ -22,8 +22,8 @@ from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
 RANGE_MAX = (
-    "Nearest of other groups considered; by default range_min + negatives, or + 10 x these with "
-    "a margin."
+    "Nearest of other groups considered; by default range_min + num_negatives, or + 10 x these "
+    "with a margin."
 )
 
 
@@ -39,12 +39,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--text_columns", nargs=2, help="The columns of a pair.")
     parser.add_argument("--output_file", required=True, help="A .csv file.")
-    parser.add_argument("--negatives", type=int, default=1, help="Maximum negatives per anchor.")
+    parser.add_argument(
+        "--num_negatives", type=int, default=1, help="Maximum negatives per anchor."
+    )
     parser.add_argument("--range_min", type=int, default=0, help="Nearest of other groups to skip.")
     parser.add_argument("--range_max", type=int, help=RANGE_MAX)
     parser.add_argument("--relative_margin", type=float, help="Gap to the positive, relative.")
     parser.add_argument("--absolute_margin", type=float, help="Gap to it, absolute.")
-    parser.add_argument("--members", type=int, default=16, help="Maximum sentences per group.")
+    parser.add_argument(
+        "--max_per_group", type=int, default=16, help="Maximum sentences per group."
+    )
     parser.add_argument("--batch_size", type=int, default=64, help="Sentences per forward pass.")
     parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
     parser.add_argument("--seed", type=int, default=0)
@@ -61,7 +65,14 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Mine and write."""
     args = parse(argv)
-    names = ("negatives", "range_min", "range_max", "relative_margin", "absolute_margin", "members")
+    names = (
+        "num_negatives",
+        "range_min",
+        "range_max",
+        "relative_margin",
+        "absolute_margin",
+        "max_per_group",
+    )
     settings = MiningSettings(**{name: getattr(args, name) for name in names})
     groups, report = load_groups(
         args.train_file, data_format=args.data_format, text_columns=args.text_columns

@@ -45,7 +45,7 @@ def test_each_sentence_is_the_target_of_another(argv: list[str], tmp_path: Path)
     assert all(back_translate.shared(*pair) <= 0.8 for pair in pairs)
     least = min(back_translate.shared(*pair) for pair in pairs)
     back_translate.main(
-        [*argv[:2], f"--output_file={tmp_path / 'less.jsonl'}", f"--shared={least}"]
+        [*argv[:2], f"--output_file={tmp_path / 'less.jsonl'}", f"--max_overlap={least}"]
     )
     fewer = load_one_way_pairs(tmp_path / "less.jsonl")
     assert fewer == [pair for pair in pairs if back_translate.shared(*pair) <= least]
@@ -83,8 +83,8 @@ def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: 
     place.write_text("go going\n" + place.read_text())
     with pytest.raises(DataError, match=r"name another --output_file"):
         back_translate.main(argv)
-    with pytest.raises(ValueError, match=r"--shared 80\.0 is not a share"):
-        back_translate.main([*argv, "--shared=80"])
+    with pytest.raises(ValueError, match=r"--max_overlap 80\.0 is not a share"):
+        back_translate.main([*argv, "--max_overlap=80"])
     with pytest.raises(ValueError, match=r"pairs\.csv: name a \.jsonl file"):
         back_translate.main([*argv, f"--output_file={tmp_path / 'pairs.csv'}"])
 
@@ -118,7 +118,7 @@ def test_other_sentences_are_refused(
     assert path.read_text() == other + "\n"
 
 
-@pytest.mark.parametrize("change", ["--seed=1", "--shared=0.5", "model", "note"])
+@pytest.mark.parametrize("change", ["--seed=1", "--max_overlap=0.5", "model", "note"])
 def test_a_file_of_another_run_is_refused(argv: list[str], tmp_path: Path, change: str) -> None:
     path = tmp_path / "out" / "pairs.jsonl"
     back_translate.main(argv)

@@ -78,7 +78,7 @@ def bm25(query: str, text: str, corpus: list[str]) -> float:
 
 
 def test_words_alone_find_the_likest_of_other_groups(groups) -> None:
-    triplets = mine_by_words(groups, MiningSettings(negatives=2, range_min=1))
+    triplets = mine_by_words(groups, MiningSettings(num_negatives=2, range_min=1))
     group = {text: number for texts, number in zip(TEXTS, NUMBERS, strict=True) for text in texts}
     assert len(triplets) > 20
     for row in triplets:
@@ -102,7 +102,7 @@ def test_of_chinese_the_characters_are_compared(caplog: pytest.LogCaptureFixture
 
 def test_of_large_groups_some_members_are_drawn(encoder, groups) -> None:
     model = SentenceTransformer(str(encoder), device="cpu")
-    triplets = mine_triplets(groups, model, MiningSettings(members=2))
+    triplets = mine_triplets(groups, model, MiningSettings(max_per_group=2))
     assert len(triplets) == 10  # five groups of two
     assert len({row.anchor for row in triplets}) == 10
 
@@ -175,9 +175,9 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"negatives": 0}, "negatives 0 must be at least 1"),
+        ({"num_negatives": 0}, "num_negatives 0 must be at least 1"),
         ({"range_min": -1}, "range_min -1"),
-        ({"members": 1}, "members 1"),
+        ({"max_per_group": 1}, "max_per_group 1"),
         (
             {"range_min": 5, "range_max": 5},
             "range_max 5 does not leave 1 sentences beyond the first 5",

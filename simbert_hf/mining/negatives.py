@@ -31,39 +31,40 @@ class MiningSettings:
     """Settings of what counts as a hard negative.
 
     Attributes:
-        negatives: Maximum number of negatives per anchor.
+        num_negatives: Maximum number of negatives per anchor.
         range_min: Skip this many of the nearest sentences of other groups that the margin leaves:
             they are the likeliest to mean the same.
-        range_max: Look at no more than this many; if None, at ``range_min`` plus ``negatives``, or
-            plus ten times ``negatives`` with a margin.
+        range_max: Look at no more than this many; if None, at ``range_min`` plus
+            ``num_negatives``, or plus ten times ``num_negatives`` with a margin.
         relative_margin: A negative's cosine with the anchor must be below the lowest of its
             positives' by at least this share of it (0.05 in NV-Retriever, Moreira et al. 2024,
             https://arxiv.org/abs/2407.15831); None for no margin.
         absolute_margin: The same, as a difference of cosines.
-        members: Maximum number of sentences mined per group; drawn at random from larger ones.
+        max_per_group: Maximum number of sentences mined per group; drawn at random from larger
+            ones.
 
     Raises:
         ValueError: If a value is out of range.
     """
 
-    negatives: int = 1
+    num_negatives: int = 1
     range_min: int = 0
     range_max: int | None = None
     relative_margin: float | None = None
     absolute_margin: float | None = None
-    members: int = 16
+    max_per_group: int = 16
 
     def __post_init__(self) -> None:
-        if self.negatives < 1 or self.range_min < 0 or self.members < 2:
+        if self.num_negatives < 1 or self.range_min < 0 or self.max_per_group < 2:
             raise ValueError(
-                f"negatives {self.negatives} must be at least 1, range_min {self.range_min} at "
-                f"least 0 and members {self.members} at least 2."
+                f"num_negatives {self.num_negatives} must be at least 1, range_min "
+                f"{self.range_min} at least 0 and max_per_group {self.max_per_group} at least 2."
             )
-        least = self.range_min + self.negatives
+        least = self.range_min + self.num_negatives
         if self.range_max is not None and self.range_max < least:
             raise ValueError(
-                f"range_max {self.range_max} does not leave {self.negatives} sentences beyond the "
-                f"first {self.range_min}; give at least {least}."
+                f"range_max {self.range_max} does not leave {self.num_negatives} sentences beyond "
+                f"the first {self.range_min}; give at least {least}."
             )
 
 
@@ -107,7 +108,7 @@ def mine_triplets(
     if use_faiss:
         require("faiss", "index")
     rng = np.random.default_rng(seed)
-    members = _draw_members(groups, settings.members, rng)
+    members = _draw_members(groups, settings.max_per_group, rng)
     # The library leaves out an anchor's positives, so the anchor is made one of its own.
     pairs = [
         {"anchor": anchor, "positive": positive}
@@ -118,7 +119,7 @@ def mine_triplets(
     found = mine_hard_negatives(
         datasets.Dataset.from_list(pairs),
         model,
-        num_negatives=settings.negatives,
+        num_negatives=settings.num_negatives,
         range_min=settings.range_min,
         range_max=settings.range_max,
         relative_margin=settings.relative_margin,
@@ -159,16 +160,16 @@ def mine_by_words(
     if settings.relative_margin is not None or settings.absolute_margin is not None:
         raise ValueError("BM25 has no cosines: drop --relative_margin and --absolute_margin.")
     rng = np.random.default_rng(seed)
-    members = _draw_members(groups, settings.members, rng)
+    members = _draw_members(groups, settings.max_per_group, rng)
     texts = [text for group in members for text in group]
     owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
-    last = settings.range_max or settings.range_min + settings.negatives
+    last = settings.range_max or settings.range_min + settings.num_negatives
     depth = min(len(texts), last + max(map(len, members)))
     nearest = np.concatenate([numbers for numbers, _ in nearest_by_words(texts, depth)])
     rows = []
     for i, anchor in enumerate(texts):
         others = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
-        chosen = others[settings.range_min : last][: settings.negatives]
+        chosen = others[settings.range_min : last][: settings.num_negatives]
         rows += [
             {"anchor": anchor, "positive": positive, "negative": texts[j]}
             for j in chosen
