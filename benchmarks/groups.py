@@ -1,6 +1,6 @@
 """The articles' table: losses on groups of sentences, measured on groups not seen in training.
 
-python -m benchmarks.groups --data DIR --bert PATH [--bert_zh me5=PATH] [--bf16]
+python -m benchmarks.groups --data DIR --bert PATH [--bert_zh PATH] [--bf16]
     [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2]
     [--output outputs/groups] [--show]
 
