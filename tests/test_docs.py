@@ -1,13 +1,26 @@
 """The documents name what is there."""
 
+import argparse
 import ast
 import re
+import shlex
+import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(
+        page
+        for folder in ("docs", "benchmarks", "model_cards", "scripts")
+        for page in (ROOT / folder).rglob("*.md")
+    ),
+]
 
 
 def listed() -> list[tuple[str, str]]:
@@ -40,3 +53,97 @@ def test_every_name_that_documents_import_is_listed() -> None:
     }
     assert len(imported) > 9
     assert imported - set(listed()) == set()
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code."""
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub names them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", prose(page), re.M):
+        slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        double = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", one) is not None for one in found)
+        found.add(f"{slug}-{double}" if double else slug)
+    return found
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    assert {ROOT / "README.md", DOCS / "training.md", ROOT / "benchmarks" / "speed.md"} <= {*PAGES}
+    broken, links = [], 0
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^()\s]+)\)", prose(page)):
+            if re.match(r"[a-z]+:", link):
+                continue
+            links += 1
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert links > 99
+    assert broken == []
+
+
+def test_results_that_benchmarks_name_exist() -> None:
+    folder = ROOT / "benchmarks"
+    texts = [page.read_text() for page in folder.glob("*.md")]
+    named = {name for text in texts for name in re.findall(r"`([a-z][\w-]*\.json)`", text)}
+    kept = {
+        path.name for path in (*folder.glob("results/*.json"), *ROOT.rglob("model_cards/*/*.json"))
+    }
+    assert len(named) > 19
+    assert named - kept == {"data_similarity.json", "recipes-en.json"}  # data, and a file to rename
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Return the Python programs of a page's shell code, each with its flags."""
+    found, known = [], dict[str, str]()
+    for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            given = re.sub(r"\$(\w+)", lambda name: known.get(name[1], name[0]), line)
+            words = shlex.split(given, comments=True)
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                name, _, value = words.pop(0).partition("=")
+                known[name] = value
+            if words[:2] == ["accelerate", "launch"]:
+                words[:2] = ["python"]
+            if words[:1] == ["python"]:
+                found.append(words[2:] if words[1] == "-m" else words[1:])
+    return found
+
+
+class ParsedError(Exception):
+    """A program has read its flags."""
+
+
+@pytest.mark.parametrize("page", ["README", "paraphrases", "vectors", "speed"])
+def test_commands_of_benchmarks_have_flags_that_exist(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def parse_alone(parser: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
+        if not parser.add_help:  # one that looks for --preset alone
+            return parse(parser, *args, **kwargs)
+        monkeypatch.setattr(parser, "error", pytest.fail)
+        _, unknown = parse(parser, *args, **kwargs)
+        assert not unknown
+        raise ParsedError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", parse_alone)
+    monkeypatch.chdir(ROOT)
+    found = commands(ROOT / "benchmarks" / f"{page}.md")
+    assert found
+    for program, *flags in found:
+        name = program.removesuffix(".py").replace("/", ".")
+        try:
+            module = import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name in ("faiss", "harper", "onnx", "onnxruntime"):  # extras
+                continue
+            raise
+        monkeypatch.setattr(sys, "argv", [program, *flags])
+        with pytest.raises(ParsedError):
+            module.main()
