@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow  # type: ignore[import-untyped]
@@ -76,7 +77,9 @@ class FaqTable:
 
     def _keys(self, name: str) -> pyarrow.ChunkedArray:
         """Return a column with its letters composed, as ``as_key`` does."""
-        return pyarrow.compute.utf8_normalize(self.data[name], "NFC")
+        values = self.data[name].to_pylist()  # pyarrow's own utf8_normalize fails before 26
+        keys = [value if value is None else normalize("NFC", value) for value in values]
+        return pyarrow.chunked_array([keys], pyarrow.string())
 
     @cached_property
     def questions(self) -> set[str]:
