@@ -24,7 +24,7 @@ from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.training.run import LOCK, sole_run
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import put_in_place, write_text
 from simbert_hf.utils.script import run_script
 from tests.tiny import WORDS, save_tiny_simbert
 
@@ -65,6 +65,40 @@ def test_a_file_system_that_syncs_no_folders_will_do(
     monkeypatch.setattr(os, "fsync", fsync)
     write_text(tmp_path / "a", "b")
     assert (tmp_path / "a").read_text() == "b"
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [(stat.S_ISDIR, errno.EIO), (stat.S_ISREG, errno.EINVAL)]
+)
+def test_a_disk_that_fails_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[[int], bool], number: int
+) -> None:
+    def fsync(handle: int) -> None:
+        if kind(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        write_text(tmp_path / "a", "b")
+    assert not (tmp_path / "a.part").exists()
+
+
+def test_all_is_on_the_disk_before_it_is_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, place = tmp_path / "made", tmp_path / "place"
+    (made / "inner").mkdir(parents=True)
+    (made / "inner" / "file").write_text("new")
+    names = {path.stat().st_ino: path.name for path in (tmp_path, *tmp_path.rglob("*"))}
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(handle: int) -> None:
+        synced.append((names[os.fstat(handle).st_ino], place.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    put_in_place(made, place)
+    before = [(name, False) for name in ("file", "inner", "made")]
+    assert synced == [*before, (tmp_path.name, True)]
 
 
 @pytest.fixture(scope="module")
