@@ -216,6 +216,16 @@ def test_half_a_model_is_refused(tmp_path: Path, lost: str, message: str) -> Non
         plan_upload(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "model.safetensors", "2_Dense/model.safetensors"]
+)
+def test_a_truncated_file_is_refused(tmp_path: Path, name: str) -> None:
+    save_tiny_simbert(tmp_path, "linear_pooler")
+    os.truncate(tmp_path / name, (tmp_path / name).stat().st_size - 2)
+    with pytest.raises(ValueError, match=rf"{name} is damaged \(.*\): save or copy it again"):
+        plan_upload(tmp_path)
+
+
 @pytest.mark.parametrize("content", ["[{", '[{"idx": 0}]', '{"a": 1}'])
 def test_a_damaged_list_of_modules_is_named(tmp_path: Path, content: str) -> None:
     save_tiny_simbert(tmp_path)
