@@ -224,6 +224,19 @@ def test_characters_too_rare_are_told_of(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
+def test_a_given_gru_does_not_go_back_to_reading_its_padding(tmp_path: Path) -> None:
+    for stops in (True, False):
+        gru = CharGru.for_texts(["a cat"], min_count=1, max_length=8, mask_padding=stops)
+        gru.save_pretrained(tmp_path / str(stops))
+    given = EncoderArguments(encoder="gru", mask_padding=False)
+    reads_padding = ModelArguments(model_name_or_path=str(tmp_path / "False"))
+    assert not load_vector_encoder(reads_padding, given, 8, []).config.mask_padding
+    stops_before = ModelArguments(model_name_or_path=str(tmp_path / "True"))
+    assert load_vector_encoder(stops_before, EncoderArguments("gru"), 8, []).config.mask_padding
+    with pytest.raises(ValueError, match="stops at a sentence's end: --mask_padding false"):
+        load_vector_encoder(stops_before, given, 8, [])
+
+
 def test_gaps_and_single_sentences_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
