@@ -428,6 +428,20 @@ BAD = {
     ),
     "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or compress it again"),
     "damaged xz": ("a.tsv.xz", lzma.compress(b"A\tB\n")[:-9], {}, "a.tsv.xz: is damaged", "again"),
+    "too long a number": (
+        "a.jsonl",
+        f'{{"text": {"1" * 5000}}}\n',
+        {},
+        "a.jsonl:1: is not a record (",
+        "Remove the line",
+    ),
+    "too deep": (
+        "a.jsonl",
+        f'{{"text": {"[" * 99999}\n',
+        {},
+        "a.jsonl:1: is not a record (",
+        "Remove the line",
+    ),
     "no parquet": (
         "a.parquet",
         b"PAR",
