@@ -332,6 +332,8 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
     ):
         FaqIndex.load(tmp_path / "index")
     assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)
+    with pytest.raises(OSError, match=r"^Cannot load .*wrong"):  # which is no fault of the index
+        FaqIndex.load(tmp_path / "index", str(tmp_path / "wrong"))
 
 
 def test_an_index_shows_what_it_is(index):
