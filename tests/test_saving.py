@@ -134,6 +134,8 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     ):
         with pytest.raises(ValueError, match=f"checkpoint-3 is from a run with --{other}"):
             main(setting(tmp_path, flag, *more))
+    with pytest.raises(ValueError, match=r"checkpoint-3 is from another model or loss: resume"):
+        main(setting(tmp_path, "--decay_all_parameters=true", *more))
     others = ["--gradient_accumulation_steps=2", "--mlm_weight=0.5", "--warmup_steps=0.5",
               "--lr_scheduler_type=cosine_with_min_lr", '--lr_scheduler_kwargs={"min_lr": 1e-3}',
               "--max_grad_norm=2"]  # fmt: skip
