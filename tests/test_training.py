@@ -797,6 +797,13 @@ def test_null_undoes_what_a_preset_gives(tmp_path: Path) -> None:
     assert parsed["save_total_limit"] is None
 
 
+def test_null_is_no_place_to_save_in(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("output_dir: null\n")
+    [args] = parse_arguments([SimilarityTrainingArguments], [str(path)])
+    assert args.output_dir == ""  # not transformers' trainer_output
+
+
 def test_yaml_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes("model_name_or_path: caf\xe9".encode("latin-1"))
