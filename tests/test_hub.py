@@ -81,12 +81,14 @@ def test_a_dry_run_lists_and_sends_nothing(
     plan = model.push_to_hub(NAME, dry_run=True)
     assert set(plan.files) == MODEL | {"README.md"}
     model.save_pretrained(tmp_path)
+    (tmp_path / "notes.txt").write_text("ours")
     sizes = {name: (tmp_path / name).stat().st_size for name in MODEL}
     assert plan.files == sizes | {"README.md": plan.files["README.md"]}
     push_script([str(tmp_path), NAME, "--dry_run"])
     listed = capsys.readouterr().out
     assert f"{plan.files['model.safetensors']:,}  model.safetensors" in listed
     assert f"{sum(sizes.values()):,}  bytes in 10 files" in listed
+    assert "not uploaded: notes.txt" in listed
     assert hub.requests == []
 
 
@@ -191,11 +193,12 @@ def test_private_stays_private(hub: Hub) -> None:
 def test_a_revision_leaves_main_alone(hub: Hub) -> None:
     CharGru.for_texts(WORDS, min_count=1).push_to_hub(NAME, token=TOKEN)
     main, model = hub.files(NAME), CharGru.for_texts(WORDS, min_count=1, hidden_size=16)
-    for _ in range(2):  # the branch is made, and found
-        model.push_to_hub(NAME, token=TOKEN, revision="v2/small")
+    for each in (tiny_simbert(), model, model):  # the branch is made, and found
+        each.push_to_hub(NAME, token=TOKEN, revision="v2/small")
     assert hub.files(NAME) == main
+    assert hub.files(NAME, "v2/small").keys() == main.keys()
     assert json.loads(hub.files(NAME, "v2/small")["config.json"])["hidden_size"] == 16
-    assert commits(hub, "v2/small") == 2
+    assert commits(hub, "v2/small") == 3
 
 
 @pytest.mark.parametrize(
