@@ -10,6 +10,7 @@ import pkgutil
 import re
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
@@ -31,6 +32,7 @@ from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_task
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
 from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
 from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.index.table import FaqTable
 from simbert_hf.utils.textfiles import DataError
@@ -266,6 +268,29 @@ def test_searches_do_not_wait_for_each_other(index, monkeypatch):
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(index.search, ["what time is it today"] * 2))
     assert found[0] == found[1] != []
+
+
+def test_a_change_waits_for_searches_and_later_ones_wait_for_it():
+    lock, order = ReadWriteLock(), []
+
+    def enter(way, name):
+        with way():
+            order.append(name)
+
+    change, later = (
+        threading.Thread(target=enter, args=each)
+        for each in ((lock.writing, "change"), (lock.reading, "later"))
+    )
+    with lock.reading():
+        with lock.reading():
+            change.start()
+            assert any(lock._door.locked() or time.sleep(0.001) for _ in range(9999))
+        later.start()
+        later.join(0.05)
+        order.append("searched")
+    for thread in (change, later):
+        thread.join()
+    assert order == ["searched", "change", "later"]
 
 
 def test_a_failed_update_can_be_repeated(index, monkeypatch):
