@@ -5,6 +5,7 @@ import logging
 import math
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
@@ -30,8 +31,9 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import load_triplets
 from simbert_hf.data.batching import LengthGroupedBatchSampler
+from simbert_hf.objectives import SimCseLoss
 from simbert_hf.trainer import SimilarityTrainer
-from simbert_hf.training.data import load_unseen, without_sentences_of
+from simbert_hf.training.data import load_unseen, read_groups, without_sentences_of
 from simbert_hf.training.loss_meter import LossMeter
 from simbert_hf.training.resuming import checkpoint_of
 from simbert_hf.training.simbert import load_unpaired
@@ -147,6 +149,27 @@ def test_the_clock_of_the_speed_stands_still_in_between() -> None:
     with SimilarityTrainer._clock_stopped(trainer):
         time.sleep(0.02)
     assert trainer.meter.started >= before + 0.02
+
+
+def test_the_log_holds_means_and_rates_since_its_last_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    meter = LossMeter()
+    assert meter.read(1) == {}
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    batch = {"input_ids": torch.zeros_like(mask), "attention_mask": mask}
+    parts = SimCseLoss(total=torch.tensor(9.0), similarity=torch.tensor(1.0))
+    meter.add(parts, batch)
+    meter.add(replace(parts, similarity=torch.tensor(2.0)), batch)
+    clock[0] += 4
+    rates = {"rows_per_second": 3.0, "tokens_per_second": 6.0}  # of three processes like this one
+    assert meter.read(3) == {"similarity": 1.5} | rates
+    meter.reset()
+    meter.add(parts, batch)
+    clock[0] += 1
+    assert meter.read(1) == {"similarity": 1.0, "rows_per_second": 2, "tokens_per_second": 4}
 
 
 @pytest.mark.parametrize(("more", "attention"), [((), "sdpa"), (("--bf16=true",), "eager")])
@@ -862,6 +885,12 @@ def test_resume_skips_a_half_written_checkpoint(
     assert "resuming from" in caplog.text
     assert "checkpoint-3" in caplog.text
     assert trainer.state.global_step == 6
+
+
+def test_no_training_data_are_named(tmp_path: Path) -> None:
+    args = SimilarityTrainingArguments(str(tmp_path), report_to="none")
+    with pytest.raises(DataError, match="no training data; give --train_file"):
+        read_groups(DataArguments(), args)
 
 
 def test_validation_sentences_leave_the_training_groups(
