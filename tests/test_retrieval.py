@@ -361,6 +361,17 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
         FaqIndex.load(tmp_path / "index", str(tmp_path / "wrong"))
 
 
+def test_an_index_names_its_own_model_and_the_other(tmp_path):
+    model = tiny_simbert()
+    model.save_pretrained(tmp_path / "model")
+    FaqIndex.build(str(tmp_path / "model"), ROWS).save(tmp_path / "index")
+    model.bert.encoder.layer[0].output.dense.weight.data += 1e-3
+    for name, said in (("other", "model, not .*other"), ("model", "another state of .*model")):
+        model.save_pretrained(tmp_path / name)
+        with pytest.raises(DataError, match=f"was built by [^,]*{said}: its weights differ"):
+            FaqIndex.load(tmp_path / "index", str(tmp_path / name))
+
+
 def test_an_index_shows_what_it_is(index):
     assert repr(index) == f"FaqIndex({len(index)} questions, flat, model unnamed)"
 
