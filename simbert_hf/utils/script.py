@@ -20,7 +20,12 @@ SIGNS = ("config.json", "modules.json", "*.safetensors", "pytorch_model*", "chec
 
 
 def script_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Make a parser that shows a script's docstring unchanged, and allows no abbreviated flags."""
+    """Make a parser that shows a script's docstring unchanged, and allows no abbreviated flags.
+
+    Example:
+        >>> script_parser("a.py FILE    --output OUT").description  # a line continued by a backslash
+        'a.py FILE --output OUT'
+    """
     shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # left by continued lines
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(description=shown, formatter_class=raw, allow_abbrev=False)
