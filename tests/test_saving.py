@@ -20,7 +20,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
-from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.arguments import ModelArguments, SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.training.run import LOCK, sole_run
@@ -174,6 +174,21 @@ def test_of_what_a_former_version_did_not_record_nothing_is_said(
     more = ["--lr_scheduler_type=linear", "--max_grad_norm=2", "--resume_from_checkpoint=true"]
     main(setting(tmp_path, *more))
     assert told_of(caplog) == []
+
+
+def test_the_settings_of_a_run_hold_no_secret(tmp_path: Path) -> None:
+    args = SimilarityTrainingArguments(
+        str(tmp_path), report_to="none", seed=7, lr_scheduler_type="cosine"
+    )
+    given = ModelArguments("org/start", token="a secret", cache_dir="/home/me", revision="v2")
+    run = SameRun.of(args, given, rows=5, pooling="mean")
+    run.save(tmp_path)
+    saved = json.loads((tmp_path / "settings.json").read_text())
+    assert saved == run.settings
+    assert not {"token", "cache_dir", "hub_token"} & saved.keys()
+    known = {"model_name_or_path": "org/start", "revision": "v2", "seed": 7, "processes": 1}
+    known |= {"lr_scheduler_type": "cosine", "rows": 5, "pooling": "mean"}
+    assert saved.items() >= known.items()
 
 
 def test_a_run_that_cannot_be_saved_does_not_begin(setting, tmp_path: Path, read_only) -> None:
