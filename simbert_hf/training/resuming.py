@@ -68,8 +68,7 @@ class SameRun(CheckpointPart):
             *others: Dataclasses of other arguments, all of which count, except secrets.
             **facts: Settings that these lack, or that override them.
         """
-        given = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
-        known = {name: getattr(value, "value", value) for name, value in given.items()}  # of enums
+        known = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
         told = (item for other in others for item in vars(other).items())
         known |= {name: value for name, value in told if name not in UNSAID}
         known |= {"processes": args.world_size} | facts
