@@ -754,6 +754,13 @@ def test_answers_only_above_the_threshold(index):
     assert index.answer("what time is it").reason == "The index is empty."
 
 
+def test_an_emptied_index_is_loaded(index, model, tmp_path):
+    index.remove(list("abcde"))
+    index.save(tmp_path)
+    loaded = FaqIndex.load(tmp_path, model)
+    assert (len(loaded), loaded.search("what time is it")) == (0, [])
+
+
 @pytest.mark.parametrize("target", [{"false_accept_rate": 0.0}, {"precision": 1.0}])
 def test_a_threshold_may_have_to_be_perfect(index, target):
     queries = [{"query": "how can i reset my password", "id": "a"}, {"query": "dog ran", "id": ""}]
