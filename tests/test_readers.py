@@ -435,6 +435,8 @@ BAD = {
         "a.jsonl:1: is not a record (",
         "Remove the line",
     ),
+    "only a number": ("a.jsonl", "5\n", {}, "a.jsonl:1: holds 5, not a JSON object", "Write one {"),
+    "no rows": ("a.jsonl", "[]\n", {}, "a.jsonl:1: holds [], not a JSON object", "Write one {"),
     "too deep": (
         "a.jsonl",
         f'{{"text": {"[" * 99999}\n',
