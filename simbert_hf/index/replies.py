@@ -56,8 +56,9 @@ def make_reply(hits: Sequence[Hit], threshold: float, *, is_read: bool = True) -
     """Answer with the best hit, if its score reaches the threshold and the query could be read.
 
     Example:
-        >>> make_reply([Hit(0.5, "Yes.", "Is it?", "0", None, {})], 0.6).reason
-        'The best score, 0.5, is below the threshold 0.6.'
+        >>> hits = [Hit(0.5, "Yes.", "Is it?", "0", None, {})]
+        >>> make_reply(hits, 0.5).answer, make_reply(hits, 0.6).reason
+        ('Yes.', 'The best score, 0.5, is below the threshold 0.6.')
     """
     if not hits:
         return Reply(None, "The index is empty.", hits)
