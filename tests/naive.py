@@ -602,18 +602,18 @@ def naive_triplets(
     found = []
     for a in range(n):
         mates = [j for j in range(n) if j != a and groups[j] == groups[a]]
-        strangers = [j for j in range(n) if groups[j] != groups[a]]
-        if not mates or not strangers:
+        others = [j for j in range(n) if groups[j] != groups[a]]
+        if not mates or not others:
             continue
         if mining == "hard":
-            nearest = min(strangers, key=lambda j, a=a: far[a][j])
+            nearest = min(others, key=lambda j, a=a: far[a][j])
             found.append((a, max(mates, key=lambda j, a=a: far[a][j]), a, nearest))
             continue
         for p in mates:
             if mining == "all":
-                found += [(a, p, a, j) for j in strangers]
+                found += [(a, p, a, j) for j in others]
                 continue
-            beyond = [j for j in strangers if far[a][j] > far[a][p]]
+            beyond = [j for j in others if far[a][j] > far[a][p]]
             if beyond:
                 found.append((a, p, a, min(beyond, key=lambda j, a=a: far[a][j])))
     return found
@@ -677,7 +677,7 @@ def naive_retrieval(
 ) -> tuple[list[float], list[float]]:
     """Return for each sentence the rank of its nearest group mate, and its average precision.
 
-    Every sentence ranks all the others by cosine, mates after strangers of the same cosine. The
+    Every sentence ranks all the others by cosine, mates after others of the same cosine. The
     average precision is the mean, over its mates, of the share of mates among all that stand no
     further down. Without a mate: infinity and 0.
     """

@@ -21,7 +21,7 @@ TEXTS = [f"text {i}" for i in range(6)]
 
 
 def embedder(seed: int, shift: float):
-    """A model whose vectors share a direction, so that strangers are alike."""
+    """A model whose vectors share a direction, so that unrelated sentences are alike."""
     table = np.random.default_rng(seed).normal(size=(len(TEXTS), 5)) + shift
     return lambda texts: torch.tensor(table[[TEXTS.index(text) for text in texts]])
 
@@ -50,7 +50,7 @@ def test_one_teacher_gives_its_own_cosines() -> None:
     assert np.allclose(Teacher([model])(TEXTS), naive_cosines(model(TEXTS)))
 
 
-def test_several_teachers_are_averaged_where_strangers_are_0_and_equals_1() -> None:
+def test_several_teachers_are_averaged_where_unrelated_sentences_are_0_and_equals_1() -> None:
     models = [embedder(0, shift=0.1), embedder(1, shift=3.0)]
     found = Teacher(models, TEXTS)(TEXTS).numpy()
     others = ~np.eye(len(TEXTS), dtype=bool)
@@ -79,7 +79,7 @@ def test_a_teacher_given_twice_counts_twice_and_is_asked_once() -> None:
     assert asked == [len(TEXTS)]
 
 
-def test_several_teachers_need_strangers() -> None:
+def test_several_teachers_need_unrelated_sentences() -> None:
     with pytest.raises(ValueError, match="need sentences"):
         Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])
 
@@ -118,7 +118,7 @@ def test_the_pairs_that_put_teachers_on_one_scale_are_of_the_whole_file(monkeypa
     texts = [str(i) for i in range(2500)]
     groups = {"texts": [[text, text] for text in texts], "group": range(len(texts))}
     data = TrainingData(PairDataset(Dataset.from_dict(groups)))
-    monkeypatch.setattr(Teacher, "load", lambda names, strangers, *_: strangers)
+    monkeypatch.setattr(Teacher, "load", lambda names, unrelated, *_: unrelated)
     args = SimpleNamespace(device="cpu", mixed_precision="no")
     spread = [texts[5 * i // 2] for i in range(1000)]
     assert load_teacher(["a", "b"], data, args) == spread
