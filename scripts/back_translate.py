@@ -125,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
         else:
             append(args.output_file, new)
-        print(f"{start + len(some):,} of {len(texts):,} sentences", flush=True)
+        print(f"{start + len(some):,} of {len(texts):,} sentences: {len(new):,} pairs", flush=True)
 
 
 if __name__ == "__main__":

@@ -331,9 +331,15 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def check_steps(self) -> None:
         """Raise a ValueError if steps are given although the strategy is epoch."""
-        for what in ("eval", "save"):
-            if getattr(self, f"{what}_strategy") == "epoch":
-                refuse_idle(self, [f"{what}_steps"], f"--{what}_strategy is epoch, not steps")
+        usual = type(self)
+        for what in ("eval_", "save_"):
+            steps = getattr(self, f"{what}steps")
+            given = steps != getattr(usual, f"{what}steps")
+            if given and getattr(self, f"{what}strategy") == "epoch":
+                raise ValueError(
+                    f"--{what}steps {steps:g} would change nothing, as --{what}strategy is epoch: "
+                    f"give --{what}strategy steps, or drop it."
+                )
 
     @property
     def order_seed(self) -> int:

@@ -90,6 +90,8 @@ def write_card(args: CardArguments) -> Path:
         DataError: If a JSON file cannot be read, or does not contain the model.
         ValueError: If the directory holds no model, or a card that was not generated is there.
     """
+    if not Path(args.model, "config.json").exists():
+        raise ValueError(f"{args.model!r} is not a model's directory; give --model.")
     path = Path(args.output or Path(args.model, "README.md"))
     former = path.read_text(encoding="utf-8") if path.exists() else MARK
     if MARK not in former:
@@ -125,10 +127,8 @@ def make_card(args: CardArguments) -> ModelCard:
             raise ValueError(
                 f"--language {code} is not an ISO language code: write en, zh or zho (not zh-CN)."
             )
-    if not (folder / "config.json").exists():
-        raise ValueError(f"{args.model!r} is not a model's directory; give --model.")
     name = model_name(args.repo_id or folder)
-    row = args.row or name
+    row = args.row or model_name(folder)
     results: list[EvalResult] = []
     samples: list[dict[str, Any]] = []
     content = describe_model(folder) | describe_run(folder)

@@ -80,7 +80,9 @@ class Plan:
         if self.left:
             lines.append(f"not uploaded: {', '.join(self.left)}")
         if self.loads:
-            lines.append(f"{CARD} loads {self.loads!r} here; its upload loads the repository")
+            lines.append(
+                f"the code in {CARD} will load the repository's id in place of {self.loads!r}"
+            )
         return "\n".join(lines)
 
 

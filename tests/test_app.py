@@ -190,16 +190,19 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
         assert {name: len(json.loads(given)) for name, given in calls.items()} == taken
 
 
-def test_enter_asks_and_another_faq_clears_what_the_one_before_it_answered() -> None:
+def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answered() -> None:
     pytest.importorskip("gradio")
     from simbert_hf.app.page import EXAMPLE, _opened, make_page
 
     model = tiny_simbert()
 
-    async def wired() -> list[dict[str, Any]]:  # Gradio opens an event loop where none runs
-        return make_page(model).config["dependencies"]
+    async def made() -> Any:  # Gradio opens an event loop where none runs
+        return make_page(model)
 
-    wires = asyncio.run(wired())
+    page = asyncio.run(made())
+    turns = {str(one.api_name): one.concurrency_id for one in page.fns.values()}
+    assert turns["paraphrase"] == turns["use_file"] != turns["compare"] == turns["_answer"]
+    wires = page.config["dependencies"]
     asking = [wire for wire in wires if "submit" in [event for _, event in wire["targets"]]]
     assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
     search = asking[-1]

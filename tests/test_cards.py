@@ -278,8 +278,12 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     report.write_text(json.dumps(EVALUATION))
     with pytest.raises(ValueError, match="give --model"):
         write_card(CardArguments(model=str(tmp_path)))
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(ValueError, match="give --model"):  # the card is not to blame
+        write_card(CardArguments(model=str(tmp_path)))
     with pytest.raises(DataError, match=r"has no 'other'; give --row one of start, tiny"):
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
+    make_card(CardArguments(model=str(model), repo_id="org/other", evaluation=str(report)))
     card = make_card(CardArguments(model=str(model), evaluation=str(report), row="start"))
     assert f'("{model.name}")' in card.text  # is loaded, whatever its row is called
     assert f"# {model.name}\n" in card.text

@@ -100,7 +100,10 @@ def test_a_generated_card_loads_the_repository(
     card = write_card(CardArguments(model=str(tmp_path / "mine"), data=teacher))
     written = card.read_text()
     push_script([str(tmp_path / "mine"), NAME, "--dry_run"])
-    assert "README.md loads 'mine' here; its upload loads the repository" in capsys.readouterr().out
+    assert (
+        "the code in README.md will load the repository's id in place of 'mine'"
+        in capsys.readouterr().out
+    )
     push_script([str(tmp_path / "mine"), "tiny", f"--token={TOKEN}"])  # a bare name is the owner's
     there = hub.files(NAME)["README.md"].decode()
     assert there.count(f'SentenceTransformer("{NAME}")') == 1

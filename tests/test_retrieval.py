@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -22,6 +23,8 @@ import pytest
 import torch
 from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 
 from simbert_hf import DEFAULT_MODEL, CharGru, SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -562,8 +565,35 @@ def test_saves_at_once_take_turns(index, model, tmp_path, monkeypatch):
     assert len(list(tmp_path.glob("faqindex-*"))) == 1
 
 
+def test_changes_that_another_process_saved_are_not_overwritten(index, model, tmp_path):
+    index.save(tmp_path)
+    one, other = (FaqIndex.load(tmp_path, model) for _ in range(2))
+    for loaded, name in ((one, "x"), (other, "y")):
+        loaded.add([{"question": f"is {name} there", "answer": name}])
+    one.save(tmp_path)
+    one.save(tmp_path)
+    for late in (index, other):
+        with pytest.raises(DataError, match=r"saved by another process since .* Load it again"):
+            late.save(tmp_path)
+    assert FaqIndex.load(tmp_path, model).faqs() == one.faqs()
+    other.save(tmp_path / "elsewhere")
+    FaqIndex.build(model, ROWS).save(tmp_path)  # a new index replaces any
+
+
+def static_embeddings(path: Path) -> SentenceTransformer:
+    """A model without transformer, whose tokenizer is not of transformers."""
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)])
+
+
 @pytest.mark.parametrize(
-    "load", [lambda path: load_sentence_transformer(str(path)), SimBert.from_pretrained]
+    "load",
+    [
+        lambda path: load_sentence_transformer(str(path)),
+        SimBert.from_pretrained,
+        static_embeddings,
+    ],
 )
 def test_questions_that_the_model_cannot_read(model, tmp_path, load):
     model.save_pretrained(tmp_path)

@@ -42,6 +42,7 @@ except ImportError as error:
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
 SWEEP = 600  # seconds between two sweeps for such files
+QUICK = "quick"  # turns of their own for what would otherwise wait for paraphrases
 EXAMPLE = [
     {"question": question, "answer": answer}
     for answer, questions in {
@@ -65,7 +66,7 @@ EXAMPLE = [
 
 
 def make_page(model: SimBert, index: FaqIndex | None = None) -> Any:
-    """Lay out the page for an index or visitors' FAQs; requests use the model one at a time."""
+    """Lay out the page, for an index or visitors' FAQs; only paraphrases wait for paraphrases."""
     with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
         with gr.Tab("Paraphrase"):
@@ -141,9 +142,9 @@ def _said(function: Callable[..., Any]) -> Callable[..., Any]:
 def _on_model(
     button: Any, fields: Sequence[Any], function: Callable[..., Any], **wiring: Any
 ) -> Any:
-    """Run a function on a click, or on Enter in a field, in turn with all that use the model."""
+    """Run a function on a click, or on Enter in a field, in turn with others of its kind."""
     triggers = [button.click, *(field.submit for field in fields)]
-    return gr.on(triggers, _said(function), concurrency_id="model", **wiring)
+    return gr.on(triggers, _said(function), **{"concurrency_id": "model"} | wiring)
 
 
 def _paraphrase_tab(model: SimBert) -> None:
@@ -190,6 +191,7 @@ def _compare_tab(model: SimBert) -> None:
         inputs=[one, other],
         outputs=cosine,
         api_name="compare",
+        concurrency_id=QUICK,
     )
 
 
@@ -252,7 +254,7 @@ def _index_tab(index: FaqIndex) -> None:
         return asdict(index.answer(query, threshold=threshold))
 
     gr.api(  # type: ignore[attr-defined]
-        _said(answer), api_name="answer", concurrency_id="model"
+        _said(answer), api_name="answer", concurrency_id=QUICK
     )
 
 
@@ -267,7 +269,10 @@ def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) ->
         wrap=True,
     )
     found = [reply, hits]
-    _on_model(search, [query], answer, inputs=inputs, outputs=found, api_visibility="private")
+    _on_model(
+        search, [query], answer, concurrency_id=QUICK,
+        inputs=inputs, outputs=found, api_visibility="private",
+    )  # fmt: skip
     return found
 
 

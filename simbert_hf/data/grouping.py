@@ -100,7 +100,9 @@ class DataReport:
             f" of {self.sentences:,} sentences; left out: {', '.join(found) or 'nothing'}"
         )
         if self.over_long:
-            text += f"; over-long: {self.over_long:,} with more than {self.max_chars} characters"
+            text += (
+                f"; {self.over_long:,} of over {self.max_chars} characters may be cut in training"
+            )
         if self.in_groups > max(3, self.groups // 100):
             text += f"; {self.in_groups:,} groups are connected by {shorten(self.commonest)}"
         return text

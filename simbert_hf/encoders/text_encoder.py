@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.modeling.embedding import Embedder, evaluating
@@ -189,8 +190,12 @@ def dtype_of(body: nn.Module) -> str:
 def copy_of(tokenizer: Any) -> PreTrainedTokenizerBase | None:
     """Copy a tokenizer, as other threads set theirs to truncate; None if it is none.
 
-    Code of Python that cuts words, as RoFormer's does, cannot be copied: the copy shares it.
+    Static embeddings (Model2Vec's too) have one of the library tokenizers, which is wrapped. Code
+    of Python that cuts words, as RoFormer's does, cannot be copied: the copy shares it.
     """
+    if isinstance(tokenizer, Tokenizer):
+        unknown = getattr(tokenizer.model, "unk_token", None)
+        return PreTrainedTokenizerFast(tokenizer_object=deepcopy(tokenizer), unk_token=unknown)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)

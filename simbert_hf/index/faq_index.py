@@ -95,6 +95,7 @@ class FaqIndex:
         self.calibration = calibration
         self.recall = recall
         self._table = table
+        self._saved: dict[Path, str] = {}  # directory -> the data that this index loaded or saved
         self._changing = ReadWriteLock()  # one change, save or calibration at a time
         self._switching = ReadWriteLock()  # no search while store and table hold different rows
 
@@ -148,15 +149,17 @@ class FaqIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the index to a directory, replacing the one there.
 
-        A killed process or a full disk leaves the old index intact; of several concurrent saves, by
-        threads or processes, the last one remains.
+        A killed process or a full disk leaves the old index intact. Changes that another process
+        has saved since this index was loaded are not overwritten.
 
         Raises:
+            DataError: If another process has saved the index there meanwhile.
             ValueError: If the directory holds something else.
             OSError: If the index cannot be written.
         """
+        place = Path(path).resolve()
         with self._changing.writing():
-            write_index(Path(path), self._write)
+            self._saved[place] = write_index(place, self._write, self._saved.get(place))
 
     def _write(self, folder: Path) -> dict[str, Any]:
         self._table.write(folder / FILE)
@@ -198,7 +201,9 @@ class FaqIndex:
         encoder, table, store, facts = open_index(Path(path), model, mmap, batch_size)
         calibration = facts["calibration"] and Calibration.from_json(facts["calibration"])
         votes, recall = facts["votes"], facts["recall"]
-        return cls(encoder, table, store, votes=votes, calibration=calibration, recall=recall)
+        index = cls(encoder, table, store, votes=votes, calibration=calibration, recall=recall)
+        index._saved[Path(path).resolve()] = facts["data"]
+        return index
 
     # ------------------------------------------------------------------ asking
 

@@ -146,6 +146,8 @@ class MilvusVectors:
                     self.client.delete(self.collection, ids=list(added))
             raise
         self._count += len(vectors)
+        if "://" not in self.facts["uri"]:  # Milvus Lite scans what is not flushed, row by row
+            self.client.flush(self.collection)
 
     def _create(self, dim: int) -> None:
         if self.client.has_collection(self.collection):

@@ -36,24 +36,34 @@ def turn(place: Path) -> FileLock:
     return FileLock(place / LOCK, is_singleton=True)
 
 
-def write_index(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+def write_index(
+    place: Path, write: Callable[[Path], dict[str, Any]], known: str | None = None
+) -> str:
     """Save an index to a directory, replacing the one there; saves run one at a time.
 
     Args:
         place: The directory.
         write: Writes all data into a folder and returns what the manifest says about them.
+        known: The only folder of data that may be replaced, if the directory has an index.
+
+    Returns:
+        The name of the folder of data.
 
     Raises:
+        DataError: If the index there has other data than the known ones.
         ValueError: If the directory holds something else.
         OSError: If the index cannot be written; then the old index stays.
     """
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
     with turn(place):
-        _replace(place, write)
+        if known and is_index(place) and read_manifest(place)[1].name != known:
+            problem = "was saved by another process since this index was loaded or saved"
+            raise fault(place, None, problem, "Load it again, and repeat the changes")
+        return _replace(place, write)
 
 
-def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
+def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     made = place / f"{folder.name}.json"
     try:
@@ -73,6 +83,7 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> None:
             old.unlink()
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
+    return folder.name
 
 
 def is_data(path: Path) -> bool:

@@ -102,8 +102,8 @@ def hold_out(
     kept, held_out = split_groups(groups, wanted, seed=args.seed)
     sizes = [count_sentences(part) for part in (kept, held_out)]
     logger.info(
-        "held out for evaluation: %s groups, %s of %s sentences",
-        *(f"{count:,}" for count in (len(held_out), sizes[1], sum(sizes))),
+        "held out for evaluation: %s of %s groups",
+        *(f"{count:,}" for count in (len(held_out), len(kept) + len(held_out))),
     )
     if MANY * sizes[1] > sum(sizes):
         logger.warning(
