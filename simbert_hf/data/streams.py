@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import gcd
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -293,15 +294,11 @@ def stream_loader(
         device: Where the batches go; None leaves them on the CPU.
         **options: Options of the DataLoader.
     """
-    plain = DataLoader(stream, batch_size, collate_fn=_Positioned(collate), **options)
+    positioned = partial(_positioned, collate)
+    plain = DataLoader(stream, batch_size, collate_fn=positioned, **options)
     return own_loader(plain, device)
 
 
-class _Positioned:
-    """A collator whose batches include the position of their last pair."""
-
-    def __init__(self, collate: Callable[[Any], dict[str, Any]]) -> None:
-        self.collate = collate
-
-    def __call__(self, pairs: list[Pair]) -> dict[str, Any]:
-        return {**self.collate(pairs), "position": pairs[-1]["position"]}
+def _positioned(collate: Callable[[Any], dict[str, Any]], pairs: list[Pair]) -> dict[str, Any]:
+    """Collate a batch, and add the position of its last pair."""
+    return {**collate(pairs), "position": pairs[-1]["position"]}
