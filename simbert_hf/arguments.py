@@ -84,15 +84,16 @@ class ModelArguments:
                 raise ValueError(f"--{name} {value}: it must be in [0, 1).")
 
     def load_options(self) -> dict[str, Any]:
-        """Return the keyword arguments for ``SimBert.from_pretrained``."""
-        options: dict[str, Any] = {"revision": self.revision, "pooling": self.pooling}
-        optional = {
+        """Return the keyword arguments for ``from_pretrained``, without those that are None."""
+        options = {
+            "revision": self.revision,
             "token": self.token,
             "cache_dir": self.cache_dir,
+            "pooling": self.pooling,
             "hidden_dropout_prob": self.hidden_dropout,
             "attention_probs_dropout_prob": self.attention_dropout,
         }
-        return options | {k: v for k, v in optional.items() if v is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass

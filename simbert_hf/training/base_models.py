@@ -135,8 +135,7 @@ def load_vector_encoder(
     refuse_idle(model_args, ["pooling", "hidden_dropout", "attention_dropout"], "--encoder is gru")
     if model_args.model_name_or_path:
         refuse_idle(encoder_args, ["min_count", "gru_size"], "the given GRU has its own")
-        options = {k: v for k, v in model_args.load_options().items() if k != "pooling"}
-        known = CharGru.from_pretrained(model_args.model_name_or_path, **options)
+        known = CharGru.from_pretrained(model_args.model_name_or_path, **model_args.load_options())
         check_base_model(known, model_args, max_length, sentences=1)
         if known.config.mask_padding and not encoder_args.mask_padding:
             raise ValueError(
