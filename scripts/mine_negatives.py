@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -65,15 +66,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> None:
     """Mine and write."""
     args = parse(argv)
-    names = (
-        "num_negatives",
-        "range_min",
-        "range_max",
-        "relative_margin",
-        "absolute_margin",
-        "max_per_group",
-    )
-    settings = MiningSettings(**{name: getattr(args, name) for name in names})
+    settings = MiningSettings(**{f.name: getattr(args, f.name) for f in fields(MiningSettings)})
     groups, report = load_groups(
         args.train_file, data_format=args.data_format, text_columns=args.text_columns
     )

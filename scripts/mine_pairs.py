@@ -17,6 +17,7 @@ import argparse
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,7 @@ WRITERS = {".jsonl": as_records, ".txt": two_and_two}
 def main(argv: Sequence[str] | None = None) -> None:
     """Mine and write."""
     args = parse(argv)
-    names = ("neighbours", "min_similarity", "max_similarity", "max_group_size", "words")
-    settings = PairSettings(**{name: getattr(args, name) for name in names})
+    settings = PairSettings(**{f.name: getattr(args, f.name) for f in fields(PairSettings)})
     logging.basicConfig(format="%(message)s")
     logging.getLogger("simbert_hf").setLevel(logging.INFO)
     require("faiss", "index")
