@@ -130,7 +130,10 @@ class SavingTrainer(Trainer):
                 self.state.best_model_checkpoint = str(best)
             if self.args.should_save:
                 self.state.save_to_json(str(scratch / name / TRAINER_STATE_NAME))
-            self._put_in_place(scratch / name, out / name)
+            self.accelerator.wait_for_everyone()  # each process writes its random state
+            if self.is_world_process_zero():
+                put_in_place(scratch / name, out / name)
+            self.accelerator.wait_for_everyone()
         if self.args.should_save:
             limit, kept = self.args.save_total_limit, self.state.best_model_checkpoint
             rotate_checkpoints(str(out), limit, best_model_checkpoint=kept, use_mtime=True)
@@ -183,12 +186,6 @@ class SavingTrainer(Trainer):
         finally:
             if self.is_local_process_zero():
                 shutil.rmtree(scratch, ignore_errors=True)
-
-    def _put_in_place(self, made: Path, place: Path) -> None:
-        self.accelerator.wait_for_everyone()  # each process writes its random state
-        if self.is_world_process_zero():
-            put_in_place(made, place)
-        self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; files of an earlier one in ``args.output_dir`` are replaced atomically.
