@@ -46,8 +46,6 @@ LOADING = (  # a DataLoader's options, set by flags that begin with dataloader_
     "multiprocessing_context",
     "in_order",
 )
-
-
 IGNORED = ("compute_loss_func", "compute_metrics", "preprocess_logits_for_metrics", "eval_dataset")
 
 

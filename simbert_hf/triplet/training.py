@@ -42,8 +42,8 @@ TRIPLET_PRESETS: Presets = {
     "modern": _MODERN,
     "gru": _MODERN | GRU_PRESET | {"num_train_epochs": 20},
 }
-# An encoder's vectors are not of length 1, so squared distances are larger than cosine ones.
 MINABLE = ("triplet", "unanchored")
+# An encoder's vectors are not of length 1, so squared distances are larger than cosine ones.
 MARGINS: dict[str, float] = {"cosine": 0.2, "squared": 1.0}
 READ = {  # what shapes each loss
     "triplet": {"distance", "margin"},
