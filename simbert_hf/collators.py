@@ -335,10 +335,7 @@ class SimCseCollator(TextCollator):
             del sides[1]
         if "negative" in pairs[0]:
             sides.append([pair["negative"] for pair in pairs])
-        found = [
-            self.rows.lengths([self._cut(text) for text in side], self.max_length) for side in sides
-        ]
-        longest: Ints = np.max(found, axis=0)
+        longest: Ints = np.max([self.row_lengths(side) for side in sides], axis=0)
         return longest
 
     def _views(self, pairs: Sequence[Pair]) -> list[str]:

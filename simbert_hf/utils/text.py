@@ -122,8 +122,7 @@ def normalize_text(text: str) -> str:
         >>> normalize_text("C#!"), normalize_text("- 5 %"), normalize_text("我的 iPhone 13 呢？")
         ('c#', '−5%', '我的iphone 13呢')
     """
-    words = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    words = SPACE_BY_CJK.sub("", words)
+    words = SPACE_BY_CJK.sub("", fold(text))
     chars = set(words)
     marks = set(filter(is_mark, chars))
     if marks == chars:
