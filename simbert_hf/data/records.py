@@ -91,7 +91,7 @@ def read_records(
     numbered = chain(head, rows)
     if shape.data_format == "groups":
         return _grouped_records(file, numbered, shape, options, named)
-    return (_record(_values(file, line, row, shape), options) for line, row in numbered)
+    return (_record(*_values(file, line, row, shape), options) for line, row in numbered)
 
 
 def check_no_names(file: str | Path, line: int, rows: Sequence[Row], shape: Shape) -> None:
@@ -225,8 +225,7 @@ def is_positive(file: str | Path, line: int, name: str, value: object) -> bool:
     raise fault(file, line, f"the {name} {shorten(value)} is neither 0 nor 1", remedy)
 
 
-def _record(values: tuple[list[str], int], options: ReadOptions) -> Record:
-    texts, fate = values
+def _record(texts: list[str], fate: int, options: ReadOptions) -> Record:
     kept: dict[str, str] = {}
     for text in texts:
         if text:
@@ -256,7 +255,7 @@ def _grouped_records(
     ended: set[int] = set()
     for line, row in rows:
         if not row:
-            yield _record(([], BLANK), options)
+            yield _record([], BLANK, options)
             continue
         key = _group_id(file, line, cell_of(file, line, row, shape.columns[0]), shape.columns[0])
         if key not in groups:
@@ -289,7 +288,7 @@ def _check_new(file: str | Path, line: int, key: str, ended: set[int]) -> None:
 
 
 def _records_of(groups: dict[str, list[str]], options: ReadOptions) -> Iterable[Record]:
-    return (_record((texts, USABLE), options) for texts in groups.values())
+    return (_record(texts, USABLE, options) for texts in groups.values())
 
 
 def _group_id(file: str | Path, line: int, value: object, column: str) -> str:
