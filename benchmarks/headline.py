@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -253,8 +252,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def utilisation(speed: float, device: str) -> float | None:
     """Return the share of the device's peak in bfloat16; None if that is unknown."""
     name = environment(device)["device"]
-    peak = next((peak for part, peak in PEAKS.items() if part in name), math.nan)
-    return None if math.isnan(peak) else speed / peak
+    peak = next((peak for part, peak in PEAKS.items() if part in name), None)
+    return None if peak is None else speed / peak
 
 
 def main() -> None:

@@ -396,9 +396,13 @@ def compared_tokens(batch: dict[str, Tensor], answers: Sequence[list[int]]) -> d
         The four ``compared_...`` of ``PairCollator``, and the remaining ``target_...``.
     """
     lengths = torch.tensor([len(answer) for answer in answers])
-    count, found = int(lengths.sum()), dict[str, Tensor]()
-    for name, new in (("positions", "positions"), ("labels", "tokens")):
-        both = batch[f"target_{name}"]
-        found |= {f"target_{name}": both[:-count], f"compared_{new}": both[-count:]}
-    rows = torch.arange(len(answers)).repeat_interleave(lengths)
-    return found | {"compared_rows": rows, "compared_lengths": lengths}
+    count = int(lengths.sum())
+    positions, labels = batch["target_positions"], batch["target_labels"]
+    return {
+        "target_positions": positions[:-count],
+        "target_labels": labels[:-count],
+        "compared_positions": positions[-count:],
+        "compared_tokens": labels[-count:],
+        "compared_rows": torch.arange(len(answers)).repeat_interleave(lengths),
+        "compared_lengths": lengths,
+    }

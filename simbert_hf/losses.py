@@ -118,11 +118,10 @@ def mean_over_blocks(
         checkpoint(block, *span, use_reentrant=False, preserve_rng_state=False) for span in spans
     ]
     shares = [(stop - start) / rows for start, stop in spans]
-    loss, accuracy = (
-        torch.stack([getattr(part, n) * share for part, share in zip(parts, shares, strict=True)])
-        for n in ("loss", "accuracy")
-    )
-    return InBatchLoss(loss.sum(), accuracy.sum())
+    weighted = list(zip(parts, shares, strict=True))
+    loss = torch.stack([part.loss * share for part, share in weighted]).sum()
+    accuracy = torch.stack([part.accuracy * share for part, share in weighted]).sum()
+    return InBatchLoss(loss, accuracy)
 
 
 def pair_loss(

@@ -37,7 +37,8 @@ def nearest_words(table: Tensor, tokenizer: PreTrainedTokenizerBase) -> dict[str
         cosines = vectors[start : start + 1024] @ vectors.T  # (1024, W)
         cosines.diagonal(start).fill_(-1)
         best = cosines.topk(min(MOST, len(words)), dim=1)
-        for i, (scores, columns) in enumerate(zip(*map(Tensor.tolist, best), strict=True), start):
+        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        for i, (scores, columns) in enumerate(rows, start):
             near = [words[k] for s, k in zip(scores, columns, strict=True) if s >= BOUND]
             if near:
                 found[words[i]] = near

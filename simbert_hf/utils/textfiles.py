@@ -22,7 +22,7 @@ from simbert_hf.utils.text import HAN_CHAR
 PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 TABLES = (".csv", ".tsv", ".txt")
 OBJECTS = (".jsonl", ".json", ".parquet")
-STRUCTURED = (*(suffix for suffix in TABLES if suffix != ".txt"), *OBJECTS)
+STRUCTURED = (".csv", ".tsv", *OBJECTS)  # no plain sentences
 ROW = re.compile(r'.+\t|\{"')  # of a table, or of JSON
 BYTE_MARKS = {
     b"\xff\xfe": "UTF-16",
