@@ -52,7 +52,6 @@ def make_step(
     centres = SampledCentres(shape, drawn, device=device) if drawn else None
     if centres is None:
         add_centres(model, shape, seed=0)
-        model.to(device)
     objective = MarginObjective(MarginSoftmax("am"), centres)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
