@@ -40,14 +40,12 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training.base_models import load_encoder
+from simbert_hf.modeling.bridge import load_embedder
 from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step
 LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
-MINING = MiningSettings(
-    range_min=3, max_per_group=32
-)  # the nearest of other groups may mean the same
+MINING = MiningSettings(range_min=3, max_per_group=32)  # the nearest may mean the same
 LOG = "training.log"
 START, BASE = "start", "softmax"
 SHARES = ("top1", "top5", "top10", "auroc", "fpr95")  # shown in per cent, with one digit
@@ -144,11 +142,6 @@ def start_of(cell: Cell, folder: Path, args: argparse.Namespace) -> Path:
     return made
 
 
-def load(cell: Cell, path: Path) -> Any:
-    """Load an encoder."""
-    return CharGru.from_pretrained(path) if cell.encoder == "gru" else load_encoder(str(path))
-
-
 def mined(cell: Cell, start: Path, folder: Path) -> Path:
     """Mine triplets with the base model."""
     path = folder / f"mined-{cell.encoder}.csv"
@@ -198,7 +191,7 @@ def train_and_measure(cell: Cell, args: argparse.Namespace) -> dict[str, float]:
         if cell.loss != START:
             train(cell, path, folder, Path(out), args)
             path = Path(out)
-        return DATASETS[cell.dataset].measure(load(cell, path), folder)
+        return DATASETS[cell.dataset].measure(load_embedder(path), folder)
 
 
 def table(found: Mapping[Cell, dict[str, float]], dataset: str, encoder: str) -> str:

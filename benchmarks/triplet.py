@@ -15,16 +15,14 @@ import statistics
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sentence_transformers import SentenceTransformer
-
 from benchmarks.group_data import by_class, write_groups
 from benchmarks.reports import DEVICE, environment, save_report, spread
 from scripts.train_triplet import main as train
 from simbert_hf.data import load_groups, split_groups
+from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.evaluation.report import layout
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.modeling.loading import quiet_transformers
 from simbert_hf.training.base_models import load_encoder
 
 VARIANTS = {
@@ -46,8 +44,7 @@ def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, floa
     for name, part in (("train", kept), ("held_out", held_out)):
         texts = ((text, row["group"]) for row in part for text in row["texts"])
         write_groups(folder / f"{name}.tsv", by_class(texts))
-    with quiet_transformers():
-        model = SentenceTransformer(args.model)
+    model = load_sentence_transformer(args.model)
     triplets = mine_triplets(kept, model, MiningSettings(range_min=args.range_min), seed=seed)
     write_triplets(folder / "mined.csv", triplets)
     return RetrievalEvaluator(held_out)(load_encoder(args.model))
