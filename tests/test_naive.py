@@ -14,7 +14,6 @@ from tests.naive import (
     float64_weights,
     make_lively,
     naive_encode_row,
-    naive_greedy,
     naive_lm_logits,
     naive_next_log_probs,
     naive_ordered_draw_probability,
@@ -23,7 +22,6 @@ from tests.naive import (
     naive_seq2seq_loss,
     naive_sequence_log_prob,
     naive_simbert_loss,
-    naive_similarity_loss,
     naive_stochastic_beam_search,
     naive_topk_accuracy,
 )
@@ -158,50 +156,6 @@ def test_seq2seq_loss_reads_the_first_sep_but_not_the_last_or_the_source() -> No
     assert logits.grad.abs().sum(dim=1).gt(0).tolist() == [False] * 4 + [True] * 3 + [False]
 
 
-def test_similarity_loss_of_zero_vectors_is_log_b_minus_one() -> None:
-    assert naive_similarity_loss(torch.zeros(6, 4)).item() == pytest.approx(math.log(5))
-    # With three groups of two nothing more is left out; with one group only the partner is left.
-    zeros = torch.zeros(6, 4)
-    assert naive_similarity_loss(zeros, groups=[0, 0, 1, 1, 2, 2]).item() == pytest.approx(
-        math.log(5)
-    )
-    assert naive_similarity_loss(zeros, groups=[0, 0, 0, 0, 1, 1]).item() == pytest.approx(
-        (4 * math.log(3) + 2 * math.log(5)) / 6
-    )
-    assert naive_similarity_loss(zeros, groups=[0] * 6).item() == 0.0
-
-
-def test_similarity_loss_of_orthogonal_pairs_in_closed_form() -> None:
-    vectors = torch.eye(3).repeat_interleave(2, dim=0) * torch.arange(1, 7)[:, None]
-    expected = math.log(math.exp(2.0) + 4) - 2.0
-    assert naive_similarity_loss(vectors, scale=2.0).item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_simbert_loss_is_the_sum_of_its_parts_and_equals_vectorised_torch(model) -> None:
-    weights = float64_weights(model.state_dict(), requires_grad=True)
-    parts = naive_simbert_loss(weights, MODEL_CONFIG, ROWS)
-    ids = torch.tensor([row[0] for row in ROWS])
-    segments = torch.tensor([row[1] for row in ROWS])
-    mask = torch.cat([row_mask(row[1]) for row in ROWS])
-    hidden = model.bert(ids, token_type_ids=segments, attention_mask=mask).last_hidden_state
-    log_probs = model.cls(hidden)[:, :-1].log_softmax(dim=-1)
-    costs = -log_probs.gather(2, ids[:, 1:, None])[..., 0]
-    seq2seq = (costs * segments[:, 1:]).sum() / segments[:, 1:].sum()
-    units = torch.nn.functional.normalize(model.bert.pooler.dense(hidden[:, 0]), dim=1)
-    scores = (30 * units @ units.T).fill_diagonal_(-torch.inf)
-    similarity = torch.nn.functional.cross_entropy(scores, torch.tensor([1, 0]))
-    for name, value in {"seq2seq": seq2seq, "similarity": similarity}.items():
-        torch.testing.assert_close(parts[name], value, rtol=0, atol=1e-10)
-    torch.testing.assert_close(parts["total"], parts["seq2seq"] + parts["similarity"])
-
-    model.zero_grad()
-    (seq2seq + similarity).backward()
-    parts["total"].backward()
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(weights[name].grad, parameter.grad, rtol=0, atol=1e-9)
-    model.zero_grad()
-
-
 def test_next_log_probs_are_those_of_the_row_that_is_scored_at_once(weights) -> None:
     ids, segments = ROWS[0]
     hidden = naive_encode_row(weights, MODEL_CONFIG, ids, segments)[-1]
@@ -223,26 +177,6 @@ def test_banned_tokens_have_no_probability_and_the_rest_has_all(weights) -> None
     assert some[[0, 5]].tolist() == [0.0, 0.0]
     assert some.sum().item() == pytest.approx(1.0)
     torch.testing.assert_close(some[6:], free[6:] / (1 - free[0] - free[5]))
-
-
-def test_greedy_is_the_best_step_by_step_and_keeps_its_end(model, weights) -> None:
-    source = [CLS, 7, 8, SEP]
-    target = naive_greedy(weights, MODEL_CONFIG, source, SEP, banned_ids=[SEP], max_new_tokens=8)
-    assert len(target) == 8
-    assert len(set(target)) > 3  # else the comparison proves little
-    for t in range(8):
-        ids, segments = source + target[:t], [0] * 4 + [1] * t
-        logits = model(
-            torch.tensor([ids]),
-            token_type_ids=torch.tensor([segments]),
-            attention_mask=row_mask(segments),
-        ).logits[0, -1]
-        logits[SEP] = -torch.inf
-        assert target[t] == logits.argmax().item()
-    # With the third token as the end, the row stops right there and keeps it.
-    end = target.index(target[2])
-    stopped = naive_greedy(weights, MODEL_CONFIG, source, target[2], banned_ids=[SEP])
-    assert stopped == target[: end + 1]
 
 
 def toy_log_probs(prefix: tuple[int, ...]) -> list[float]:
