@@ -294,8 +294,6 @@ class SimilarityTrainingArguments(TrainingArguments):
             self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
         if self.eval_strategy == "no" and self.save_strategy == "best":
             raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
-        if self.accelerator_config is None:
-            self.accelerator_config = {"dispatch_batches": False}  # batches hold flat positions
         if self.hub_strategy not in ("end", "every_save"):
             raise ValueError(
                 f"--hub_strategy {self.hub_strategy} would upload the optimizer's state, a pickle; "
