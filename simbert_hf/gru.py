@@ -110,7 +110,6 @@ class CharGru(Embedder):
 
     config_class = CharGruConfig
     config: CharGruConfig
-    main_input_name = "input_ids"
 
     def __init__(self, config: CharGruConfig) -> None:
         super().__init__(config)

@@ -25,7 +25,6 @@ from simbert_hf.modeling.simbert import SimBert, SimBertOutput
 class FactorisedConfig(ElectraConfig):
     """An ``ElectraConfig`` that also stores how sentence vectors are made."""
 
-    model_type = "electra"
     sentence_pooling: str = "mean"
     whitening_dim: int | None = None
 
@@ -75,7 +74,6 @@ class FactorisedSimBert(SimBert, ElectraPreTrainedModel):
 class RotaryConfig(RoFormerConfig):
     """A ``RoFormerConfig`` that also stores how sentence vectors are made."""
 
-    model_type = "roformer"
     sentence_pooling: str = "mean"
     whitening_dim: int | None = None
 

@@ -40,7 +40,6 @@ class SimBertConfig(BertConfig):
     Every other loader reads the saved file as a plain ``BertConfig``.
     """
 
-    model_type = "bert"
     sentence_pooling: str = "mean"
     whitening_dim: int | None = None
 
