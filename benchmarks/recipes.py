@@ -201,8 +201,9 @@ def main() -> None:
     parser.add_argument("--mlm_steps", type=int, default=3000)
     parser.add_argument("--mlm_rate", type=float, default=1e-3, help="Learning rate of the MLM.")
     parser.add_argument("--language", default="en", choices=sorted(SENTENCES))
-    add = parser.add_argument
-    add("--recipes", nargs="+", choices=RECIPES, default=["cosent", "pairs", "unsup"])
+    parser.add_argument(
+        "--recipes", nargs="+", choices=RECIPES, default=["cosent", "pairs", "unsup"]
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=120, help="Steps, of 64 rows or pairs.")
     parser.add_argument("--output", type=Path, default=Path("outputs/recipes"))

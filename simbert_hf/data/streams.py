@@ -185,10 +185,15 @@ class PairStream(IterableDataset[Pair]):
             self.took(Position(worker, of, epoch, tuple(map(tuple, lanes)), *rest))
 
     def _identity(self, workers: int) -> dict[str, int]:
-        names = ("seed", "buffer_size", "processes", "batch_size")
-        own = {name: getattr(self, name) for name in names}
-        own |= {"grouped": self._lengths is not None}
-        return {"shards": self.groups.num_shards, "workers": workers, **own}
+        return {
+            "shards": self.groups.num_shards,
+            "workers": workers,
+            "seed": self.seed,
+            "buffer_size": self.buffer_size,
+            "processes": self.processes,
+            "batch_size": self.batch_size,
+            "grouped": self._lengths is not None,
+        }
 
     def _file(self, folder: Path) -> Path:
         return folder / f"stream-{self.process}.json"

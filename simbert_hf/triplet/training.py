@@ -100,7 +100,7 @@ class TripletArguments:
             raise ValueError(
                 f"--mining {self.mining} is only for --loss triplet on groups: drop it."
             )
-        if self.margin is not None and not 0 <= self.margin < float("inf"):
+        if self.margin is not None and not 0 <= self.margin < math.inf:
             raise ValueError(f"--margin {self.margin} is out of range: give at least 0.")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"--smoothing {self.smoothing} is out of range: give 0 to below 1.")
