@@ -2,9 +2,9 @@
 
 import pytest
 
-from simbert_hf.generation.agreement import slips_of
 from simbert_hf.generation.alterations import alters, misplaces_be
 from simbert_hf.generation.completeness import is_complete
+from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.writing import Draft, keep_facts
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simbert_hf.generation.agreement import slips_of
 from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.facts import is_balanced
 from simbert_hf.generation.sentences import split_sentences, worth_writing
+from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.writing import Draft, keep_facts
 
 

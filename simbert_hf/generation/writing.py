@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.agreement import slips_of
 from simbert_hf.generation.alterations import alters, misplaces_be
 from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
@@ -39,6 +38,7 @@ from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
+from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.spelling import Spelling, known_names
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
