@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import chain
 from string import ascii_letters, digits
 
 from simbert_hf.utils.text import HAN_CHAR
@@ -73,6 +74,18 @@ BOUNDING = re.compile(
     r"|beneath|up to|within|limit\w*)\b|[+<>≤≥]",
     re.IGNORECASE,
 )
+
+
+def read_sides(lines: str) -> list[list[frozenset[str]]]:
+    r"""Read lines of words: blanks separate the sides of a line, bars the words of one side.
+
+    Example:
+        >>> [[sorted(side) for side in sides] for sides in read_sides("up down\nbig|large small")]
+        [[['up'], ['down']], [['big', 'large'], ['small']]]
+    """
+    return [[frozenset(side.split("|")) for side in line.split()] for line in lines.splitlines()]
+
+
 # Words that must not replace others in the same line: a vector hardly tells them apart. A bar
 # separates words that mean the same here.
 EXCLUSIVE = """\
@@ -92,18 +105,14 @@ north south east west
 inch|inches foot|feet yard|yards mile|miles meter|meters|metre|metres km|kilometer|kilometers|\
 kilometre|kilometres cm|centimeter|centimeters|centimetre|centimetres
 gram|grams kg|kilo|kilos|kilogram|kilograms ton|tons|tonne|tonnes ounce|ounces"""
-PLACES: dict[str, list[tuple[int, int]]] = {}  # each word's lines, and which of a line it is
-for _line, _words in enumerate(EXCLUSIVE.splitlines()):
-    for _at, _same in enumerate(_words.split()):
-        for _word in _same.split("|"):
-            PLACES.setdefault(_word, []).append((_line, _at))
+SIDES = read_sides(EXCLUSIVE)
 WORD = re.compile(r"[a-z]+")
 FIXED = frozenset(  # days, months, large numbers and "unless": none may be added or left out
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
     "july august september october november december million billion trillion unless".split()
 )
 FIXED_WORD = re.compile(rf"\b({'|'.join(sorted(FIXED))})s?\b")
-KNOWN_WORDS = FIXED | PLACES.keys()
+KNOWN_WORDS = FIXED.union(*chain(*SIDES))
 # Capitals within an English sentence; in other languages, as in German, they need not mark names.
 NAME = re.compile(
     r"(?:(?<=[a-z\d,;] )|(?<=\d[A-Z] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
@@ -241,16 +250,17 @@ def exchanges(text: str, other: str) -> bool:
         >>> exchanges("She saw her brother", "Her brother was seen")
         False
     """
-    ours, theirs = alternatives_of(text), alternatives_of(other)
-    return any(theirs[line] - ours[line] for line in ours.keys() & theirs.keys())
+    return not words_of(other).isdisjoint(exchanged_words(text))
 
 
-def alternatives_of(text: str) -> dict[int, set[int]]:
-    """Find which words of each line of ``EXCLUSIVE`` a text has."""
-    found: dict[int, set[int]] = {}
-    for word in words_of(text) & PLACES.keys():
-        for line, at in PLACES[word]:
-            found.setdefault(line, set()).add(at)
+def exchanged_words(text: str) -> set[str]:
+    """List the words that stand in a line of ``EXCLUSIVE`` with one of the text's."""
+    words = words_of(text)
+    found: set[str] = set()
+    for sides in SIDES:
+        others = [side for side in sides if words.isdisjoint(side)]
+        if len(others) < len(sides):
+            found.update(*others)
     return found
 
 
@@ -261,13 +271,7 @@ def excluded_words(text: str) -> set[str]:
         >>> sorted(excluded_words("see my doctor tomorrow") - FIXED)
         ['today', 'tonight', 'yesterday', 'your', 'yours', 'yourself']
     """
-    ours = alternatives_of(text)
-    foreign = {
-        word
-        for word, places in PLACES.items()
-        if any(line in ours and at not in ours[line] for line, at in places)
-    }
-    return foreign | (FIXED - {*FIXED_WORD.findall(text.lower())})
+    return exchanged_words(text) | (FIXED - {*FIXED_WORD.findall(text.lower())})
 
 
 def is_balanced(text: str) -> bool:

@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from simbert_hf.generation.completeness import WORD
+from simbert_hf.generation.facts import read_sides
 from simbert_hf.generation.inflection import stems
 
 SHORT = re.compile("n['’]t\\b")
@@ -33,37 +34,33 @@ ONCE = frozenset(
     "if so when yet but because with now all any too did or does under half only even "
     "already".split()
 )
-SAME = [  # each says what the other does
-    tuple(frozenset(side.split("|")) for side in line.split())
-    for line in (
-        "evening|evenings night|nights|tonight",
-        "sometimes occasionally",
-        "program programme",
-        "usually normally",
-        "small little",
-        "big large",
-        "every each",
-        "child|children kid|kids",
-        "buy purchase",
-        "fast quickly|rapidly",
-        "start begin",
-        "also too",
-        "everyone everybody",
-        "someone somebody",
-        "photo|photos picture|pictures",
-        "shop store",
-        "car automobile",
-        "maybe perhaps",
-        "around about",
-        "under younger",
-        "currently now",
-        "mother mom|mum",
-        "father dad",
-        "reply answer",
-        "road street",
-        "movie film",
-    )
-]
+SYNONYMS = read_sides("""\
+evening|evenings night|nights|tonight
+sometimes occasionally
+program programme
+usually normally
+small little
+big large
+every each
+child|children kid|kids
+buy purchase
+fast quickly|rapidly
+start begin
+also too
+everyone everybody
+someone somebody
+photo|photos picture|pictures
+shop store
+car automobile
+maybe perhaps
+around about
+under younger
+currently now
+mother mom|mum
+father dad
+reply answer
+road street
+movie film""")
 
 
 def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) -> bool:
@@ -132,7 +129,7 @@ def says_twice(text: str, other: str) -> bool:
     ) or any(
         all(side & theirs.keys() for side in sides)
         and sum(bool(side & ours.keys()) for side in sides) == 1
-        for sides in SAME
+        for sides in SYNONYMS
     )
 
 

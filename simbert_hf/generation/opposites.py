@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from simbert_hf.generation.facts import words_of
+from simbert_hf.generation.facts import read_sides, words_of
 
-# Each line has two sides; a bar separates the words of one side.
 PAIRS = """\
 from to
 in out
@@ -76,9 +75,7 @@ landlord|landlords tenant|tenants
 employer|employers employee|employees
 buyer|buyers seller|sellers
 doctor|doctors patient|patients"""
-SIDES = [
-    tuple(frozenset(side.split("|")) for side in line.split(" ")) for line in PAIRS.splitlines()
-]
+SIDES = read_sides(PAIRS)
 
 DENYING = ("un", "in", "im", "il", "ir", "dis", "non", "mis")  # before a word
 TIMES = re.compile(
