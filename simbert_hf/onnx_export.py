@@ -308,7 +308,6 @@ class OnnxDecoder:
         self, model: OnnxSimBert, sources: list[list[int]], max_new_tokens: int, banned: Tensor
     ) -> None:
         self.session = model.decoder
-        self.sources = len(sources)
         self.banned = banned
         self.sep_id = model.rows.sep_id
         self.inputs = {name: value.numpy() for name, value in model.rows.pad(sources).items()}
@@ -317,7 +316,7 @@ class OnnxDecoder:
         self.mask = np.pad(real, ((0, 0), (0, max_new_tokens)), constant_values=1)
         config = model.config
         heads = config.num_attention_heads
-        shape = (config.num_hidden_layers, self.sources, heads, 0, config.hidden_size // heads)
+        shape = (config.num_hidden_layers, len(sources), heads, 0, config.hidden_size // heads)
         self.keys = self.values = np.zeros(shape, dtype=np.float32)
 
     def start(self) -> Tensor:
@@ -343,7 +342,7 @@ class OnnxDecoder:
 
         One after the other: in the graph, new tokens see each other.
         """
-        keys, values, rows = self.keys, self.values, torch.arange(self.sources)
+        keys, values, rows = self.keys, self.values, torch.arange(len(self.lengths))
         for column in tokens.T:
             yield self.step(rows, rows, column)
         self.keys, self.values = keys, values

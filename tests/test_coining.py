@@ -12,8 +12,6 @@ from simbert_hf.generation.search import SearchSettings
 class Flat:
     """Finds all nine tokens equally likely."""
 
-    sources = 2
-
     def start(self):
         return torch.zeros(2, 9)
 

@@ -69,8 +69,6 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
 class Known:
     """Finds token 1 likely anywhere; 4 more are foreign to it, and token 0 is banned."""
 
-    sources = 1
-
     def start(self):
         return torch.tensor([[-math.inf, 4.0, 0.0, 0.0, 0.0, 0.0]])
 

@@ -50,8 +50,6 @@ def test_words_of_several_tokens_are_left_alone():
 class Even:
     """Finds all five tokens as likely."""
 
-    sources = 2
-
     def start(self):
         return torch.zeros(2, 5)
 

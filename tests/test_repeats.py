@@ -61,8 +61,6 @@ def test_only_repeats_are_banned():
     """Of a decoder that says nothing, by hand: source [5 6 6 7], tokens 5, 6, 7 long."""
 
     class Flat:
-        sources = 1
-
         def start(self):
             return torch.zeros(1, 9)
 

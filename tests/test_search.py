@@ -30,7 +30,7 @@ class ToyDecoder:
     """Answers with ``toy_logits`` of each source's prefixes, and remembers how many rows it fed."""
 
     def __init__(self, sources=1, logits=toy_logits):
-        self.sources, self.logits, self.rows_fed = sources, logits, 0
+        self.logits, self.rows_fed = logits, 0
         self.prefixes = [(source, ()) for source in range(sources)]
 
     def start(self):

@@ -28,7 +28,7 @@ class CoiningDecoder:
     """
 
     def __init__(self, decoder: Decoder, sources: Tensor, pieces: Tensor, loss: float) -> None:
-        self.decoder, self.sources = decoder, decoder.sources
+        self.decoder = decoder
         self.ids, self.pieces, self.loss = sources, pieces, loss
 
     def start(self) -> Tensor:

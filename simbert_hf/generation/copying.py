@@ -57,7 +57,7 @@ class CopyingDecoder:
     """
 
     def __init__(self, decoder: Reader, sources: Tensor, inside: Tensor, weight: float) -> None:
-        self.decoder, self.sources = decoder, decoder.sources
+        self.decoder = decoder
         self.ids, self.weight = sources, weight
         self.before = sources.roll(1, dims=1)  # (S, L), as the next
         self.before[:, 0] = -1

@@ -61,7 +61,6 @@ class BertDecoder:
         self, model: SimBert, sources: Sequence[list[int]], max_new_tokens: int, banned: Tensor
     ) -> None:
         self.model = model
-        self.sources = len(sources)
         self.banned = banned
         self.sep_id = model.rows.sep_id
         inputs = {k: v.to(model.device) for k, v in model.rows.pad(sources).items()}
@@ -77,7 +76,7 @@ class BertDecoder:
         mask = torch.zeros(hidden.shape, dtype=model.dtype, device=model.device)
         self.mask = mask.masked_fill_(hidden, torch.finfo(model.dtype).min)[:, None, None]
         self.cache = Cache(layer_class_to_replicate=BranchingLayer)
-        self.rows = self.sources  # in the cache
+        self.rows = len(sources)  # in the cache
 
     def start(self) -> Tensor:
         """Encode the sources; return the logits of each one's first new token, (S, V)."""

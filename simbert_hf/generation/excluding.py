@@ -25,7 +25,7 @@ class ExcludingDecoder:
     """
 
     def __init__(self, decoder: Decoder, excluded: Tensor) -> None:
-        self.decoder, self.sources, self.excluded = decoder, decoder.sources, excluded
+        self.decoder, self.excluded = decoder, excluded
 
     def start(self) -> Tensor:
         """Return the logits of each source's first new token: (S, V)."""

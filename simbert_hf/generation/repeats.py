@@ -37,7 +37,7 @@ class UnrepeatingDecoder:
     """
 
     def __init__(self, decoder: Decoder, sources: Tensor, long: Tensor, letters: Tensor) -> None:
-        self.decoder, self.sources = decoder, decoder.sources
+        self.decoder = decoder
         self.ids, self.long, self.letters = sources, long, letters
 
     def start(self) -> Tensor:

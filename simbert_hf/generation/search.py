@@ -150,8 +150,6 @@ class Noise:
 class Decoder(Protocol):
     """Computes next-token logits of growing prefixes; ``decoder.BertDecoder`` for a SimBert."""
 
-    sources: int
-
     def start(self) -> Tensor:
         """Return the logits of each source's first new token, -inf where banned: (S, V)."""
 
@@ -179,7 +177,7 @@ def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypothese
     score = STRATEGIES[settings.strategy]
     noise = Noise(settings.seed, settings.n)
     logits = with_float64(decoder.start())  # (S, V)
-    live = start(decoder.sources, settings, sep_id, logits.device)
+    live = start(len(logits), settings, sep_id, logits.device)
     done = live.take(live.source < 0)  # none yet
     for step in range(settings.max_new_tokens):
         options = next_tokens(logits, settings)
