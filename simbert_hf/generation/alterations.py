@@ -160,6 +160,7 @@ def is_altered(own: str, other: str, *, same_help: bool) -> bool:
     """
     if own == other:
         return False
-    if any(own in words and other in words for words in CLASSES + WITH_HELP * same_help):
+    classes = CLASSES + WITH_HELP if same_help else CLASSES
+    if any(own in words and other in words for words in classes):
         return True
     return same_help and not FUNCTION & {own, other} and not stems(own).isdisjoint(stems(other))

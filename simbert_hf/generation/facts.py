@@ -202,7 +202,7 @@ def names_of(text: str) -> set[str]:
         >>> names_of("Ich suche einen Arzt") | names_of("How To Book A Flight")
         set()
     """
-    small, capital = (re.findall(rf"\b{letter}{{2,}}\b", text) for letter in ("[a-z]", "[A-Z]"))
+    small, capital = re.findall(r"\b[a-z]{2,}\b", text), re.findall(r"\b[A-Z]{2,}\b", text)
     titled = not re.search(r"\b[a-z]{3}", text) or len(capital) > len(small)
     if titled or not ENGLISH.search(text):
         return set()

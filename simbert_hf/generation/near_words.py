@@ -19,15 +19,9 @@ from simbert_hf.generation.inflection import stems
 SHORT = re.compile("n['’]t\\b")
 LONG = 5  # letters of a word that is seldom repeated, or coined
 LIKE = 0.75  # difflib's ratio of a word to one that it was made from
-SWAPS = [
-    frozenset(pair.split())
-    for pair in (
-        *("do are", "does is", "does are", "do is", "did was", "did were", "does has", "do have"),
-        *("don't aren't", "doesn't isn't", "didn't wasn't", "didn't weren't"),
-        *("what how", "all every"),
-    )
-]
-DENYING = [pair for pair in SWAPS if all(word.endswith("n't") for word in pair)]
+DENYING = [{"don't", "aren't"}, {"doesn't", "isn't"}, {"didn't", "wasn't"}, {"didn't", "weren't"}]
+_PAIRS = "do are|do is|does are|does is|did was|did were|do have|does has|what how|all every"
+SWAPS = DENYING + [{*pair.split()} for pair in _PAIRS.split("|")]
 ASKING = frozenset("what who which where why when".split())
 OFTEN = frozenset("there their would could should which about going yours".split())
 ONCE = frozenset(
@@ -103,8 +97,10 @@ def swaps_word(text: str, other: str) -> bool:
     """
     ours, theirs = map(tokens_of, (text, other))
     gone, come = Counter(ours) - Counter(theirs), Counter(theirs) - Counter(ours)
+    if come.total() == gone.total() == 1:
+        return {*gone, *come} in SWAPS
     if come.total() == 1:
-        return {*gone, *come} in SWAPS if gone.total() == 1 else not gone and come.keys() <= ASKING
+        return not gone and come.keys() <= ASKING
     old, new = {*pairwise(ours)}, {*pairwise(theirs)}
     return any(
         {word, own} in DENYING and behind == own_behind

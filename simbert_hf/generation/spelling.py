@@ -109,7 +109,7 @@ class Spelling:
 
     def __init__(self, source: str, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer, self.wordpiece = tokenizer, is_wordpiece(tokenizer)
-        words = list(words_of(source))
+        words = list(words_in_context(source))
         given = [*(word for word, _, _ in words), "I", "，"]
         rows = tokenizer(given, add_special_tokens=False, verbose=False)["input_ids"]
         *flat, pronoun, comma = (raw_text(tokenizer, row) for row in rows)
@@ -195,16 +195,17 @@ class Spelling:
         return CLOSE.sub(" ", text) if self.apart else text
 
 
-def words_of(source: str) -> Iterator[tuple[str, str, bool]]:
+def words_in_context(source: str) -> Iterator[tuple[str, str, bool]]:
     """Yield a text's words, except Chinese ones, and their parts.
 
     Yields:
         The word, the one before it, and whether its capital may be due to its place.
 
     Example:
-        >>> [word for word, _, _ in words_of("Is .net T-Mobile's? 我用iPhone。")]
+        >>> [word for word, _, _ in words_in_context("Is .net T-Mobile's? 我用iPhone。")]
         ['Is', '.net', "T-Mobile's", 'T-Mobile', 'Mobile', 'iPhone']
-        >>> [word for word, _, is_first in words_of("Is it? Or: Not in Paris.") if is_first]
+        >>> found = words_in_context("Is it? Or: Not in Paris.")
+        >>> [word for word, _, is_first in found if is_first]
         ['Is', 'Or', 'Not']
     """
     starts = {0, *accumulate(map(len, segment("en", source)))}

@@ -151,7 +151,7 @@ def write_held(
         decoder = restrained(reader, model, [texts[i] for i in batch], some, settings)
         found = search(decoder, settings, model.rows.sep_id)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
-        for at, tokens, log_prob in read(model, found):
+        for at, tokens, log_prob in unpacked(found, model.rows.sep_id):
             drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
@@ -226,10 +226,9 @@ def banned_tokens(model: Writer) -> Tensor:
     return torch.tensor(sorted(banned), dtype=torch.long, device=model.device)
 
 
-def read(model: Writer, found: Hypotheses) -> Iterator[tuple[int, list[int], float]]:
+def unpacked(found: Hypotheses, sep_id: int) -> Iterator[tuple[int, list[int], float]]:
     """Yield each one's source, tokens and mean log-probability per token; see ``Draft``."""
-    builder = model.rows
-    written = found.tokens != builder.sep_id  # (R, T)
+    written = found.tokens != sep_id  # (R, T)
     lengths = (written.sum(dim=1) + 1).clamp(max=written.shape[1])
     means = (found.log_prob / lengths).tolist()
     rows = zip(found.tokens.tolist(), lengths.tolist(), strict=True)
@@ -252,8 +251,9 @@ def distinct(drafts: Sequence[Written], unwanted: Sequence[str]) -> list[Written
 
 def restored(drafts: Sequence[Draft], held: Held) -> list[Draft]:
     """Put the words back in place of the placeholders, in drafts that have all of them."""
-    whole = (draft for draft in drafts if held.is_in(draft.text))
-    return [draft._replace(text=held.restore(draft.text)) for draft in whole]
+    return [
+        draft._replace(text=held.restore(draft.text)) for draft in drafts if held.is_in(draft.text)
+    ]
 
 
 def keep_facts(
