@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
+from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.text import HAN
 
@@ -18,9 +18,7 @@ COMMON = 2000
 WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other scripts
 
 
-def nearest_by_words(
-    texts: Sequence[str], k: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+def nearest_by_words(texts: Sequence[str], k: int) -> Iterator[Ints]:
     """Find each sentence's k nearest by BM25 (Lucene's form, k1 = 1.5, b = 0.75), itself included.
 
     bm25s weighs the words; a product of sparse matrices sums the weights, which is exact. Words in
@@ -32,15 +30,14 @@ def nearest_by_words(
 
     Yields:
         For the next block of sentences, the numbers of the nearest, best first, -1 where no other
-        sentence has a word in common, and their scores. Shapes: (rows, k).
+        sentence has a word in common. Shape: (rows, k).
 
     Raises:
         ImportError: If bm25s is not installed.
 
     Example:
         >>> texts = ["open the door", "shut the door", "go home"]
-        >>> numbers, scores = next(nearest_by_words(texts, 2))
-        >>> numbers.tolist()
+        >>> next(nearest_by_words(texts, 2)).tolist()
         [[0, 1], [1, 0], [2, -1]]
     """
     require("bm25s", "index")
@@ -49,8 +46,7 @@ def nearest_by_words(
     plain = [unicodedata.normalize("NFKC", text) for text in texts]
     tokens = bm25s.tokenize(plain, token_pattern=WORDS, stopwords=[], show_progress=False)
     if not any(tokens.ids):  # no text has a word, which bm25s does not accept
-        shape = len(texts), k
-        yield np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.float32)
+        yield np.full((len(texts), k), -1, dtype=np.int64)
         return
     index = bm25s.BM25()
     index.index(tokens, show_progress=False)
@@ -74,9 +70,8 @@ def _counts(ids: Sequence[Sequence[int]], size: tuple[int, int]) -> csr_array:
     return counts
 
 
-def _best(scores: csr_array, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _best(scores: csr_array, k: int) -> Ints:
     numbers = np.full((scores.shape[0], k), -1, dtype=np.int64)
-    values = np.zeros(numbers.shape, dtype=np.float32)
     for row in range(len(numbers)):
         part = slice(scores.indptr[row], scores.indptr[row + 1])
         found, where = scores.data[part], scores.indices[part]
@@ -84,5 +79,5 @@ def _best(scores: csr_array, k: int) -> tuple[NDArray[np.int64], NDArray[np.floa
             top = found >= np.partition(found, -k)[-k]
             found, where = found[top], where[top]
         order = np.lexsort((where, -found))[:k]  # equal scores: the first sentence first
-        numbers[row, : len(order)], values[row, : len(order)] = where[order], found[order]
-    return numbers, values
+        numbers[row, : len(order)] = where[order]
+    return numbers

@@ -165,7 +165,7 @@ def mine_by_words(
     owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
     last = settings.range_max or settings.range_min + settings.num_negatives
     depth = min(len(texts), last + max(map(len, members)))
-    nearest = np.concatenate([numbers for numbers, _ in nearest_by_words(texts, depth)])
+    nearest = np.concatenate(list(nearest_by_words(texts, depth)))
     rows = []
     for i, anchor in enumerate(texts):
         others = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]

@@ -111,7 +111,7 @@ def mine_groups(
         raise DataError("Pairs need at least two different sentences.")
     pairs = mutual_pairs(_near_by_vectors(vectors, settings.neighbours), len(sentences))
     if settings.words:
-        near = (numbers for numbers, _ in nearest_by_words(sentences, settings.neighbours + 1))
+        near = nearest_by_words(sentences, settings.neighbours + 1)
         by_words = mutual_pairs(near, len(sentences))
         pairs = np.unique(np.concatenate([pairs, by_words]), axis=0)
     cosines = _cosines(vectors, pairs)
