@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
+from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, unread
 from simbert_hf.utils.textfiles import DataError
@@ -20,7 +21,6 @@ MAX_CHARS = 500  # of a text
 MAX_WRITTEN = 200  # paraphrases before ranking
 MAX_BYTES = 2_000_000  # of an uploaded FAQ
 MAX_ROWS = 2_000
-RIGHT, WRONG, OUT = range(3)  # kinds of a calibration's queries
 
 
 def check_text(model: SimBert, text: str | None) -> str:

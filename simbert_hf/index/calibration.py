@@ -33,6 +33,7 @@ Kinds = NDArray[np.integer]
 logger = logging.getLogger(__name__)
 
 TARGETS = ("false_accept_rate", "precision")
+RIGHT, WRONG, OUT = KINDS = range(3)  # kinds of labelled queries
 FEW = 20  # queries: even if all of them are right, the precision may be 0.83
 
 
@@ -112,8 +113,8 @@ class Calibration:
         fixed beforehand, not for one chosen to reach that precision.
         """
         said = self.scores >= threshold
-        right, wrong, out = (int((said & (self.kinds == kind)).sum()) for kind in range(3))
-        n_out = int((self.kinds == 2).sum())
+        right, wrong, out = (int((said & (self.kinds == kind)).sum()) for kind in KINDS)
+        n_out = int((self.kinds == OUT).sum())
         n_in = len(self.kinds) - n_out
         return Rates(
             precision=Rate.of(right, right + wrong + out),
@@ -130,7 +131,7 @@ class Calibration:
     @cached_property
     def auroc(self) -> float:
         """How often an in-scope query scores above an out-of-scope one; NaN without both."""
-        inside = self.kinds < 2
+        inside = self.kinds != OUT
         return float(roc_auc_score(inside, self.scores)) if 0 < inside.mean() < 1 else float("nan")
 
     def curve(self, steps: int = 101) -> dict[str, list[float]]:
@@ -142,8 +143,8 @@ class Calibration:
         """
         cuts = np.linspace(self.scores.min(), self.scores.max(), steps)
         said = self.scores >= cuts[:, None]
-        right, wrong, out = (said[:, self.kinds == kind].sum(axis=1) for kind in range(3))
-        n_out = (self.kinds == 2).sum()
+        right, wrong, out = (said[:, self.kinds == kind].sum(axis=1) for kind in KINDS)
+        n_out = (self.kinds == OUT).sum()
         n_in = len(self.kinds) - n_out
         with np.errstate(invalid="ignore"):
             columns = {
@@ -274,11 +275,11 @@ def check_target(kinds: Kinds, target: str, wanted: float) -> None:
             f"The target {target}={wanted!r} is invalid: give one of {', '.join(TARGETS)} as a "
             "number from 0 to 1."
         )
-    if target == "false_accept_rate" and not (kinds == 2).any():
+    if target == "false_accept_rate" and not (kinds == OUT).any():
         raise ValueError(
             "A false-accept rate needs out-of-scope queries: add some with empty labels."
         )
-    if target == "precision" and not (kinds < 2).any():
+    if target == "precision" and not (kinds != OUT).any():
         raise ValueError("A precision needs in-scope queries: add some with their answers.")
 
 
@@ -293,7 +294,7 @@ def _places(
     distinct: Distinct, kinds: Kinds, counts: Counts, target: str, wanted: float
 ) -> NDArray[np.int64]:
     """Find the lowest edge that reaches the target in each resample, -1 if none does: (R,)."""
-    drawn = [distinct.tally(counts * (kinds == kind)) for kind in range(3)]
+    drawn = [distinct.tally(counts * (kinds == kind)) for kind in KINDS]
     right, wrong, out = (
         np.pad(tally[:, ::-1].cumsum(axis=1)[:, ::-1], ((0, 0), (0, 1))) for tally in drawn
     )
@@ -306,5 +307,5 @@ def _places(
 
 
 def _best_precision(scores: Floats, kinds: Kinds) -> float:
-    right = kinds == 0
+    right = kinds == RIGHT
     return float(precision_recall_curve(right, scores)[0][:-1].max()) if right.any() else 0.0

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.index.faqs import KEYS, Place, Query
 from simbert_hf.index.grouping import Found
 from simbert_hf.index.table import FaqTable
@@ -72,7 +73,7 @@ def codes_of(place: Place, query: Query, table: FaqTable) -> set[int] | None:
 
 
 def kind_of(found: Sequence[Found], codes: set[int] | None) -> int:
-    """Return 0 if the best answer found is right, 1 if wrong, 2 if the query is out of scope."""
+    """Return whether the best answer found is right or wrong, or the query is out of scope."""
     if codes is None:
-        return 2
-    return 0 if found and found[0].code in codes else 1
+        return OUT
+    return RIGHT if found and found[0].code in codes else WRONG
