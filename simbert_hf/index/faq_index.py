@@ -27,7 +27,7 @@ from simbert_hf.index.faqs import (
     read_queries,
     why_no_question,
 )
-from simbert_hf.index.grouping import Found, nearest_groups, scored
+from simbert_hf.index.grouping import Found, nearest_groups
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions, leave_unread
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.opening import open_index
@@ -325,7 +325,7 @@ class FaqIndex:
             check_target(some, target, value)
             found = self._nearest(self._embed([query.text for query in asked.values()]), 1)
             kinds = [kind_of(row, codes) for row, codes in zip(found, labels, strict=True)]
-            scores = [scored(row) for row in found]
+            scores = [row[0].score if row else -1.0 for row in found]  # none if it is empty
             self.calibration = calibrate_scores(scores, kinds, target, value)
             return self.calibration
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -98,8 +98,3 @@ def _rank(
         ranked.append(Found(code, total / due, nearest[code]))
     ranked.sort(key=lambda hit: (-hit.score, hit.number))
     return ranked, open_codes
-
-
-def scored(found: Sequence[Found]) -> float:
-    """Return a query's score: that of its best group, or the lowest possible one."""
-    return found[0].score if found else -1.0

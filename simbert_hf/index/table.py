@@ -151,14 +151,19 @@ class FaqTable:
 
     def with_rows(self, faqs: Sequence[Faq]) -> FaqTable:
         """Append rows, numbering those without an id; raise a DataError if an id already exists."""
-        columns: dict[str, list[object]] = {name: [] for name in SCHEMA.names}
         ids = list(self._new_ids(faqs))
-        for faq, row_id in zip(faqs, ids, strict=True):
-            metadata = json.dumps(dict(faq.metadata), ensure_ascii=False)
-            values = (row_id, faq.question, faq.answer, faq.group, metadata, False)
-            for name, value in zip(SCHEMA.names, values, strict=True):
-                columns[name].append(value)
-        added = pyarrow.Table.from_pydict(columns, schema=SCHEMA)
+        rows = [
+            {
+                "id": row_id,
+                "question": faq.question,
+                "answer": faq.answer,
+                "group": faq.group,
+                "metadata": json.dumps(dict(faq.metadata), ensure_ascii=False),
+                "removed": False,
+            }
+            for faq, row_id in zip(faqs, ids, strict=True)
+        ]
+        added = pyarrow.Table.from_pylist(rows, schema=SCHEMA)
         table = FaqTable(pyarrow.concat_tables([self.data, added]))
         table.number_of = self.number_of | {one: len(self) + i for i, one in enumerate(ids)}
         return table
