@@ -148,26 +148,25 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
     return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
-def topk_accuracy(vectors: Reals, groups: Ints, ks: Sequence[int] = KS) -> dict[str, float]:
+def topk_accuracy(vectors: Reals, groups: Ints) -> dict[str, float]:
     """Compute the share of sentences with one of their group among the k nearest others.
 
     Args:
         vectors: Unit vectors. Shape: (N, D).
         groups: Group of each sentence; a sentence alone in its group is a miss. Shape: (N,).
-        ks: Cut-offs.
 
     Returns:
-        ``{"top1": ..., "top5": ...}``, shares between 0 and 1.
+        ``{"top1": ..., "top5": ..., "top10": ...}``, shares between 0 and 1.
 
     Raises:
         ValueError: If there are fewer than two sentences, or a vector is not finite.
 
     Example:
-        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]), ks=[1])
-        {'top1': 0.66...}
+        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]))["top1"]
+        0.66...
     """
     first = rank_group_mates(vectors, groups).first
-    return {f"top{k}": float((first <= k).mean()) for k in ks}
+    return {f"top{k}": float((first <= k).mean()) for k in KS}
 
 
 @dataclass(frozen=True)
@@ -238,10 +237,8 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
     check_exists(path)
     data_format: DataFormat = "groups" if columns else "auto"
     groups, report = load_groups(path, data_format=data_format, text_columns=columns or None)
-    level = (
-        logging.WARNING if report.one_member else logging.INFO
-    )  # one-member groups are only found
-    logger.log(level, "%s: %s", path, report)
+    tell = logger.warning if report.one_member else logger.info  # one-member groups are only found
+    tell("%s: %s", path, report)
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:
