@@ -21,8 +21,8 @@ from simbert_hf.evaluation.bootstrap import (
 )
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
-from simbert_hf.evaluation.sts import cosine
-from simbert_hf.utils.arrays import Floats, Vectors
+from simbert_hf.evaluation.sts import cosine, embed_pairs
+from simbert_hf.utils.arrays import Floats
 from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import fault
 
@@ -71,11 +71,11 @@ class PairTask:
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Measure the test pairs, at thresholds chosen on the dev pairs."""
-        first, second = _sides(self.test, embed)
+        first, second = embed_pairs(self.test, embed)
         cosines, labels = cosine(first, second), _labels(self.test)
         thresholds = {}
         if self.dev:
-            thresholds = best_thresholds(cosine(*_sides(self.dev, embed)), _labels(self.dev))
+            thresholds = best_thresholds(cosine(*embed_pairs(self.dev, embed)), _labels(self.dev))
         figures = pair_figures(self.name, cosines, labels, thresholds, bootstrap)
         texts = list(dict.fromkeys(text for pair in self.test for text in pair[:2]))
         return TaskResult(
@@ -134,10 +134,6 @@ def load_pair_task(
     if len(dev) < len(loaded):
         logger.info("%s: dropped %d pairs of %s", dev_file, len(loaded) - len(dev), test_file)
     return PairTask(name, test_file, test, dev_file, dev)
-
-
-def _sides(pairs: Sequence[LabelledPair], embed: Embed) -> tuple[Vectors, Vectors]:
-    return embed([pair.first for pair in pairs]), embed([pair.second for pair in pairs])
 
 
 def _labels(pairs: Sequence[LabelledPair]) -> Labels:

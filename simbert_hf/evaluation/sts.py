@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr, zscore
 
-from simbert_hf.data.scored import ScoredPair, check_scores, load_scored_pairs
+from simbert_hf.data.scored import LabelledPair, ScoredPair, check_scores, load_scored_pairs
 from simbert_hf.evaluation.bootstrap import (
     Bootstrap,
     Counts,
@@ -77,9 +78,9 @@ class StsTask:
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Compute the correlations over all files together, and over each."""
-        first = embed([pair.first for pairs in self.files.values() for pair in pairs])
-        second = embed([pair.second for pairs in self.files.values() for pair in pairs])
-        scores = np.array([pair.score for pairs in self.files.values() for pair in pairs])
+        pairs = list(chain.from_iterable(self.files.values()))
+        first, second = embed_pairs(pairs, embed)
+        scores = np.array([pair.score for pair in pairs])
         cosines = cosine(first, second)
         close, apart = scores >= POSITIVE * scores.max(), scores <= NEGATIVE * scores.max()
         texts = list(dict.fromkeys(text for _, text in self.texts()))
@@ -174,6 +175,13 @@ def subset_of(task: str, path: Path) -> str:
     stem = path.name.lower().replace("_", "-")
     official = SUBSETS.get(task, ())
     return next((name for name in official if name.lower() in stem), path.name.split(".")[0])
+
+
+def embed_pairs(
+    pairs: Sequence[ScoredPair | LabelledPair], embed: Embed
+) -> tuple[Vectors, Vectors]:
+    """Embed the first and the second sentences of pairs: (N, D) each."""
+    return embed([pair.first for pair in pairs]), embed([pair.second for pair in pairs])
 
 
 def cosine(first: Vectors, second: Vectors) -> Floats:
