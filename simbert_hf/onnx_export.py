@@ -125,7 +125,7 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
     check_exportable(model)
     if model.dtype != torch.float32:  # as every loader reads 16 bits
         model = deepcopy(model).float()
-    config, out = model.config, Path(folder, FOLDER)
+    out = Path(folder, FOLDER)
     out.mkdir(parents=True, exist_ok=True)
     ids = torch.ones(2, 3, dtype=torch.long, device=model.device)
     names = ["input_ids", "attention_mask", "token_type_ids"]
@@ -135,9 +135,7 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
         outputs = ["last_hidden_state", "sentence_embedding"]
         write_graph(graph, (ids, ids, ids), names, outputs, made[0])
         if model.has_lm_head:
-            heads = config.num_attention_heads
-            shape = (config.num_hidden_layers, 2, heads, 5, config.hidden_size // heads)
-            past = torch.zeros(shape, device=model.device)
+            past = torch.zeros(cache_shape(model.config, 2, 5), device=model.device)
             given = (ids, ids.new_ones(2, 8), ids, ids, past, past)
             names = [*names, "position_ids", "past_keys", "past_values"]
             made.append(out / DECODER)
@@ -147,6 +145,12 @@ def export(model: SimBert, folder: str | Path) -> list[Path]:
     quantize(out / ENCODER, out / QUANTIZED)
     record_graphs(Path(folder))
     return [*made, out / QUANTIZED]
+
+
+def cache_shape(config: SimBertConfig, rows: int, length: int) -> tuple[int, ...]:
+    """Return the shape of the keys, and of the values, of ``length`` tokens in each row."""
+    heads = config.num_attention_heads
+    return config.num_hidden_layers, rows, heads, length, config.hidden_size // heads
 
 
 def check_exportable(model: object) -> None:
@@ -166,8 +170,7 @@ def write_graph(
     graph: nn.Module, given: tuple[Tensor, ...], names: list[str], outputs: list[str], path: Path
 ) -> None:
     """Export a module with torch.onnx; sizes except those of layers and heads may vary."""
-    shapes = [{1: Dim.AUTO, 3: Dim.AUTO} if t.dim() > 2 else {0: Dim.AUTO, 1: Dim.AUTO}
-              for t in given]  # fmt: skip
+    shapes = [dict.fromkeys((1, 3) if t.dim() > 2 else (0, 1), Dim.AUTO) for t in given]
     with whole(path) as made, quiet_export():
         program = torch.onnx.export(
             graph.eval(),
@@ -314,9 +317,7 @@ class OnnxDecoder:
         real = self.inputs["attention_mask"]
         self.lengths, self.width = real.sum(axis=1), real.shape[1]
         self.mask = np.pad(real, ((0, 0), (0, max_new_tokens)), constant_values=1)
-        config = model.config
-        heads = config.num_attention_heads
-        shape = (config.num_hidden_layers, len(sources), heads, 0, config.hidden_size // heads)
+        shape = cache_shape(model.config, len(sources), 0)
         self.keys = self.values = np.zeros(shape, dtype=np.float32)
 
     def start(self) -> Tensor:
