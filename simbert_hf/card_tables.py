@@ -23,8 +23,10 @@ def evaluation_table(report: Mapping[str, Any], name: str) -> str:
             cells = [figure_cell(metric, each["value"], each["interval"]) for each in shown]
             label = title(test_set, task["lacks"])
             rows.append([label, f"{task['size']:,}", TITLES[metric], *cells])
-    note = "All figures but alignment and uniformity are times 100; brackets: 95 % intervals of "
-    note += f"{report['settings']['bootstrap']} bootstrap resamples."
+    note = (
+        "All figures but alignment and uniformity are times 100; brackets: 95 % intervals of "
+        f"{report['settings']['bootstrap']} bootstrap resamples."
+    )
     return f"{layout(['test set', 'n', 'figure', *models], rows)}\n\n{note}"
 
 

@@ -179,11 +179,15 @@ def _legend(results: Results) -> str:
     resamples = int(results.settings.get("bootstrap", 0))
     lines = ["All figures but alignment and uniformity are times 100."]
     if resamples:
-        lines.append(f"Brackets: {LEVEL:.0%} percentile intervals, {resamples} bootstrap resamples")
-        lines[-1] += " of pairs (of groups, for retrieval)."
+        lines.append(
+            f"Brackets: {LEVEL:.0%} percentile intervals, {resamples} bootstrap resamples of pairs "
+            "(of groups, for retrieval)."
+        )
         if len(results.models) > 1:
-            lines.append(f"p: two-sided paired bootstrap test against {next(iter(results.models))}")
-            lines[-1] += f", at least {2 / (resamples + 1):.3f}, not corrected for several rows."
+            lines.append(
+                f"p: two-sided paired bootstrap test against {next(iter(results.models))}, at "
+                f"least {2 / (resamples + 1):.3f}, not corrected for several rows."
+            )
     if any("accuracy_threshold" in task.facts for task in results.baseline.values()):
         lines.append("Thresholds (at ...) were chosen on the dev file.")
     return "\n".join(lines)
