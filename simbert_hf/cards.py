@@ -140,7 +140,6 @@ def make_card(args: CardArguments) -> ModelCard:
         content["samples"] = judged_samples(report, row)
         samples = report["samples"]
     content |= paraphrase_tables(reports)
-    page: dict[str, Any] = {"widget": widget(samples)} if len(samples) > 1 else {}
     data = ModelCardData(
         language=args.language or None,
         license=args.license or None,
@@ -151,7 +150,7 @@ def make_card(args: CardArguments) -> ModelCard:
         tags=tags(content),
         model_name=name,
         eval_results=results or None,
-        **page,
+        widget=widget(samples) if len(samples) > 1 else None,
     )
     given = {"limits": args.limits} | ({"data": args.data} if args.data else {})
     given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}

@@ -224,8 +224,8 @@ def _add_index(commands: Any) -> None:
 
 
 def _column_flags(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    add = partial(parser.add_argument, default=argparse.SUPPRESS, metavar="NAME")
     for name in names:
-        add = partial(parser.add_argument, default=argparse.SUPPRESS, metavar="NAME")
         add(f"--{name}_column", help=f"Column of the {name}.")
 
 
@@ -276,12 +276,8 @@ def build(args: argparse.Namespace) -> None:
 
 
 def _remove_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "ids",
-        nargs="+",
-        metavar="ID",
-        help="As shown by search --json; put -- before an id like -x.",
-    )
+    told = "As shown by search --json; put -- before an id like -x."
+    parser.add_argument("ids", nargs="+", metavar="ID", help=told)
 
 
 @contextmanager

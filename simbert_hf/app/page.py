@@ -126,7 +126,7 @@ def launch(
         ) from None
 
 
-def _said(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     """Show errors about an input as messages on the page."""
 
     @wraps(function)
@@ -144,7 +144,7 @@ def _on_model(
 ) -> Any:
     """Run a function on a click, or on Enter in a field, in turn with others of its kind."""
     triggers = [button.click, *(field.submit for field in fields)]
-    return gr.on(triggers, _said(function), **{"concurrency_id": "model"} | wiring)
+    return gr.on(triggers, _with_messages(function), **{"concurrency_id": "model"} | wiring)
 
 
 def _paraphrase_tab(model: SimBert) -> None:
@@ -254,7 +254,7 @@ def _index_tab(index: FaqIndex) -> None:
         return asdict(index.answer(query, threshold=threshold))
 
     gr.api(  # type: ignore[attr-defined]
-        _said(answer), api_name="answer", concurrency_id=QUICK
+        _with_messages(answer), api_name="answer", concurrency_id=QUICK
     )
 
 

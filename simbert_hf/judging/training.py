@@ -165,9 +165,9 @@ def load_splits(given: JudgeArguments) -> dict[str, list[LabelledFile]]:
     train, dev, test = (
         [
             replace(load_labelled_file(path, given.columns), name=name)
-            for path, name in zip(paths, distinct_names(paths), strict=True)
+            for path, name in zip(split, distinct_names(split), strict=True)
         ]
-        for paths in (given.train_file, given.dev_file, given.test_file)
+        for split in (given.train_file, given.dev_file, given.test_file)
     )
     for (path, ours), theirs in product(zip(given.dev_file, dev, strict=True), test):
         if ours.sha256 == theirs.sha256:
