@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
-from simbert_hf.cards import RUN
 from simbert_hf.data.readers import DataFormat
 from simbert_hf.evaluation.suite import split_name
 from simbert_hf.judging.evaluation import (
@@ -28,6 +27,7 @@ from simbert_hf.judging.evaluation import (
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.judging.report import as_json, caption, markdown_table, samples_page
 from simbert_hf.modeling.loading import model_name
+from simbert_hf.run_record import RUN
 from simbert_hf.utils.atomic import write_text
 from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import read_json

@@ -14,8 +14,9 @@ from filelock import FileLock, Timeout
 from transformers import set_seed
 
 from simbert_hf.arguments import PRESETS, SimilarityTrainingArguments
-from simbert_hf.cards import CardArguments, record_run, write_card
+from simbert_hf.cards import CardArguments, write_card
 from simbert_hf.data import PairStream
+from simbert_hf.run_record import record_run
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.first_look import check_read, some_sentences
 from simbert_hf.training.resuming import SameRun, checkpoint_of, newest_checkpoint
