@@ -24,7 +24,7 @@ from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
-from simbert_hf.index.grouping import nearest_groups
+from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.table import FaqTable
 from simbert_hf.rows import unread
 from simbert_hf.utils.textfiles import DataError

@@ -34,8 +34,8 @@ from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
 from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
-from simbert_hf.index.grouping import nearest_groups
 from simbert_hf.index.locks import ReadWriteLock
+from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.index.table import FaqTable
 from simbert_hf.utils.textfiles import DataError
@@ -212,7 +212,7 @@ def test_few_groups_need_few_vectors_and_many_queries_come_in_blocks(monkeypatch
     assert Counting.cells <= 20 * 128  # not all 3,000 of each query
     assert [len(row) for row in found] == [3] * 20
     Counting.cells = 0
-    monkeypatch.setattr("simbert_hf.index.grouping.CELLS", 300)
+    monkeypatch.setattr("simbert_hf.index.ranking.CELLS", 300)
     again = nearest_groups(store, groups, vectors[:20], 5, 1)
     assert [[hit.number for hit in row] for row in again] == [
         [hit.number for hit in row] for row in found

@@ -33,12 +33,12 @@ from simbert_hf.generation.facts import (
     words_of,
 )
 from simbert_hf.generation.few_rows import few_rows
-from simbert_hf.generation.near_words import coins_word, says_twice, swaps_word
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.slips import slips_of
+from simbert_hf.generation.small_changes import coins_word, says_twice, swaps_word
 from simbert_hf.generation.spelling import Spelling, known_names
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert

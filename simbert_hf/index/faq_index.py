@@ -27,10 +27,10 @@ from simbert_hf.index.faqs import (
     read_queries,
     why_no_question,
 )
-from simbert_hf.index.grouping import Found, nearest_groups
 from simbert_hf.index.labels import codes_of, kind_of, leave_questions, leave_unread
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.opening import open_index
+from simbert_hf.index.ranking import Found, nearest_groups
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import write_index
 from simbert_hf.index.stores import (

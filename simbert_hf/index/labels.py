@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.index.faqs import KEYS, Place, Query
-from simbert_hf.index.grouping import Found
+from simbert_hf.index.ranking import Found
 from simbert_hf.index.table import FaqTable
 from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import fault, shorten

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simbert_hf.index.faqs import Faq
-from simbert_hf.index.grouping import Found
+from simbert_hf.index.ranking import Found
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from simbert_hf import SimBert
 from simbert_hf.generation.facts import loses_bounds
-from simbert_hf.generation.near_words import coins_word, says_twice, swaps_word
+from simbert_hf.generation.small_changes import coins_word, says_twice, swaps_word
 from simbert_hf.generation.writing import Draft, keep_facts
 
 
