@@ -7,22 +7,13 @@ import torch
 from simbert_hf.generation import writing
 from simbert_hf.generation.coining import CoiningDecoder, pieces_of_words
 from simbert_hf.generation.search import SearchSettings
-
-
-class Flat:
-    """Finds all nine tokens equally likely."""
-
-    def start(self):
-        return torch.zeros(2, 9)
-
-    def step(self, parents, sources, tokens):
-        return torch.zeros(len(tokens), 9)
+from tests.tiny import FlatDecoder
 
 
 def test_only_pieces_that_the_source_does_not_join_are_less_likely():
     """Pieces are 5, 6 and 7; the sources 3 5 6 4 5 4 5 and 4 6."""
     known = torch.tensor([[3, 5, 6, 4, 5, 4, 5], [4, 6, -1, -1, -1, -1, -1]])
-    decoder = CoiningDecoder(Flat(), known, torch.tensor([5, 6, 7]), 2.0)
+    decoder = CoiningDecoder(FlatDecoder(2, 9), known, torch.tensor([5, 6, 7]), 2.0)
     assert not decoder.start().any()
     for source, token, kept in (
         (0, 3, {5}),

@@ -8,7 +8,7 @@ from simbert_hf.generation import writing
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens, ids_of_words
 from simbert_hf.generation.facts import FIXED, exchanges, excluded_words, facts_of
 from simbert_hf.generation.search import SearchSettings
-from tests.tiny import unigram_tokenizer
+from tests.tiny import FlatDecoder, unigram_tokenizer
 
 
 def test_a_word_is_excluded_if_with_it_a_paraphrase_would_be_dropped():
@@ -47,18 +47,8 @@ def test_words_of_several_tokens_are_left_alone():
     assert found.tolist() == [[my], [today], [0]]
 
 
-class Even:
-    """Finds all five tokens as likely."""
-
-    def start(self):
-        return torch.zeros(2, 5)
-
-    def step(self, parents, sources, tokens):
-        return torch.zeros(len(tokens), 5)
-
-
 def test_each_source_has_tokens_of_its_own_excluded():
-    decoder = ExcludingDecoder(Even(), torch.tensor([[1, 2], [4, 4]]))
+    decoder = ExcludingDecoder(FlatDecoder(2, 5), torch.tensor([[1, 2], [4, 4]]))
     assert (decoder.start() == -math.inf).nonzero().tolist() == [[0, 1], [0, 2], [1, 4]]
     logits = decoder.step(torch.tensor([1, 0]), torch.tensor([1, 0]), torch.tensor([0, 0]))
     assert (logits == -math.inf).nonzero().tolist() == [[0, 4], [1, 1], [1, 2]]

@@ -14,7 +14,7 @@ from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
-from tests.tiny import unigram_tokenizer
+from tests.tiny import FlatDecoder, unigram_tokenizer
 
 
 def written(model, texts, long, letters, **options):  # noqa: F811
@@ -59,18 +59,10 @@ def test_letters_are_not_written_twice_in_a_row(model, strategy):  # noqa: F811
 
 def test_only_repeats_are_banned():
     """Of a decoder that says nothing, by hand: source [5 6 6 7], tokens 5, 6, 7 long."""
-
-    class Flat:
-        def start(self):
-            return torch.zeros(1, 9)
-
-        def step(self, parents, sources, tokens):
-            return torch.zeros(len(tokens), 9)
-
     long, letters = torch.zeros(9).bool(), torch.zeros(9).bool()
     long[5:8] = letters[5:] = True
     known = torch.tensor([[5, 6, 6, 7, -1], [5, 5, 8, 8, 7]])
-    decoder = UnrepeatingDecoder(Flat(), known, long, letters)
+    decoder = UnrepeatingDecoder(FlatDecoder(1, 9), known, long, letters)
     assert not decoder.start().any()
     step = decoder.step(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([5, 5]))
     assert [row.isinf().nonzero().flatten().tolist() for row in step] == [[5], []]
