@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from unicodedata import normalize
 
@@ -173,12 +174,9 @@ class FaqTable:
         if twice := next((faq.id for faq in faqs if faq.id in taken), None):
             raise DataError(f"The index already has a row {shorten(twice)}. Update or remove it.")
         given = {faq.id for faq in faqs}
-        number = len(self)
+        free = (str(i) for i in count(len(self)) if str(i) not in taken and str(i) not in given)
         for faq in faqs:
-            while faq.id is None and (str(number) in taken or str(number) in given):
-                number += 1
-            yield str(number) if faq.id is None else faq.id
-            number += faq.id is None
+            yield next(free) if faq.id is None else faq.id
 
     def without(self, numbers: Sequence[int]) -> FaqTable:
         """Blank rows, so that nothing of their text remains."""
