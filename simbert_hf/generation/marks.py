@@ -157,8 +157,8 @@ def marks_as_in(source: str, text: str) -> str:
     forms["\u2026"].update(DOTS.findall(source))
     chinese = CJK_CHAR.search(source)
     if not chinese:
-        forms["'"].update(BETWEEN.findall(source) or {*"’"}.intersection(source))
-        forms["'"].update({*"'"}.intersection(source))
+        forms["'"].update(BETWEEN.findall(source) or {"’"}.intersection(source))
+        forms["'"].update({"'"}.intersection(source))
     known = {plain: marks.pop() for plain, marks in forms.items() if len(marks) == 1}
     text = ENDS.sub(lambda found: known.get(found[0], found[0]), text)
     for plain in "\u2026'":
