@@ -175,7 +175,7 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     from simbert_hf.app.page import make_page
 
     text = Path("docs/serving.md").read_text()
-    assert f"more than {MAX_CHARS} characters are refused" in " ".join(text.split())
+    assert f"Both refuse texts of more than {MAX_CHARS} characters" in " ".join(text.split())
     assert f"more than {MAX_WRITTEN} paraphrases to write" in text
 
     async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs

@@ -294,6 +294,15 @@ def test_training_script_end_to_end(tmp_path, flags, capsys) -> None:
         check_independent(loaded, tmp_path / "start", "start")
 
 
+@pytest.mark.parametrize("auc", [0.6, 0.8])
+def test_a_judge_that_hardly_tells_pairs_apart_is_told_of(flags, monkeypatch, caplog, auc) -> None:
+    monkeypatch.setattr(training, "fit", lambda *_: None)
+    figures = judge_figures(np.array([0.9, 0.1]), np.array([1, 0]), 0.5) | {"auc": auc}
+    monkeypatch.setattr(training, "measure", lambda *_: (0.5, {"dev": figures}))
+    train(flags)
+    assert ("its AUC on dev is 0.60" in caplog.text) == (auc < 0.7)
+
+
 def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
     flags[1] = str(tmp_path / "nowhere")
     with pytest.raises(OSError, match="nowhere"):

@@ -901,6 +901,10 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Correct it"),
         ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
         ([{"question": 7, "answer": "b"}], "7 is int, not a sentence"),
+        (
+            [{"question": "a", "answer": "b"}, {"answer": "c"}],
+            r"rows:2: the row has no 'question', only \['answer'\]. Add it",
+        ),
         ([{"query": "a", "answer": "b"}], r"has no column 'question', only \['query', 'answer'\]"),
         (
             [

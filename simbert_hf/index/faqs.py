@@ -257,7 +257,7 @@ def _check_columns(name: str, first: tuple[int, Row], text: str, columns: Column
 
 
 def _faq(name: str, line: int, row: Row) -> Faq:
-    question = check_question(name, line, _given(row, "question"))
+    question = _text(name, line, row, "question")
     answer = text_of(name, line, _given(row, "answer"))
     if not answer:
         problem = f"the question {shorten(question, 40)} has no answer"
@@ -305,13 +305,21 @@ def _as_json(value: Any) -> Any:
     raise TypeError
 
 
+def _text(name: str, line: int, row: Row, column: str) -> str:
+    """Return a row's question or query."""
+    if column not in row:
+        problem = f"the row has no {column!r}, only {shorten(list(row))}"
+        raise fault(name, line, problem, "Add it, or drop the row")
+    return check_question(name, line, row[column])
+
+
 def _given(row: Row, name: str) -> Any:
     value = row.get(name)
     return None if is_missing(value) else value
 
 
 def _query(name: str, line: int, row: Row) -> Query:
-    text = check_question(name, line, _given(row, "query"))
+    text = _text(name, line, row, "query")
     if not any(key in row for key in KEYS):
         problem = f"the query has no label, only the columns {shorten(list(row))}"
         remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, left empty where there is none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -42,6 +43,9 @@ from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import DataError, fault
 
+logger = logging.getLogger(__name__)
+
+USEFUL = 0.7  # AUC on dev below which a judge is of little use
 ACCEPTED = 0.9  # share of the people's paraphrases on dev that the threshold accepts
 
 # Where the default preset differs from transformers' own defaults.
@@ -255,6 +259,12 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     start = {"name": name, "sha256": fingerprint(word_embeddings(model)[1])}
     fit(model, pairs, args)
     threshold, figures = measure(model, files["dev"], files["test"])
+    if figures["dev"]["auc"] < USEFUL:
+        logger.warning(
+            "The judge hardly tells paraphrases from others: its AUC on dev is %.2f (.50: not at "
+            "all). Train it longer, or on more pairs.",
+            figures["dev"]["auc"],
+        )
     record = {
         "accepts": ACCEPTED,
         "figures": figures,

@@ -77,7 +77,7 @@ def check_alike(first: Embedder, other: Embedder) -> None:
         odd = sorted(name for name, _ in shapes.items() ^ others.items())
         raise ValueError(
             f"{first.name_or_path} and {other.name_or_path} have different architectures or sizes"
-            f": {', '.join(odd)[:200] or f'{type(first).__name__}, {type(other).__name__}'}."
+            f": {', '.join(odd[:5]) or f'{type(first).__name__}, {type(other).__name__}'}."
         )
     poolings = [getattr(one.config, "sentence_pooling", None) for one in (first, other)]  # a GRU
     if poolings[0] != poolings[1]:

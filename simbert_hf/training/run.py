@@ -35,7 +35,6 @@ def begin(args: SimilarityTrainingArguments, inputs: Sequence[str]) -> None:
         args: They give the output folder, the process and the seed.
         inputs: Folders or Hub ids of the models that are inputs, for :func:`check_output`.
     """
-    args.check_steps()
     check_output(args.output_dir or "", inputs)
     level = logging.INFO if args.should_log else logging.WARNING
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
@@ -46,6 +45,7 @@ def begin(args: SimilarityTrainingArguments, inputs: Sequence[str]) -> None:
 def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS) -> None:
     """Train (or resume training), then save the model, the log, the final metrics and a card."""
     args, out = trainer.args, Path(str(trainer.args.output_dir))
+    args.check_steps()
     model: Any = trainer.model
     files = [file for given in arguments for file in getattr(given, "train_file", ())]
     check_read(model.loaded_tokenizer(), some_sentences(trainer.train_dataset), files)
