@@ -79,6 +79,8 @@ class Plan:
         lines.append(f"{total:>13,}  bytes in {len(self.files)} files")
         if self.left:
             lines.append(f"not uploaded: {', '.join(self.left)}")
+        if CARD not in self.files:
+            lines.append(f"there is no {CARD}, the model's card: scripts/make_card.py writes one")
         if self.loads:
             lines.append(
                 f"the code in {CARD} will load the repository's id in place of {self.loads!r}"

@@ -96,6 +96,8 @@ def test_a_generated_card_loads_the_repository(
     hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save_tiny_simbert(tmp_path / "mine")
+    push_script([str(tmp_path / "mine"), NAME, "--dry_run"])
+    assert "there is no README.md, the model's card: scripts/make_card" in capsys.readouterr().out
     teacher = 'Labelled by `SentenceTransformer("org/teacher")`.'
     card = write_card(CardArguments(model=str(tmp_path / "mine"), data=teacher))
     written = card.read_text()
