@@ -118,6 +118,7 @@ class ParsedError(Exception):
     """A program has read its flags."""
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # in older DeBERTas
 @pytest.mark.parametrize("page", ["README", "paraphrases", "vectors", "speed"])
 def test_commands_of_benchmarks_have_flags_that_exist(
     page: str, monkeypatch: pytest.MonkeyPatch
