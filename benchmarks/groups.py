@@ -45,7 +45,7 @@ from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step
 LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
-MINING = MiningSettings(range_min=3, max_per_group=32)  # the nearest may mean the same
+MINING = MiningSettings(range_min=3, max_per_group=32)  # the nearest sentences may mean the same
 LOG = "training.log"
 START, BASE = "start", "softmax"
 SHARES = ("top1", "top5", "top10", "auroc", "fpr95")  # shown in per cent, with one digit

@@ -190,7 +190,7 @@ def report(
     """Judge, print the tables, write them with samples and as JSON."""
     judge = Judge.load(args.judge)
     name = Path(args.start).absolute().name
-    relatives = {"the start": check_independent(judge, args.start, args.start, False)}
+    relatives = {"the base model": check_independent(judge, args.start, args.start, False)}
     scores = [judge.score_lists(data.sources, system.candidates) for system in systems]
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, judge.threshold, data, args.k) for system, each in judged]

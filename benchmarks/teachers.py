@@ -31,8 +31,8 @@ def together(parts: dict[str, tuple[Embed, float]], mixture: str) -> Embed:
     """Make vectors whose cosines rank as ``Teacher``'s similarities do.
 
     Those are a constant plus the sum of k c / (1 - m) over the models, c being a model's cosine, m
-    its mean over unrelated, and k how often it counts: so are the cosines of the models' unit
-    vectors, each times the root of k / (1 - m), put side by side.
+    its mean over unrelated sentences, and k how often it counts: so are the cosines of the models'
+    unit vectors, each times the root of k / (1 - m), put side by side.
 
     Args:
         parts: Each model's unit vectors, and m.

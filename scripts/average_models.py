@@ -1,6 +1,6 @@
 """Average the weights of models trained from the same base model, or of a model and its base.
 
-python scripts/average_models.py --models TUNED START --weights 0.6 0.4 --output_dir out
+python scripts/average_models.py --models TUNED BASE --weights 0.6 0.4 --output_dir out
 """
 
 from __future__ import annotations

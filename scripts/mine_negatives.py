@@ -23,8 +23,8 @@ from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
 
 RANGE_MAX = (
-    "Nearest of other groups considered; by default range_min + num_negatives, or + 10 x these "
-    "with a margin."
+    "Number of the nearest sentences of other groups to consider; by default range_min + "
+    "num_negatives, or + 10 x these with a margin."
 )
 
 
@@ -43,7 +43,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--num_negatives", type=int, default=1, help="Maximum negatives per anchor."
     )
-    parser.add_argument("--range_min", type=int, default=0, help="Nearest of other groups to skip.")
+    parser.add_argument("--range_min", type=int, default=0, help="Number of these to skip.")
     parser.add_argument("--range_max", type=int, help=RANGE_MAX)
     parser.add_argument("--relative_margin", type=float, help="Gap to the positive, relative.")
     parser.add_argument("--absolute_margin", type=float, help="Gap to it, absolute.")

@@ -333,10 +333,10 @@ class SimilarityTrainingArguments(TrainingArguments):
         usual = type(self)
         for what in ("eval_", "save_"):
             steps = getattr(self, f"{what}steps")
-            given = steps != getattr(usual, f"{what}steps")
+            given = steps not in (None, getattr(usual, f"{what}steps"))
             if given and getattr(self, f"{what}strategy") == "epoch":
                 raise ValueError(
-                    f"--{what}steps {steps:g} would change nothing, as --{what}strategy is epoch: "
+                    f"--{what}steps {steps} would change nothing, as --{what}strategy is epoch: "
                     f"give --{what}strategy steps, or drop it."
                 )
 

@@ -82,9 +82,7 @@ class Plan:
         if CARD not in self.files:
             lines.append(f"there is no {CARD}, the model's card: scripts/make_card.py writes one")
         if self.loads:
-            lines.append(
-                f"the code in {CARD} will load the repository's id in place of {self.loads!r}"
-            )
+            lines.append(f"the code in {CARD} will load the repository instead of {self.loads!r}")
         return "\n".join(lines)
 
 

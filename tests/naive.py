@@ -677,7 +677,7 @@ def naive_retrieval(
 ) -> tuple[list[float], list[float]]:
     """Return for each sentence the rank of its nearest group mate, and its average precision.
 
-    Every sentence ranks all the others by cosine, mates after others of the same cosine. The
+    Every sentence ranks all the others by cosine, its group after others of the same cosine. The
     average precision is the mean, over its mates, of the share of mates among all that stand no
     further down. Without a mate: infinity and 0.
     """

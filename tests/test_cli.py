@@ -97,8 +97,9 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     )
 
 
-def test_rows_of_an_index_come_and_go(run, model, tmp_path):
-    index, path = tmp_path / "index", tmp_path / "faq.csv"
+def test_rows_of_an_index_come_and_go(run, model, tmp_path, monkeypatch):
+    index, path = Path("index"), tmp_path / "faq.csv"
+    monkeypatch.chdir(tmp_path)
     path.write_text(FAQ)
     (tmp_path / "dev.csv").write_text(QUERIES)
     (tmp_path / "new.csv").write_text("nr,question,answer\n2,who is the dog,Nobody.\n")

@@ -148,7 +148,7 @@ def test_groups_and_report(write, load):
     assert str(report) == (
         "6 records -> 3 groups (2 unconnected) of 6 sentences; left out: 1 duplicate records, "
         "2 one-member records, 2 sentences repeated in their record, 2 empty sentences; "
-        "1 of over 8 characters may be cut in training"
+        "1 sentences of more than 8 characters, which training may cut"
     )
 
 

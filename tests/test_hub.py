@@ -103,7 +103,7 @@ def test_a_generated_card_loads_the_repository(
     written = card.read_text()
     push_script([str(tmp_path / "mine"), NAME, "--dry_run"])
     assert (
-        "the code in README.md will load the repository's id in place of 'mine'"
+        "the code in README.md will load the repository instead of 'mine'"
         in capsys.readouterr().out
     )
     push_script([str(tmp_path / "mine"), "tiny", f"--token={TOKEN}"])  # a bare name is the owner's
@@ -198,12 +198,12 @@ def test_private_stays_private(hub: Hub) -> None:
 def test_a_revision_leaves_main_alone(hub: Hub) -> None:
     CharGru.for_texts(WORDS, min_count=1).push_to_hub(NAME, token=TOKEN)
     main, model = hub.files(NAME), CharGru.for_texts(WORDS, min_count=1, hidden_size=16)
-    for each in (tiny_simbert(), model, model):  # the branch is made, and found
+    for each in (tiny_simbert(), model):  # the branch is made, and found
         each.push_to_hub(NAME, token=TOKEN, revision="v2/small")
     assert hub.files(NAME) == main
     assert hub.files(NAME, "v2/small").keys() == main.keys()
     assert json.loads(hub.files(NAME, "v2/small")["config.json"])["hidden_size"] == 16
-    assert commits(hub, "v2/small") == 3
+    assert commits(hub, "v2/small") == 3  # main's, and both
 
 
 @pytest.mark.parametrize(

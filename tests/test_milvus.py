@@ -82,6 +82,12 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match="full"):
         store.add(vectors)
     assert (len(store), store.stored()) == (4, 4)
+    with monkeypatch.context() as broken:
+        broken.setattr(store.client, "insert", insert)
+        broken.setattr(store.client, "flush", fails_midway)  # it has been called twice
+        with pytest.raises(ConnectionError, match="full"):
+            store.add(vectors)
+    assert (len(store), store.stored()) == (4, 4)
     store.close()
     fresh = milvus.MilvusVectors(uri, "fresh")
     with monkeypatch.context() as broken:

@@ -39,7 +39,7 @@ from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.stores import kind_for, measure_recall
 from simbert_hf.index.table import FaqTable
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import WORDS, tiny_simbert
+from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
 
 ROWS = [
     {"question": "how do i reset my password", "answer": "Press it.", "id": "a", "page": 3},
@@ -573,10 +573,20 @@ def test_changes_that_another_process_saved_are_not_overwritten(index, model, tm
     one.save(tmp_path)
     one.save(tmp_path)
     for late in (index, other):
-        with pytest.raises(DataError, match=r"saved by another process since .* Load it again"):
+        with pytest.raises(
+            DataError, match=r"saved by another process, or a copy, since .* Load it again"
+        ):
             late.save(tmp_path)
     assert FaqIndex.load(tmp_path, model).faqs() == one.faqs()
     other.save(tmp_path / "elsewhere")
+    link = tmp_path / "current"
+    link.symlink_to("elsewhere")
+    linked = FaqIndex.load(link, model)
+    link.unlink()
+    link.symlink_to(".")
+    with pytest.raises(DataError, match="Load it again"):  # it leads to another index now
+        linked.save(link)
+    link.unlink()
     FaqIndex.build(model, ROWS).save(tmp_path)  # a new index replaces any
 
 
@@ -587,12 +597,20 @@ def static_embeddings(path: Path) -> SentenceTransformer:
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)])
 
 
+def static_unigrams(path: Path) -> SentenceTransformer:
+    """The same, with pieces and an unknown one of a number, not of a name."""
+    torch.manual_seed(0)
+    tokenizer = unigram_tokenizer().backend_tokenizer
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)])
+
+
 @pytest.mark.parametrize(
     "load",
     [
         lambda path: load_sentence_transformer(str(path)),
         SimBert.from_pretrained,
         static_embeddings,
+        static_unigrams,
     ],
 )
 def test_questions_that_the_model_cannot_read(model, tmp_path, load):

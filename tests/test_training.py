@@ -482,7 +482,7 @@ def test_a_best_figure_reached_again_is_told_and_its_epoch_is_the_models(
             "--save_steps=2", "--learning_rate=1e-9")  # fmt: skip
     trainer = main(flags(start, groups, tmp_path / "out", *more))
     assert "The model is that of step 2: eval_top10 was" in caplog.text
-    assert "and again at 4, 6. Hold out more" in caplog.text
+    assert "and again at step 4, 6. Hold out more" in caplog.text
     lines = [line for line in trainer.state.log_history if "eval_top10" in line]
     told = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert told["epoch"] == lines[0]["epoch"] < lines[1]["epoch"]

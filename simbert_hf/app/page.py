@@ -66,7 +66,7 @@ EXAMPLE = [
 
 
 def make_page(model: SimBert, index: FaqIndex | None = None) -> Any:
-    """Lay out the page, for an index or visitors' FAQs; only paraphrases wait for paraphrases."""
+    """Lay out the page, for an index or for visitors' FAQs."""
     with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
         gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
         with gr.Tab("Paraphrase"):

@@ -100,9 +100,8 @@ class DataReport:
             f" of {self.sentences:,} sentences; left out: {', '.join(found) or 'nothing'}"
         )
         if self.over_long:
-            text += (
-                f"; {self.over_long:,} of over {self.max_chars} characters may be cut in training"
-            )
+            text += f"; {self.over_long:,} sentences of more than {self.max_chars} characters"
+            text += ", which training may cut"
         if self.in_groups > max(3, self.groups // 100):
             text += f"; {self.in_groups:,} groups are connected by {shorten(self.commonest)}"
         return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -190,12 +191,19 @@ def dtype_of(body: nn.Module) -> str:
 def copy_of(tokenizer: Any) -> PreTrainedTokenizerBase | None:
     """Copy a tokenizer, as other threads set theirs to truncate; None if it is none.
 
-    Static embeddings (Model2Vec's too) have one of the library tokenizers, which is wrapped. Code
-    of Python that cuts words, as RoFormer's does, cannot be copied: the copy shares it.
+    Static embeddings, such as Model2Vec's, have one of the library tokenizers, which is wrapped.
+    Code of Python that cuts words, as RoFormer's does, cannot be copied: the copy shares it.
     """
     if isinstance(tokenizer, Tokenizer):
-        unknown = getattr(tokenizer.model, "unk_token", None)
-        return PreTrainedTokenizerFast(tokenizer_object=deepcopy(tokenizer), unk_token=unknown)
+        try:
+            told = tokenizer.to_str()
+        except Exception:  # it has parts written in Python
+            return None
+        model = json.loads(told)["model"]
+        place = model.get("unk_id")  # Unigram's
+        unknown = model.get("unk_token") if place is None else tokenizer.id_to_token(place)
+        own = Tokenizer.from_str(told)
+        return PreTrainedTokenizerFast(tokenizer_object=own, unk_token=unknown)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)

@@ -211,8 +211,8 @@ def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list
     if max(map(len, rows), default=0) > limit:
         warn_of_cuts(
             limit,
-            f"split them: max_new_tokens={max_new_tokens} leaves them {limit} of the model's "
-            f"{positions} positions",
+            f"split them, or lower max_new_tokens={max_new_tokens}, which leaves {limit} of the "
+            f"model's {positions} positions",
         )
     return [[*row[:-1][: limit - 1], row[-1]] for row in rows]
 

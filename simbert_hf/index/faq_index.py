@@ -149,15 +149,15 @@ class FaqIndex:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the index to a directory, replacing the one there.
 
-        A killed process or a full disk leaves the old index intact. Changes that another process
-        has saved since this index was loaded are not overwritten.
+        A killed process or a full disk leaves the old index intact. What another process, or a
+        copy of this index, has saved there since this one was loaded is not overwritten.
 
         Raises:
-            DataError: If another process has saved the index there meanwhile.
+            DataError: If there is such a save.
             ValueError: If the directory holds something else.
             OSError: If the index cannot be written.
         """
-        place = Path(path).resolve()
+        place = Path(path).absolute()
         with self._changing.writing():
             self._saved[place] = write_index(place, self._write, self._saved.get(place))
 
@@ -202,7 +202,7 @@ class FaqIndex:
         calibration = facts["calibration"] and Calibration.from_json(facts["calibration"])
         votes, recall = facts["votes"], facts["recall"]
         index = cls(encoder, table, store, votes=votes, calibration=calibration, recall=recall)
-        index._saved[Path(path).resolve()] = facts["data"]
+        index._saved[Path(path).absolute()] = facts["data"]
         return index
 
     # ------------------------------------------------------------------ asking

@@ -137,6 +137,8 @@ class MilvusVectors:
                 part = enumerate(vectors[start : start + BATCH], self._count + start)
                 rows = [{"id": i, "vector": vector} for i, vector in part]
                 self.client.insert(self.collection, rows)
+            if "://" not in self.facts["uri"]:  # Milvus Lite scans what is not flushed, row by row
+                self.client.flush(self.collection)
         except pymilvus.MilvusException:
             with suppress(pymilvus.MilvusException):  # or a search would find rows unknown here
                 if first:  # or a retry would find the name taken
@@ -146,8 +148,6 @@ class MilvusVectors:
                     self.client.delete(self.collection, ids=list(added))
             raise
         self._count += len(vectors)
-        if "://" not in self.facts["uri"]:  # Milvus Lite scans what is not flushed, row by row
-            self.client.flush(self.collection)
 
     def _create(self, dim: int) -> None:
         if self.client.has_collection(self.collection):

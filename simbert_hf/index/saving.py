@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 def turn(place: Path) -> FileLock:
     """Return the lock of a directory's index, which a thread may hold several times."""
-    return FileLock(place / LOCK, is_singleton=True)
+    return FileLock(place.resolve() / LOCK, is_singleton=True)
 
 
 def write_index(
@@ -58,7 +59,7 @@ def write_index(
     place.mkdir(parents=True, exist_ok=True)
     with turn(place):
         if known and is_index(place) and read_manifest(place)[1].name != known:
-            problem = "was saved by another process since this index was loaded or saved"
+            problem = "was saved by another process, or a copy, since this index was loaded"
             raise fault(place, None, problem, "Load it again, and repeat the changes")
         return _replace(place, write)
 
@@ -80,7 +81,8 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
         raise
     for old in filter(is_data, place.iterdir()):  # the last save's, and what a kill has left
         if old.is_file():
-            old.unlink()
+            with suppress(OSError):
+                old.unlink()
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
     return folder.name

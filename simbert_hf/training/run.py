@@ -156,7 +156,7 @@ def tell_of_ties(trainer: SimilarityTrainer) -> None:
     steps = dict.fromkeys(line["step"] for line in lines if line[name] == state.best_metric)
     if steps:
         logger.warning(
-            "The model is that of step %s: %s was %g there, and again at %s. Hold out more "
+            "The model is that of step %s: %s was %g there, and again at step %s. Hold out more "
             "(--validation_groups), or choose another --metric_for_best_model.",
             f"{best:,}",
             name,

@@ -31,8 +31,7 @@ class Teacher:
         unrelated: Unrelated sentences; a thousand are enough. Required for several models.
 
     Raises:
-        ValueError: If there are several models and fewer than two unrelated
-            sentences.
+        ValueError: If there are several models and fewer than two unrelated sentences.
 
     Example:
         >>> one, other = torch.eye(3), torch.tensor([[1.0, 0], [0.6, 0.8], [0.6, -0.8]])
