@@ -224,7 +224,7 @@ def main() -> None:
         [*key, *(cell(name, [seed[name] for seed in seeds]) for name in names)]
         for key, seeds in sorted(found.items())
     ]
-    print(layout(["start", "recipe", *names], rows))
+    print(layout(["trained from", "recipe", *names], rows))
     results = [{"start": key[0], "recipe": key[1], "seeds": seeds} for key, seeds in found.items()]
     report: dict[str, object] = {"steps": args.steps, "results": results}
     if any(RECIPES[recipe].data is STS["train"] for recipe in args.recipes):
