@@ -214,7 +214,7 @@ class ObjectiveArguments(LossArguments):
         return bool(self.seq2seq_weight or self.mlm_weight or self.preferences_file)
 
 
-def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
+def refuse_idle(arguments: Any, names: Iterable[str], why: str, remedy: str = "drop it") -> None:
     """Raise a ValueError if a flag is given that would have no effect.
 
     Example:
@@ -227,7 +227,7 @@ def refuse_idle(arguments: Any, names: Iterable[str], why: str) -> None:
         value = getattr(arguments, known.name)
         if known.name in names and value != known.default:
             value = getattr(value, "value", value)  # of an enum
-            raise ValueError(f"--{known.name} {value} would change nothing, as {why}: drop it.")
+            raise ValueError(f"--{known.name} {value} would change nothing, as {why}: {remedy}.")
 
 
 @dataclass
@@ -330,15 +330,11 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def check_steps(self) -> None:
         """Raise a ValueError if steps are given although the strategy is epoch."""
-        usual = type(self)
-        for what in ("eval_", "save_"):
-            steps = getattr(self, f"{what}steps")
-            given = steps not in (None, getattr(usual, f"{what}steps"))
-            if given and getattr(self, f"{what}strategy") == "epoch":
-                raise ValueError(
-                    f"--{what}steps {steps} would change nothing, as --{what}strategy is epoch: "
-                    f"give --{what}strategy steps, or drop it."
-                )
+        for what in ("eval", "save"):
+            if getattr(self, f"{what}_strategy") == "epoch":
+                why = f"--{what}_strategy is epoch, not steps"
+                remedy = f"give --{what}_strategy steps, or drop it"
+                refuse_idle(self, [f"{what}_steps"], why, remedy)
 
     @property
     def order_seed(self) -> int:

@@ -23,7 +23,7 @@ from simbert_hf.judging.judge import (
 from simbert_hf.judging.training import (
     JudgeArguments,
     LabelledFile,
-    load_base_model,
+    load_cross_encoder,
     load_labelled_file,
     load_splits,
     measure,
@@ -316,7 +316,7 @@ def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
 def test_a_judge_reads_as_much_as_its_start_can(tmp_path, given: int, read: int) -> None:
     save_tiny_simbert(tmp_path)
     arguments = JudgeArguments(str(tmp_path), [], [], [], max_length=given)
-    assert load_base_model(arguments, 0).max_seq_length == read
+    assert load_cross_encoder(arguments, 0).max_seq_length == read
 
 
 def test_the_seed_draws_the_mismatched_pairs(flags, monkeypatch) -> None:

@@ -139,12 +139,16 @@ def _with_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _on_model(
-    button: Any, fields: Sequence[Any], function: Callable[..., Any], **wiring: Any
+def _wire(
+    button: Any,
+    fields: Sequence[Any],
+    function: Callable[..., Any],
+    concurrency_id: str = "model",
+    **wiring: Any,
 ) -> Any:
     """Run a function on a click, or on Enter in a field, in turn with others of its kind."""
     triggers = [button.click, *(field.submit for field in fields)]
-    return gr.on(triggers, _with_messages(function), **{"concurrency_id": "model"} | wiring)
+    return gr.on(triggers, _with_messages(function), concurrency_id=concurrency_id, **wiring)
 
 
 def _paraphrase_tab(model: SimBert) -> None:
@@ -168,7 +172,7 @@ def _paraphrase_tab(model: SimBert) -> None:
         rows = paraphrase(model, text, n, k, diversity=diversity)
         return rows, "\n".join(row[0] for row in rows)
 
-    _on_model(
+    _wire(
         button,
         [text],
         run,
@@ -184,7 +188,7 @@ def _compare_tab(model: SimBert) -> None:
         other = gr.Textbox("how do i get to the train?", label="Other", max_length=MAX_CHARS)
     button = gr.Button("Compare", variant="primary")
     cosine = gr.Number(label="Cosine", precision=4)
-    _on_model(
+    _wire(
         button,
         [one, other],
         lambda one, other: compare(model, one, other),
@@ -216,7 +220,10 @@ def _faq_tab(model: SimBert) -> None:
         x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
         x_title="first principal component", y_title="second",
     )  # fmt: skip
-    opened = {"outputs": [session, about, precision, plot, *found], "api_visibility": "private"}
+    opened: dict[str, Any] = {
+        "outputs": [session, about, precision, plot, *found],
+        "api_visibility": "private",
+    }
 
     def use_file(path: str | None, threshold: float) -> tuple[Any, ...]:
         if path is None:
@@ -227,8 +234,8 @@ def _faq_tab(model: SimBert) -> None:
         return _opened(open_session(model, EXAMPLE), threshold)
 
     for opening in (
-        _on_model(load, [], use_file, inputs=[file, threshold], **opened),
-        _on_model(example, [], use_example, inputs=threshold, **opened),
+        _wire(load, [], use_file, inputs=[file, threshold], **opened),
+        _wire(example, [], use_example, inputs=threshold, **opened),
     ):  # a map that stays visible keeps the colours of the previous answers
         opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
     threshold.release(
@@ -269,7 +276,7 @@ def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) ->
         wrap=True,
     )
     found = [reply, hits]
-    _on_model(
+    _wire(
         search, [query], answer, concurrency_id=QUICK,
         inputs=inputs, outputs=found, api_visibility="private",
     )  # fmt: skip

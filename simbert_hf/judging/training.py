@@ -252,7 +252,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     kept = [file.pairs for file in files["train"]]
     added = [mismatch(pairs, int(given.mismatched * len(pairs)), args.seed) for pairs in kept]
     pairs, mismatched = list(chain(*kept, *added)), sum(map(len, added))
-    model = load_base_model(given, args.seed)
+    model = load_cross_encoder(given, args.seed)
     check_read(model.tokenizer, [pair.first for pair in pairs], given.train_file)
     place = Path(given.model_name_or_path)
     name = place.resolve().name if place.exists() else given.model_name_or_path
@@ -280,7 +280,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     return Judge(model, threshold, record)
 
 
-def load_base_model(given: JudgeArguments, seed: int) -> CrossEncoder:
+def load_cross_encoder(given: JudgeArguments, seed: int) -> CrossEncoder:
     """Load an encoder with a new classification head, initialized by the seed.
 
     Raises:
