@@ -31,6 +31,7 @@ from simbert_hf.training.packing import use_packing
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]
+POOLED = ("cls_token", "mean_tokens", "lasttoken")  # in the settings of a Pooling
 TOKENIZERS = {"wordpiece": wordpiece_tokenizer, "unigram": unigram_tokenizer}
 
 
@@ -139,6 +140,27 @@ def test_saved_config_suits_other_loaders(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in weights} == {"bert", "cls"}
     for loader in (SimBert, AutoModel):
         assert loader.from_pretrained(tmp_path).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("pooling", "mode"), [("mean", "mean_tokens"), ("tanh_pooler", "cls_token")]
+)
+def test_modules_have_the_form_that_every_reader_knows(
+    tmp_path: Path, pooling: str, mode: str
+) -> None:
+    """sentence-transformers before 6 and Text Embeddings Inference do not read its newer form."""
+    tiny_simbert(pooling).save_pretrained(tmp_path)
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    dense = ["Dense"] if pooling == "tanh_pooler" else []
+    kinds = ["Transformer", "Pooling", *dense, "Normalize"]
+    assert [each["type"] for each in modules] == [
+        f"sentence_transformers.models.{k}" for k in kinds
+    ]
+    lengths = json.loads((tmp_path / "sentence_bert_config.json").read_text())
+    assert lengths == {"max_seq_length": 48, "do_lower_case": False}
+    pools = json.loads((tmp_path / "1_Pooling" / "config.json").read_text())
+    assert pools.pop("word_embedding_dimension") == 32
+    assert pools == {f"pooling_mode_{each}": each == mode for each in POOLED}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")

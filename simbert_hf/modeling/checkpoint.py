@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
-from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
+from safetensors.torch import save_file
+from torch import Tensor
 
-from simbert_hf.modeling.loading import quiet_transformers
 from simbert_hf.modeling.modules import CONFIG, layer_shares
 from simbert_hf.utils.atomic import write_json
 
 if TYPE_CHECKING:
     from simbert_hf.modeling.embedding import Embedder
+
+MODULES = "sentence_transformers.models"  # where its modules were until 6.0
+POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
 
 
 def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -42,8 +42,7 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         model.tokenizer.save_pretrained(path)
         if model.pads_right:
             pad_on_the_right(path)
-        with torch.random.fork_rng(devices=[]):  # saving must not affect a run
-            write_modules(model, model.tokenizer, path, weights)
+        write_modules(model, path, weights)
     for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
         shutil.copymode(path / "config.json", file)  # else only their owner can read them
 
@@ -65,52 +64,51 @@ def pad_on_the_right(path: Path) -> None:
             write_json(file, content | other)
 
 
-def write_modules(
-    model: Embedder,
-    tokenizer: PreTrainedTokenizerBase,
-    directory: Path,
-    weights: Mapping[str, Tensor],
-) -> None:
-    """Write the sentence-transformers modules with its own API, next to the saved weights.
+def write_modules(model: Embedder, directory: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write what sentence-transformers reads, in the form that all its releases and servers know.
 
-    A one-layer model stands in for the encoder, so that its weights are not written twice.
+    Releases from 6.0 on save another form, which older ones and Text Embeddings Inference 1.9 do
+    not read.
     """
-    from sentence_transformers import SentenceTransformer  # slow to import, needed only here
-    from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    with tempfile.TemporaryDirectory(dir=directory) as scratch, quiet_transformers():
-        stand_in, out = Path(scratch) / "stand_in", Path(scratch) / "out"
-        config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
-        BertModel(config).save_pretrained(stand_in)
-        tokenizer.save_pretrained(stand_in)
-        modules = [Transformer(os.fspath(stand_in)), *vector_modules(model, weights), Normalize()]
-        SentenceTransformer(modules=modules, device="cpu").save(
-            os.fspath(out), create_model_card=False
+    limit = model.max_length
+    lengths = {"max_seq_length": limit if limit < sys.maxsize else None, "do_lower_case": False}
+    settings = {
+        "prompts": {"query": "", "document": ""},
+        "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    }
+    listed = [{"idx": 0, "name": "0", "path": "", "type": f"{MODULES}.Transformer"}]
+    for number, (kind, config, tensors) in enumerate(vector_modules(model, weights), start=1):
+        folder = directory / f"{number}_{kind}"
+        folder.mkdir(exist_ok=True)
+        write_json(folder / "config.json", config)
+        if tensors:
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        listed.append(
+            {"idx": number, "name": f"{number}", "path": folder.name, "type": f"{MODULES}.{kind}"}
         )
-        written = json.loads((out / "modules.json").read_text(encoding="utf-8"))
-        keep = ["modules.json", CONFIG, "sentence_bert_config.json"]
-        for name in keep + [module["path"] for module in written if module["path"]]:
-            if (out / name).is_dir():
-                shutil.rmtree(directory / name, ignore_errors=True)
-            (out / name).replace(directory / name)
+    write_json(directory / "sentence_bert_config.json", lengths)
+    write_json(directory / CONFIG, settings)
+    write_json(directory / "modules.json", listed)
 
 
-def vector_modules(model: Embedder, weights: Mapping[str, Tensor]) -> list[nn.Module]:
-    """Return the modules that pool as ``model.config.sentence_pooling`` says, and then whiten."""
-    from sentence_transformers.base.modules import Dense
-    from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
-
+def vector_modules(
+    model: Embedder, weights: Mapping[str, Tensor]
+) -> list[tuple[str, dict[str, Any], dict[str, Tensor]]]:
+    """Return kind, settings and weights of the modules that pool, whiten and normalize."""
     size, pooling = model.config.hidden_size, model.config.sentence_pooling
-    modules: list[nn.Module] = [Pooling(size, model.pooling_mode)]
+    width = {"word_embedding_dimension": size}
+    pools = {f"pooling_mode_{name}": mode == model.pooling_mode for mode, name in POOLINGS.items()}
+    modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Pooling", width | pools, {})]
     if pooling == "first_last_mean":
         layers = model.config.num_hidden_layers
-        shares = nn.Parameter(layer_shares(layers))  # the embedding layer is left out
-        modules.insert(0, WeightedLayerPooling(size, layers, 1, shares))
+        config = width | {"layer_start": 1, "num_hidden_layers": layers}  # 0 are the embeddings
+        modules.insert(0, ("WeightedLayerPooling", config, {"layer_weights": layer_shares(layers)}))
     for name, linear in model.vector_layers.items():
-        weight, bias = (weights[f"{name}.{part}"].float().clone() for part in ("weight", "bias"))
+        tensors = {f"linear.{it}": weights[f"{name}.{it}"].float() for it in ("weight", "bias")}
         tanh = pooling == "tanh_pooler" and linear is not model.whitening
-        activation = nn.Tanh() if tanh else nn.Identity()
-        sizes = linear.in_features, linear.out_features
-        modules.append(Dense(*sizes, True, activation, init_weight=weight, init_bias=bias))
-    return modules
+        sizes = {"in_features": linear.in_features, "out_features": linear.out_features}
+        activation = f"torch.nn.modules.{'activation.Tanh' if tanh else 'linear.Identity'}"
+        config = sizes | {"bias": True, "activation_function": activation}
+        modules.append(("Dense", config, tensors))
+    return [*modules, ("Normalize", {}, {})]
