@@ -292,7 +292,7 @@ def preference_loss(
         (0.6931, 1.0)
     """
     wins = chosen - rejected
-    loss = torch.nn.functional.softplus(-scale * (wins - margin)).mean()
+    loss = F.softplus(-scale * (wins - margin)).mean()
     return InBatchLoss(loss, (wins > 0).float().mean())
 
 
