@@ -161,6 +161,9 @@ class PairCollator(TextCollator):
         Args:
             pairs: Items with ``source``, ``target``, ``group`` and ``seed``.
 
+        Raises:
+            ValueError: If pairs have a ``score`` or a ``negative``, which it would ignore.
+
         Returns:
             Always:
 
@@ -182,6 +185,11 @@ class PairCollator(TextCollator):
               paraphrases in turn, (2P,); ``compared_positions`` and ``compared_tokens``, like the
               targets', and ``compared_rows``, each token's row among the 2P, (K,) each.
         """
+        for name in pairs[0].keys() & {"score", "negative"}:
+            raise ValueError(
+                f"The pairs have a {name}, and SimBERT would train on each as a paraphrase alone: "
+                "use a SimCseCollator, or drop that column."
+            )
         first, second = ([self._cut(pair[side]) for pair in pairs] for side in ("source", "target"))
         texts = [text for pair in zip(first, second, strict=True) for text in pair]
         targets: list[list[int]] = [[] for _ in texts]

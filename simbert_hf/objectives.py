@@ -134,11 +134,13 @@ class SimBertObjective(LossArguments):
             batch: What ``PairCollator`` returns.
 
         Raises:
-            ValueError: If another collator made the batch.
+            ValueError: If another collator made the batch, or it lacks the teacher's texts.
         """
         targets = lm_targets(batch)
         if "target" not in targets:
             raise ValueError("The batch has no targets to generate: make it with a PairCollator.")
+        if self.teacher is not None and "texts" not in batch:
+            raise ValueError("The teacher needs the sentences: give the PairCollator texts=True.")
         if not self.seq2seq_weight:
             del targets["target"]  # scoring the vocabulary is much of a step's work
         compared = batch.get("compared_positions")
@@ -417,7 +419,12 @@ class ScoredPairObjective:
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``SimCseCollator`` returns for scored pairs.
+
+        Raises:
+            ValueError: If the pairs have no scores.
         """
+        if "scores" not in batch:
+            raise ValueError("The pairs have no scores to rank them by: add a column `score`.")
         vectors = model(**model_inputs(batch)).sentence_embedding[: len(batch["groups"])]
         similarity = angle_similarity if self.loss == "angle" else cosine_similarity
         own = similarity(vectors[0::2], vectors[1::2]), batch["scores"]

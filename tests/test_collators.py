@@ -253,11 +253,12 @@ def test_lengths_are_those_of_the_rows(kind: type, max_length: int) -> None:
     rows.tokenizer.backend_tokenizer.enable_padding(length=50)
     sides = [(LONG, SHORT, CHINESE), (SHORT, CHINESE, LONG), (CHINESE, SHORT, SHORT)]
     pairs = [
-        {"source": a, "target": b, "negative": c, "group": i, "seed": i, "label": i}
-        for i, (a, b, c) in enumerate(sides)
+        {"source": a, "target": b, "group": i, "seed": i, "label": i}
+        for i, (a, b, _) in enumerate(sides)
     ]
+    triplets = [pair | {"negative": c} for pair, (_, _, c) in zip(pairs, sides, strict=True)]
     parts = [{"texts": list(texts[:2]), "group": 0} for texts in sides]
-    cases = [(SimCseCollator, pairs), (ClassCollator, pairs), (MemberCollator, parts)]
+    cases = [(SimCseCollator, triplets), (ClassCollator, pairs), (MemberCollator, parts)]
     if kind is RowBuilder:
         more = [{}, {"sentences": [LONG, SHORT]}, {"preferences": [(SHORT, CHINESE, LONG)] * 2}]
         more += [{"one_way": [(SHORT, LONG), (LONG, CHINESE), (CHINESE, SHORT)]}]

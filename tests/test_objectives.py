@@ -7,7 +7,7 @@ from simbert_hf import objectives
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.data import FixedPairs, Triplet
 from simbert_hf.losses import distillation_loss
-from simbert_hf.margin.classes import MarginObjective
+from simbert_hf.margin.classes import ClassCollator, MarginObjective
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.objectives import (
     ScoredPairObjective,
@@ -470,3 +470,36 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
 def test_a_loss_that_is_none_is_named() -> None:
     with pytest.raises(ValueError, match="loss='AnglE': choose one of cosent, angle"):
         ScoredPairObjective(loss="AnglE")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("columns", "collator", "objective", "message"),
+    [
+        ({"score": [5.0, 0.0]}, PairCollator, SimBertObjective, "pairs have a score"),
+        ({"negative": ["a", "b"]}, PairCollator, SimBertObjective, "pairs have a negative"),
+        ({"score": [5.0, 0.0]}, SimCseCollator, TripletObjective, "Scored pairs may be dissimilar"),
+    ],
+)
+def test_columns_that_would_be_ignored_are_refused(columns, collator, objective, message) -> None:
+    texts = ["a cat sat", "reset the password"]
+    pairs = FixedPairs({"source": texts, "target": texts[::-1], **columns})
+    model = tiny_simbert()
+    with pytest.raises(ValueError, match=message):
+        objective()(model, collator(model.rows)([pairs[0], pairs[1]]))
+
+
+@pytest.mark.parametrize(
+    ("collator", "objective", "message"),
+    [
+        (PairCollator, SimBertObjective(teacher=len), "give the PairCollator texts=True"),
+        (SimCseCollator, ScoredPairObjective(), "add a column `score`"),
+        (SimCseCollator, TripletObjective(loss="siamese"), r"add_pair_classifier\(model\)"),
+        (ClassCollator, MarginObjective(MarginSoftmax()), r"add_centres\(model, \(C, K, D\)"),
+    ],
+)
+def test_what_an_objective_lacks_is_named(collator, objective, message) -> None:
+    texts = ["a cat sat", "reset the password"]
+    pairs = FixedPairs({"source": texts, "target": texts[::-1], "label": [0, 1]})
+    model = tiny_simbert()
+    with pytest.raises(ValueError, match=message):
+        objective(model, collator(model.rows)([pairs[0], pairs[1]]))

@@ -83,12 +83,17 @@ class MarginObjective:
             model: An encoder, wrapped in DDP or not, with the parameters that
                 :func:`add_centres` adds unless they are sampled.
             batch: What ``ClassCollator`` returns.
+
+        Raises:
+            ValueError: If the model has no such parameters.
         """
         vectors, classes = model(**model_inputs(batch)).sentence_embedding, batch["classes"]
         if self.sampled is not None:
             found = self.sampled.loss(vectors, classes, self.softmax)
             return ClassLoss(found.loss, found.loss, found.accuracy)
-        centres: Any = getattr(model, "module", model).class_centres
+        centres: Any = getattr(getattr(model, "module", model), "class_centres", None)
+        if centres is None:
+            raise ValueError("The model has no class centres: add_centres(model, (C, K, D), seed).")
         found = margin_softmax_loss(vectors, centres["softmax"], classes, self.softmax)
         if not self.center_weight:
             return ClassLoss(found.loss, found.loss, found.accuracy)

@@ -98,7 +98,12 @@ class TripletObjective:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
             batch: What ``MemberCollator`` returns (two rows per group for ``sdml`` and
                 ``softmax``), or ``SimCseCollator`` for triplets.
+
+        Raises:
+            ValueError: If pairs are scored, or the model lacks the classifier of ``siamese``.
         """
+        if "scores" in batch:
+            raise ValueError("Scored pairs may be dissimilar: use a ScoredPairObjective.")
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
         given = [] if rows is None else [vectors[rows]]
@@ -108,7 +113,11 @@ class TripletObjective:
             picked = self._softmax(vectors, groups, negatives, batch)
             return TripletParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
-            classifier = getattr(getattr(model, "module", model), CLASSIFIER)
+            classifier = getattr(getattr(model, "module", model), CLASSIFIER, None)
+            if classifier is None:
+                raise ValueError(
+                    "The model has no classifier of pairs: add_pair_classifier(model)."
+                )
             told = siamese_loss(*siamese_rows(vectors, groups, negatives), classifier)
             return TripletParts(told.loss, accuracy=told.accuracy)
         found = self._triplets(vectors, groups, negatives)
