@@ -83,7 +83,8 @@ class TextEncoder:
             **options: Further options of the model's ``encode``.
 
         Raises:
-            DataError: If a vector is not of length 1, for example because training diverged.
+            DataError: If the model gives another number of vectors, or one that is not of length 1,
+                for example because training diverged.
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         if not isinstance(self.model, Embedder):  # which itself warns and shows no bar
@@ -122,8 +123,13 @@ def default_prompt(model: nn.Module) -> str:
 
 
 def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
-    """Return vectors in float32, (N, D); raise a DataError if one is not of length 1."""
+    """Return vectors in float32, (N, D); raise a DataError if they are not N of length 1."""
     vectors = np.ascontiguousarray(found, dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise DataError(
+            f"The model's encode returns an array of shape {vectors.shape} for {len(texts)} texts. "
+            "It must return a vector for each, in their order."
+        )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     bad = np.flatnonzero(~(abs(lengths - 1) < 1e-2))  # also true of NaN
     if len(bad):
