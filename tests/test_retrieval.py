@@ -341,9 +341,10 @@ def test_of_two_equal_rows_the_other_keeps_the_paraphrases(model):
 
 
 def test_a_query_that_cannot_be_one_stops_no_other(index):
-    asked = ["what time is it", " ", "a" * 10_001, "what\x00"]
+    asked = ["what time is it", " ", "a" * 10_001, "what\x00", "what \ud83d"]
     replies = index.answer(asked, threshold=-1)
-    assert [bool(reply.hits) for reply in replies] == [True, False, False, False]
+    assert [bool(reply.hits) for reply in replies] == [True, False, False, False, False]
+    assert replies[-1].reason == "The query holds half a character."
     assert replies[0].answer
     assert [reply.reason for reply in replies[1:3]] == [
         "The query is empty.", "The query has 10,001 characters, more than 10,000."
@@ -1016,6 +1017,16 @@ def test_a_diverged_model_is_refused(index):
     broken.bert.embeddings.LayerNorm.weight.data.fill_(float("nan"))
     with pytest.raises(DataError, match="is not of length 1"):
         FaqIndex.build(broken, ROWS)
+
+
+@pytest.mark.parametrize("shape", [(1, 13), (13,), (5, 1, 13)])
+def test_a_model_that_returns_other_than_a_vector_for_each_text_is_refused(shape):
+    class Wrong(torch.nn.Module):
+        def encode(self, texts, **options):
+            return np.full(shape, 13**-0.5)
+
+    with pytest.raises(DataError, match="It must return a vector for each, in their order"):
+        FaqIndex.build(Wrong(), ROWS)
 
 
 def test_new_ids_are_free(model):

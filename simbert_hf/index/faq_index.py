@@ -254,7 +254,7 @@ class FaqIndex:
         """Answer a query, or say why not.
 
         A query that the model cannot read half of, such as an emoji, gets no answer; one that is
-        empty, too long or holds control characters gets neither an answer nor hits.
+        empty, too long or holds control characters or half of one gets neither an answer nor hits.
 
         Args:
             query: One query, or several.

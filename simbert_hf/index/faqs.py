@@ -16,7 +16,7 @@ from typing import Any
 
 from simbert_hf.data.readers import read_headed_rows
 from simbert_hf.data.records import is_missing, text_of
-from simbert_hf.utils.text import CONTROL, fold
+from simbert_hf.utils.text import CONTROL, fold, is_whole
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -176,6 +176,8 @@ def why_no_question(text: str) -> str:
         >>> why_no_question("\t"), why_no_question("Where is it?")
         ('is empty', '')
     """
+    if isinstance(text, str) and not is_whole(text):
+        return "holds half a character"
     text = text_of("the query", 0, text)
     if not any(char.isprintable() and not char.isspace() for char in text):
         return "is empty"
