@@ -305,6 +305,20 @@ def test_fixed_pairs_have_two_sides():
     assert FixedPairs(datasets.Dataset.from_dict(columns))[1] == FixedPairs(columns)[1]
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"target": ["c", None]}, r"target 1 is NoneType None; pass strings"),
+        ({"negative": [7, "x"]}, r"negative 0 is int 7; pass strings"),
+        ({"score": [1.0, float("nan")]}, r"score 1 is nan; pass finite numbers"),
+        ({"score": ["1", "0"]}, r"score 0 is '1'; pass finite numbers"),
+    ],
+)
+def test_fixed_pairs_hold_sentences_and_numbers(column, message):
+    with pytest.raises(TypeError, match=message):
+        FixedPairs({"source": ["a", "b"], "target": ["c", "d"], **column})
+
+
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():
     texts = ["a", "bb", "A ", "dddd"]
     pairs = FixedPairs({"source": texts, "target": texts, "negative": ["x"] * 4}, seed=5)

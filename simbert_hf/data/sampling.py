@@ -7,7 +7,8 @@ that outlive an epoch see it change, and a sampler reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 import datasets
@@ -16,6 +17,7 @@ import torch
 from torch.utils.data import Dataset
 
 from simbert_hf.utils.arrays import Hashes, Ints
+from simbert_hf.utils.checks import is_number
 from simbert_hf.utils.text import fold
 
 
@@ -175,6 +177,7 @@ class FixedPairs(EpochDataset[Pair]):
         seed: Random seed for each pair's ``seed``, a new one each epoch.
 
     Raises:
+        TypeError: If a sentence is not a string, or a score not a finite number.
         ValueError: If there is no source or no target, or columns differ in length.
 
     Example:
@@ -198,6 +201,8 @@ class FixedPairs(EpochDataset[Pair]):
         sizes = {name: len(column) for name, column in columns.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(f"Columns of pairs must be equally long; these are: {sizes}.")
+        for name in columns.keys() & {*GROUP_OF, "score"}:
+            check_column(name, columns[name])
         number: dict[str, int] = {}
         self._groups = {
             name: [number.setdefault(fold(text), len(number)) for text in columns[side]]
@@ -218,3 +223,12 @@ class FixedPairs(EpochDataset[Pair]):
             for i, seed in zip(rows, seeds, strict=True)
         ]
         return pairs
+
+
+def check_column(name: str, values: Iterable[Any]) -> None:
+    """Raise a TypeError unless a column holds sentences or, if its name is score, numbers."""
+    for i, value in enumerate(values):
+        if name != "score" and not isinstance(value, str):
+            raise TypeError(f"{name} {i} is {type(value).__name__} {value!r:.40}; pass strings.")
+        if name == "score" and not (is_number(value) and isfinite(value)):
+            raise TypeError(f"score {i} is {value!r:.40}; pass finite numbers, or drop the pair.")
