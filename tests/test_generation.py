@@ -302,6 +302,14 @@ def test_no_pairs_are_read_as_nothing_and_a_model_that_cannot_write_is_refused()
         score_pairs(model, [("a", "b")])
 
 
+def test_a_bare_string_is_no_list_of_texts_or_pairs(model):
+    with pytest.raises(TypeError, match="texts is the string 'a cat sat': give a list"):
+        write(model, "a cat sat", SearchSettings(n=1))
+    for pairs in ("ab", ["ab", "cd"]):
+        with pytest.raises(TypeError, match=r"pairs holds 'ab?'; give tuples \(source, target\)"):
+            score_pairs(model, pairs)
+
+
 def test_the_reverse_log_prob_is_that_of_the_input_given_the_paraphrase(model):
     found = model.gen_synonyms(TEXTS[0], 20, 20, return_scores=True)
     assert found

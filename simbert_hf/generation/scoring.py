@@ -15,6 +15,7 @@ from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import target_labels, warn_of_cuts
+from simbert_hf.utils.checks import check_rows
 
 BATCH_SIZE = 64  # pairs in a forward pass
 
@@ -52,6 +53,7 @@ def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
         pairs: Sources and targets. Shape: (N,).
 
     Raises:
+        TypeError: If the pairs are not tuples.
         ValueError: If the model has no LM head.
 
     Example:
@@ -62,6 +64,7 @@ def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
         (True, [2, 2])
     """
     check_can_write(model)
+    check_rows("pairs", pairs, "source", "target")
     sources, targets = [a for a, _ in pairs], [b for _, b in pairs]
     different = list(dict.fromkeys(targets))
     rows_of = dict(zip(different, model.rows.targets(different, model.positions // 2), strict=True))

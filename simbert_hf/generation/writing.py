@@ -79,8 +79,11 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
         At most n drafts for each text; none if the model knows none of its tokens.
 
     Raises:
+        TypeError: If the texts are not several strings.
         ValueError: If the model has no LM head or no room for ``max_new_tokens``.
     """
+    if isinstance(texts, str):
+        raise TypeError(f"texts is the string {texts!r:.40}: give a list.")
     check_can_write(model)
     with evaluating(model), few_rows(model):
         return write_by(partial(BertDecoder, model), model, texts, settings)
