@@ -296,6 +296,12 @@ def test_encode_refuses_what_another_process_fills(model, tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
 
 
+@pytest.mark.parametrize("name", ["out.npy", "out.parquet"])
+def test_encode_file_takes_arrays_and_a_path_as_text(model, tmp_path, name):
+    assert vectorfiles.encode_file(np.array(["a cat", "a dog"]), model, f"{tmp_path}/{name}") == 0
+    assert (tmp_path / name).exists()
+
+
 def test_a_line_of_control_characters_is_blank(run, model, monkeypatch):
     put_on_stdin(monkeypatch, b"a\nb\n\x07 \x1b\n")
     code, out, error = run("synonyms", "--model", model)

@@ -43,7 +43,7 @@ def check_output(path: Path) -> None:
         raise ValueError(f"{path} is a folder, but the output is a file: name another output.")
 
 
-def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: int = 1) -> int:
+def encode_file(texts: Sequence[str], model: str, output: str | Path, *, processes: int = 1) -> int:
     """Encode texts into a file of float32 vectors of length 1.
 
     Args:
@@ -68,9 +68,10 @@ def encode_file(texts: Sequence[str], model: str, output: Path, *, processes: in
         ...     done, np.load(path).shape
         (0, (2, 384))
     """
+    output = Path(output)
     check_output(output)
     check_count("processes", processes)
-    if not texts:
+    if not len(texts):  # which an array has too
         raise ValueError("There are no texts to encode.")
     encoder = TextEncoder(model)
     parts = output.with_name(f"{output.name}.parts")
