@@ -168,6 +168,17 @@ def test_a_bridge_saves_its_settings_and_no_other_modules(tmp_path: Path) -> Non
         tiny_simbert().sentence_transformer().save(str(tmp_path), safe_serialization=False)
 
 
+def test_a_bridge_gives_the_vectors_of_tokens(tmp_path: Path) -> None:
+    bridge = tiny_simbert().sentence_transformer()
+    bridge.save(str(tmp_path))
+    plain = SentenceTransformer(str(tmp_path), device="cpu")
+    for one, other in zip(
+        *(each.encode(SENTENCES, output_value="token_embeddings") for each in (bridge, plain)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
 def test_a_whitening_that_sentence_transformers_saved_is_taken(tmp_path: Path) -> None:
     model = tiny_simbert()
     whiten(model, [text for text, _ in ROWS], 8)

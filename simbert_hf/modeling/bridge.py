@@ -98,9 +98,12 @@ class EmbedderModule(InputModule):
         return batch
 
     def forward(self, features: dict[str, Tensor | Any], **_: Any) -> dict[str, Tensor | Any]:
-        """Add the sentence vectors."""
-        vectors = self.model(**model_inputs(features)).sentence_embedding
-        return features | {"sentence_embedding": vectors}
+        """Add the vectors of sentences and, as sentence-transformers does, of their tokens."""
+        output = self.model(**model_inputs(features))
+        return features | {
+            "sentence_embedding": output.sentence_embedding,
+            "token_embeddings": output.last_hidden_state,
+        }
 
     @property
     def max_seq_length(self) -> int:
