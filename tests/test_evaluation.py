@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.evaluation.evaluators import SimBertEvaluator, sts_spearman
+from simbert_hf.evaluation.evaluators import SimBertEvaluator, StsEvaluator, sts_spearman
 from simbert_hf.evaluation.retrieval import topk_accuracy
 from simbert_hf.objectives import SimBertObjective
 from tests.naive import naive_topk_accuracy
@@ -56,6 +56,12 @@ def test_spearman_wants_tuples_and_some_of_them() -> None:
         sts_spearman(tiny_simbert(), rows)
     with pytest.raises(ValueError, match="sts is empty"):
         sts_spearman(tiny_simbert(), [])
+
+
+@pytest.mark.parametrize("scores", [(1.0, 1.0), (1.0, float("nan")), (1.0,)])
+def test_scores_that_rank_nothing_are_refused_before_training(scores):
+    with pytest.raises(ValueError, match="they rank nothing"):
+        StsEvaluator([("a", "b", score) for score in scores])
 
 
 def test_spearman_of_a_collapsed_encoder_is_a_number() -> None:

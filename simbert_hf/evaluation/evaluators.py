@@ -54,7 +54,7 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
 
     Raises:
         TypeError: If the pairs are not tuples of three.
-        ValueError: If there are none.
+        ValueError: If there are none, or their scores are all equal or not numbers.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -66,11 +66,18 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
     return _spearman(_encode_pairs(model, pairs), pairs)
 
 
-def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Reals:
-    """Embed all first sentences, and then all second ones: (2P, D)."""
+def check_sts(pairs: Sequence[tuple[str, str, float]]) -> None:
+    """Raise a TypeError or ValueError unless scored pairs can be ranked."""
     check_rows("sts", pairs, "sentence", "sentence", "score")
     if not len(pairs):
         raise ValueError("sts is empty: provide scored pairs.")
+    if not np.ptp([score for *_, score in pairs]) > 0:  # nor is NaN
+        raise ValueError("The scores of sts are all equal, or not numbers: they rank nothing.")
+
+
+def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Reals:
+    """Embed all first sentences, and then all second ones: (2P, D)."""
+    check_sts(pairs)
     first, second, _ = zip(*pairs, strict=True)
     return model.encode([*first, *second], normalize_embeddings=True)
 
@@ -88,10 +95,17 @@ class StsEvaluator:
 
     Attributes:
         sts: (sentence, sentence, score) triples.
+
+    Raises:
+        TypeError: If they are not such triples.
+        ValueError: If there are none, or their scores are all equal or not numbers.
     """
 
     sts: Sequence[tuple[str, str, float]]
     _meter: CollapseMeter = field(default_factory=CollapseMeter, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_sts(self.sts)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,6 +140,8 @@ class RetrievalEvaluator:
     _meter: CollapseMeter = field(default_factory=CollapseMeter, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.sts:
+            check_sts(self.sts)
         held_out = labelled_sentences(self.groups).columns
         self._sentences, self._labels = held_out["source"], np.array(held_out["label"])
 
