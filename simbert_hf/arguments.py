@@ -191,10 +191,6 @@ class ObjectiveArguments(LossArguments):
     def _check_distillation(self) -> None:
         if not self.distillation_weight:
             raise ValueError("--distillation_weight 0: drop --teacher_name_or_path instead.")
-        if not 0 < self.unrelated_weight <= 1:
-            raise ValueError(f"--unrelated_weight {self.unrelated_weight}: it must be in (0, 1].")
-        if not 0 <= self.unrelated_cosine < 1:
-            raise ValueError(f"--unrelated_cosine {self.unrelated_cosine}: it must be in [0, 1).")
         if len(self.teacher_name_or_path) == 1 and self.unrelated_cosine:
             raise ValueError(
                 "--unrelated_cosine would narrow a single teacher's cosines, which are distilled "

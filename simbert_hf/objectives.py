@@ -88,6 +88,10 @@ class LossArguments:
     def __post_init__(self) -> None:
         check_scale(self.scale)
         check_scale(self.simcse_scale, "simcse_scale")
+        if not 0 < self.unrelated_weight <= 1:
+            raise ValueError(f"--unrelated_weight {self.unrelated_weight}: it must be in (0, 1].")
+        if not 0 <= self.unrelated_cosine < 1:
+            raise ValueError(f"--unrelated_cosine {self.unrelated_cosine}: it must be in [0, 1).")
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class SimBertObjective(LossArguments):
             (RoFormer-Sim's second stage). None for no teacher.
 
     Raises:
-        ValueError: If a scale is not above 0.
+        ValueError: If a scale is not above 0, or a number for unrelated sentences is out of range.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
