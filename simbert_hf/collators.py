@@ -161,9 +161,6 @@ class PairCollator(TextCollator):
         Args:
             pairs: Items with ``source``, ``target``, ``group`` and ``seed``.
 
-        Raises:
-            ValueError: If pairs have a ``score`` or a ``negative``, which it would ignore.
-
         Returns:
             Always:
 
@@ -184,6 +181,9 @@ class PairCollator(TextCollator):
             - ``compared_lengths``, with ``preferences``: token counts of chosen and rejected
               paraphrases in turn, (2P,); ``compared_positions`` and ``compared_tokens``, like the
               targets', and ``compared_rows``, each token's row among the 2P, (K,) each.
+
+        Raises:
+            ValueError: If pairs have a ``score`` or a ``negative``, which it would ignore.
         """
         for name in pairs[0].keys() & {"score", "negative"}:
             raise ValueError(
