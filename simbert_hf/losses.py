@@ -291,7 +291,7 @@ def preference_loss(
         >>> round(found.loss.item(), 4), found.accuracy.item()
         (0.6931, 1.0)
     """
-    wins = chosen - rejected
+    wins = at_least_float32(chosen) - at_least_float32(rejected)
     loss = F.softplus(-scale * (wins - margin)).mean()
     return InBatchLoss(loss, (wins > 0).float().mean())
 

@@ -38,6 +38,7 @@ def cases(model):
     """Each objective and its batch, by name."""
     triplets = SimCseCollator(model.rows, mlm=True)(TRIPLETS)
     plain = SimCseCollator(model.rows)(SCORED)
+    pairs = SimCseCollator(model.rows)(PAIRS)
     add_centres(model, (5, 2, 32), seed=0)
     model.double()
     classes = {"classes": plain["groups"] % 5} | plain
@@ -47,7 +48,7 @@ def cases(model):
         "simcse": (SimCseObjective(mlm_weight=0.5), SimCseCollator(model.rows, mlm=True)(PAIRS)),
         "negatives": (SimCseObjective(symmetric=False, hard_negative_weight=0.3), triplets),
         "scored": (ScoredPairObjective(), plain),
-        "triplet": (TripletObjective(mining="semi_hard", margin=1.0), plain),
+        "triplet": (TripletObjective(mining="semi_hard", margin=1.0), pairs),
         "margin": (MarginObjective(MarginSoftmax("arc")), classes),
     }
 

@@ -45,10 +45,54 @@ def test_milvus_and_faiss_agree_through_changes_and_a_restart(tmp_path, monkeypa
     store.close()
     again = FaqIndex.load(tmp_path / "index", model)
     agree(again)
-    again.add([{"question": "learn english", "answer": "Read."}])  # and not saved
     again.store.close()
-    with pytest.raises(DataError, match="holds 24 vectors, but 23 were saved"):
-        FaqIndex.load(tmp_path / "index", model)
+
+
+@pytest.mark.slow
+def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
+    model, place = tiny_simbert(), tmp_path / "index"
+    writer = FaqIndex.build(model, ROWS, store=milvus.MilvusVectors(str(tmp_path / "faq.db"), "a"))
+    flat = FaqIndex.build(model, ROWS)
+    queries = [faq.question for faq in flat.faqs()]
+
+    def agree(index):
+        for one, other in zip(index.search(queries), flat.search(queries), strict=True):
+            assert [hit.id for hit in one] == [hit.id for hit in other]
+
+    def change(index, word):
+        index.update([{"question": f"the {word} sat", "answer": "No.", "id": "d"}])
+        index.add([{"question": f"a {word} ran", "answer": word, "id": word}])
+
+    writer.save(place)
+    reader, stale = FaqIndex.load(place, model), FaqIndex.load(place, model)
+    change(writer, "dog")  # and is killed before it saves
+    killed = FaqIndex.load(place, model)
+    agree(killed)
+    change(killed, "cat")
+    killed.remove(["cat"])
+    change(killed, "cat")
+    with pytest.raises(DataError, match="Another process has changed the collection"):
+        writer.add([{"question": "the mat", "answer": "No."}])
+    with monkeypatch.context() as broken:
+        broken.setattr(killed.store, "settle", lambda: None)  # or right after
+        killed.save(place)
+    with pytest.raises(DataError, match="was saved by another process, or a copy"):
+        change(stale, "mat")
+    change(flat, "cat")
+    last = FaqIndex.load(place, model)
+    agree(last)
+    assert last.store.stored() == len(last)
+    last.remove(["cat"])
+    flat.remove(["cat"])
+    agree(last)
+    last.save(place)
+    assert last.store.stored() == len(last)
+    agree(FaqIndex.load(place, model))
+    assert {hit.id for [hit] in reader.search(queries, 1)} <= {faq.id for faq in reader.faqs()}
+    last.store.client.delete("a", ids=[0])
+    with pytest.raises(DataError, match=rf"holds {len(last) - 1} vectors, but {len(last)} were"):
+        FaqIndex.load(place, model)
+    last.store.close()
 
 
 class Gone:
@@ -66,9 +110,9 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     store.add(vectors)
     facts = store.save(tmp_path)
     with pytest.raises(ValueError, match="already has a collection 'faq'"):
-        milvus.MilvusVectors(uri, "faq").add(vectors)
+        milvus.MilvusVectors(uri, "faq")
     with pytest.raises(DataError, match="has no collection 'other'"):
-        milvus.MilvusVectors.open(facts | {"collection": "other"})
+        milvus.MilvusVectors.open(facts | {"collection": "other"}, np.arange(0))
     insert, calls = store.client.insert, []
 
     def fails_midway(*args):
@@ -108,7 +152,7 @@ def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     for named in ("http://mine", "http://theirs"):
         monkeypatch.setenv("MILVUS_URI", named)
         with pytest.raises(DataError, match="has no collection 'faq'"):
-            milvus.MilvusVectors.open(facts | {"uri": "http://mine"})
+            milvus.MilvusVectors.open(facts | {"uri": "http://mine"}, np.arange(0))
     assert tokens == ["secret", ""]
     monkeypatch.undo()
     with pytest.raises(ConnectionError, match=r"Milvus at http://127.0.0.1:1 does not respond"):

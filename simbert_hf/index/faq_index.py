@@ -32,7 +32,7 @@ from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.opening import open_index
 from simbert_hf.index.ranking import Found, nearest_groups
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
-from simbert_hf.index.saving import write_index
+from simbert_hf.index.saving import check_known, write_index
 from simbert_hf.index.stores import (
     FaissVectors,
     VectorStore,
@@ -160,6 +160,7 @@ class FaqIndex:
         place = Path(path).absolute()
         with self._changing.writing():
             self._saved[place] = write_index(place, self._write, self._saved.get(place))
+            self.store.settle()
 
     def _write(self, folder: Path) -> dict[str, Any]:
         self._table.write(folder / FILE)
@@ -401,6 +402,9 @@ class FaqIndex:
     def _switch(
         self, table: FaqTable, added: Vectors | None = None, removed: Sequence[int] = ()
     ) -> None:
+        if self.store.shared:  # else only a save can overwrite what others have saved
+            for place, known in self._saved.items():
+                check_known(place, known)
         with self._switching.writing():
             if removed:  # first: a failed call can be repeated, and numbers rows as before
                 self.store.remove(np.asarray(removed, dtype=np.int64))

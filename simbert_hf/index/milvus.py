@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,9 @@ def answering(failed: str = "The Milvus request failed") -> Iterator[None]:
 class MilvusVectors:
     """Vectors in a Milvus collection, for indexes beyond one machine.
 
-    Changes reach the server at once: save the index after each, and let only one process write.
+    Only one process may write, but others may read meanwhile, and a kill loses no more than what
+    was not saved: added vectors are left out of all searches until the save that counts them, and
+    removed ones are deleted after the save that omits them.
 
     Args:
         uri: ``http://host:19530``, or a path ending in ``.db`` for Milvus Lite.
@@ -50,7 +52,10 @@ class MilvusVectors:
 
     Raises:
         ConnectionError: If Milvus does not respond.
+        ValueError: If the collection exists.
     """
+
+    shared = True
 
     def __init__(
         self,
@@ -61,22 +66,42 @@ class MilvusVectors:
         index_type: str = "AUTOINDEX",
         timeout: float = 10,
     ) -> None:
-        if "://" not in uri:  # a file of Milvus Lite
+        token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
+        self._connect(uri, collection, token, index_type, timeout)
+        with answering():
+            taken = self.client.has_collection(collection)
+        if taken:
+            raise ValueError(
+                f"Milvus already has a collection {collection!r}; name another, or drop it."
+            )
+
+    def _connect(
+        self, uri: str, collection: str, token: str, index_type: str, timeout: float = 10
+    ) -> None:
+        failed = f"Milvus at {uri} does not respond"
+        if "://" not in uri:
             uri = os.fspath(Path(uri).resolve())
+            failed = f"Milvus Lite cannot open {uri}, which one process at a time may use"
         self.facts = {"type": "milvus", "uri": uri, "collection": collection}
         self.facts["index_type"] = index_type
         self.collection = collection
-        self._count = 0
-        token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
-        with answering(f"Milvus at {uri} does not respond"):
+        self._count = 0  # vectors ever added
+        self._deleted = 0  # of these, vectors no longer on the server
+        self._removed: set[int] = set()  # vectors to be deleted
+        self._added = False  # whether vectors beyond the count would be another process's
+        with answering(failed):
             self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
 
     @classmethod
     @answering()
-    def open(cls, facts: Mapping[str, Any]) -> MilvusVectors:
+    def open(cls, facts: Mapping[str, Any], removed: Ints) -> MilvusVectors:
         """Open the collection that :meth:`save` described.
 
         ``MILVUS_TOKEN`` is sent only if ``MILVUS_URI`` names the same server.
+
+        Args:
+            facts: The description.
+            removed: The vectors that were removed before the save. Shape: (N,).
 
         Raises:
             DataError: If it does not exist, or does not hold the vectors that were saved.
@@ -85,34 +110,64 @@ class MilvusVectors:
         trusted = os.environ.get("MILVUS_URI", "").rstrip("/") == facts["uri"].rstrip("/")
         if not trusted and os.environ.get("MILVUS_TOKEN"):
             logger.warning("To send MILVUS_TOKEN to %s, set MILVUS_URI to this.", facts["uri"])
-        token = None if trusted else ""
-        store = cls(facts["uri"], facts["collection"], token=token, index_type=facts["index_type"])
-        remedy = "Rebuild the index, and save it after every change."
+        token = os.environ.get("MILVUS_TOKEN", "") if trusted else ""
+        store = cls.__new__(cls)
+        store._connect(facts["uri"], facts["collection"], token, facts["index_type"])
+        remedy = "Rebuild the index."
         if not store.client.has_collection(store.collection):
             raise DataError(
                 f"Milvus at {facts['uri']} has no collection {store.collection!r}. {remedy}"
             )
         store.client.load_collection(store.collection)
-        found = store.stored()
-        if found != facts["stored"]:
-            raise DataError(
-                f"The collection {store.collection!r} holds {found:,} vectors, but "
-                f"{facts['stored']:,} were saved. {remedy}"
-            )
         store._count = facts["count"]
+        due = store._count - len(removed)
+        if store.stored() > due:  # a kill came between the save and its deletions
+            store._delete(removed.tolist())
+        store._deleted = len(removed)
+        if (found := store.stored()) != due:
+            raise DataError(
+                f"The collection {store.collection!r} holds {found:,} vectors, but {due:,} were "
+                f"saved. {remedy}"
+            )
         return store
 
     @answering()
-    def stored(self) -> int:
-        """Count the vectors on the server, without removed ones."""
-        rows = self.client.query(self.collection, filter="id >= 0", output_fields=["count(*)"])
+    def stored(self, where: str = "<") -> int:
+        """Count the vectors on the server; with ``>=`` those beyond the ones added here."""
+        chosen = f"id {where} {self._count}"
+        rows = self.client.query(self.collection, filter=chosen, output_fields=["count(*)"])
         return int(rows[0]["count(*)"])
+
+    def _delete(self, numbers: Sequence[int]) -> None:
+        for start in range(0, len(numbers), BATCH):
+            self.client.delete(self.collection, ids=list(numbers[start : start + BATCH]))
+
+    def check_own(self) -> None:
+        """Raise a DataError if another process has changed the collection."""
+        due = self._count - self._deleted
+        if self.stored() != due or (self._added and self.stored(">=")):
+            raise DataError(
+                f"Another process has changed the collection {self.collection!r}: load the index "
+                "again, repeat the changes, and let one process write."
+            )
 
     @answering()
     def save(self, folder: Path) -> dict[str, Any]:
-        """Return what is needed to open the collection again; the vectors are on the server."""
+        """Return what is needed to open the collection again; the vectors are on the server.
+
+        Raises:
+            DataError: If another process has changed them.
+        """
         self.client.flush(self.collection)
-        return {**self.facts, "count": self._count, "stored": self.stored()}
+        self.check_own()
+        return {**self.facts, "count": self._count}
+
+    @answering()
+    def settle(self) -> None:
+        """Delete what was removed, once a save omits it."""
+        self._delete(sorted(self._removed))
+        self._deleted += len(self._removed)
+        self._removed = set()
 
     @property
     def exact(self) -> bool:
@@ -127,11 +182,16 @@ class MilvusVectors:
         """Append unit vectors; the first call creates the collection. Shape: (N, D).
 
         Raises:
-            ValueError: If the collection already exists.
+            DataError: If another process has changed the collection.
         """
         first = not self._count
         if first:
             self._create(vectors.shape[1])
+        elif not self._added:  # what a killed process has left
+            self.client.delete(self.collection, filter=f"id >= {self._count}")
+        if not first:
+            self.check_own()
+        self._added = True
         try:
             for start in range(0, len(vectors), BATCH):
                 part = enumerate(vectors[start : start + BATCH], self._count + start)
@@ -144,16 +204,11 @@ class MilvusVectors:
                 if first:  # or a retry would find the name taken
                     self.client.drop_collection(self.collection)
                 else:
-                    added = range(self._count, self._count + len(vectors))
-                    self.client.delete(self.collection, ids=list(added))
+                    self._delete(range(self._count, self._count + len(vectors)))
             raise
         self._count += len(vectors)
 
     def _create(self, dim: int) -> None:
-        if self.client.has_collection(self.collection):
-            raise ValueError(
-                f"Milvus already has a collection {self.collection!r}; name another, or drop it."
-            )
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", pymilvus.DataType.FLOAT_VECTOR, dim=dim)
@@ -163,21 +218,24 @@ class MilvusVectors:
             self.collection, schema=schema, index_params=index, consistency_level="Strong"
         )
 
-    @answering()
     def remove(self, numbers: Ints) -> None:
-        """Delete vectors. Shape: (N,)."""
-        self.client.delete(self.collection, ids=numbers.tolist())
+        """Exclude vectors from all further searches. Shape: (N,)."""
+        self._removed |= set(numbers.tolist())
 
     @answering()
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each query: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
+        wanted = f"id < {self._count}"  # not what another process is adding
+        if self._removed:
+            wanted += f" and id not in {sorted(self._removed)}"
         for start in range(0, len(vectors), BATCH):  # a server takes 16,384 queries at most
             found = self.client.search(
                 self.collection,
                 data=list(vectors[start : start + BATCH]),
                 limit=min(k, MOST),
+                filter=wanted,
                 output_fields=["id"],
             )
             for i, hits in enumerate(found, start):

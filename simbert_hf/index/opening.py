@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.saving import ANEW, read_index
 from simbert_hf.index.stores import VectorStore, store_from
@@ -70,8 +72,9 @@ def _difference(
     same = encoder.fingerprint == made["fingerprint"]
     if not same and encoder.dtype == made.get("dtype", "float32"):
         return "its weights differ"
-    numbers = table.living[:PROBES]
-    if len(numbers):
+    living = table.living
+    if len(living):
+        numbers = living[np.unique(np.linspace(0, len(living) - 1, PROBES, dtype=np.int64))]
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # told of when added
             again = encoder([faq.question for faq in table.faqs(numbers)])
         stored = store.vectors(numbers)

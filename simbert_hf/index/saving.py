@@ -58,10 +58,16 @@ def write_index(
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
     with turn(place):
-        if known and is_index(place) and read_manifest(place)[1].name != known:
-            problem = "was saved by another process, or a copy, since this index was loaded"
-            raise fault(place, None, problem, "Load it again, and repeat the changes")
+        if known:
+            check_known(place, known)
         return _replace(place, write)
+
+
+def check_known(place: Path, known: str) -> None:
+    """Raise a DataError if a directory has an index with other data than the known ones."""
+    if is_index(place) and read_manifest(place)[1].name != known:
+        problem = "was saved by another process, or a copy, since this index was loaded"
+        raise fault(place, None, problem, "Load it again, and repeat the changes")
 
 
 def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:

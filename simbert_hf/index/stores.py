@@ -39,6 +39,8 @@ FILE = "vectors.faiss"
 class VectorStore(Protocol):
     """Interface of a store for the vectors of an index."""
 
+    shared: bool  # whether other processes see what is added before a save
+
     @property
     def exact(self) -> bool:
         """Whether a search is a scan of all vectors."""
@@ -64,6 +66,9 @@ class VectorStore(Protocol):
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what is not stored elsewhere into a folder; return what is needed to open it."""
 
+    def settle(self) -> None:
+        """Do what must wait until a save is complete."""
+
 
 class FaissVectors:
     """Vectors in a faiss index in this process.
@@ -85,6 +90,8 @@ class FaissVectors:
         >>> store.search(np.eye(3, dtype=np.float32)[:1], 3)
         (array([[  1.,   0., -inf]], dtype=float32), array([[ 0,  2, -1]]))
     """
+
+    shared = False
 
     def __init__(self, kind: str = "auto") -> None:
         check_choice("kind", kind, ("auto", *KINDS))
@@ -130,6 +137,9 @@ class FaissVectors:
         with (folder / FILE).open("wb") as file:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
         return {"type": "faiss", "kind": self.kind}
+
+    def settle(self) -> None:
+        """Do nothing: a save is complete when the file is."""
 
     @property
     def exact(self) -> bool:
@@ -297,4 +307,4 @@ def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: b
         raise fault(folder.parent, None, problem, "Rebuild it with faiss or Milvus")
     from simbert_hf.index.milvus import MilvusVectors
 
-    return MilvusVectors.open(facts)
+    return MilvusVectors.open(facts, removed)
