@@ -120,16 +120,22 @@ class MilvusVectors:
             )
         store.client.load_collection(store.collection)
         store._count = facts["count"]
-        due = store._count - len(removed)
-        if store.stored() > due:  # a kill came between the save and its deletions
-            store._delete(removed.tolist())
-        store._deleted = len(removed)
-        if (found := store.stored()) != due:
+        due, found = store._count - len(removed), store.stored()
+        if found > due:  # a kill came between the save and its deletions
+            store._removed = store._left(removed.tolist())
+        store._deleted = len(removed) - len(store._removed)
+        if found - len(store._removed) != due:
             raise DataError(
                 f"The collection {store.collection!r} holds {found:,} vectors, but {due:,} were "
                 f"saved. {remedy}"
             )
         return store
+
+    def _left(self, numbers: Sequence[int]) -> set[int]:
+        """Find those of some vectors that are on the server."""
+        parts = (numbers[start : start + BATCH] for start in range(0, len(numbers), BATCH))
+        found = (self.client.get(self.collection, ids=part, output_fields=["id"]) for part in parts)
+        return {row["id"] for rows in found for row in rows}
 
     @answering()
     def stored(self, where: str = "<") -> int:
@@ -184,12 +190,11 @@ class MilvusVectors:
         Raises:
             DataError: If another process has changed the collection.
         """
-        first = not self._count
-        if first:
+        if first := not self._count:
             self._create(vectors.shape[1])
-        elif not self._added:  # what a killed process has left
-            self.client.delete(self.collection, filter=f"id >= {self._count}")
-        if not first:
+        else:
+            if not self._added:  # what a killed process has left
+                self.client.delete(self.collection, filter=f"id >= {self._count}")
             self.check_own()
         self._added = True
         try:
