@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf import DEFAULT_MODEL, __version__
-from simbert_hf.utils.script import sentence
+from simbert_hf.utils.script import drop_output, sentence
 
 BLOCK = 32  # texts handled together
 NONE = "  (none that keeps the meaning; raise -n, or give --copying 0)"
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = read_arguments(argv)
         args.run(args)
     except BrokenPipeError:  # `simbert ... | head`
-        sys.stderr.close()
+        drop_output()
     except (ValueError, OSError, ImportError) as error:
         say(f"simbert: {error}")
         return 1

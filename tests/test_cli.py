@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from threading import Thread
 
 import numpy as np
@@ -435,6 +437,19 @@ def test_a_closed_stdout_is_told_in_one_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "simbert: stdout, where results go, is closed: redirect it to a file or a pipe.\n"
     )
+
+
+def test_a_command_that_nobody_reads_on_ends_quietly():
+    code = (
+        "import sys; from types import SimpleNamespace; from simbert_hf import cli; "
+        "args = SimpleNamespace(run=lambda _: cli.show(['line'])); "
+        "cli.read_arguments = lambda _: args; sys.stdin.read(); sys.exit(cli.main([]))"
+    )
+    run = {"env": os.environ | {"PYTHONUNBUFFERED": ""}, "stdin": PIPE, "stdout": PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], stderr=PIPE, **run) as command:
+        command.stdout.close()
+        assert command.communicate()[1] == b""
+    assert command.returncode == 0
 
 
 def test_help_loads_no_model_library():

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import sys
 import time
 from dataclasses import replace
@@ -520,7 +521,8 @@ def test_a_script_that_nobody_reads_on_ends_quietly(count: int) -> None:
         "import sys; from simbert_hf.utils.script import run_script; sys.stdin.read(); "
         f"run_script(lambda: print(*['line'] * {count}, sep='\\n'))"
     )
-    with Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, stderr=PIPE) as script:
+    run = {"env": os.environ | {"PYTHONUNBUFFERED": ""}, "stdin": PIPE, "stdout": PIPE}
+    with Popen([sys.executable, "-c", code], stderr=PIPE, **run) as script:
         script.stdout.close()
         assert script.communicate()[1] == b""
     assert script.returncode == 1  # what it was to do may not be done

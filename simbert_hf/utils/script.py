@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import select
 import sys
@@ -50,7 +51,7 @@ def run_script(main: Callable[[], object]) -> None:
             sys.stdout.flush()
     except (ImportError, ValueError, OSError, SafetensorError) as error:  # the last: a full disk
         if isinstance(error, BrokenPipeError) and reader_left():
-            sys.stderr.close()
+            drop_output()
             sys.exit(1)
         kind, words = type(error).__name__, str(error)
         if words.startswith("Caught "):  # torch adds the traceback of a DataLoader's process
@@ -68,6 +69,13 @@ def reader_left() -> bool:
     stdout = select.poll()
     stdout.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in stdout.poll(0))
+
+
+def drop_output() -> None:
+    """Send the rest of stdout and stderr nowhere: Python flushes them once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
 
 
 def check_output(directory: str, inputs: Sequence[str]) -> None:
