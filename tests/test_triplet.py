@@ -23,6 +23,7 @@ from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.training import TripletArguments, examples_of
+from simbert_hf.utils.textfiles import read_json
 from tests.naive import naive_topk_accuracy
 from tests.tiny import NOUNS, ROWS, killed_at, save_tiny_simbert, tiny_simbert
 
@@ -192,6 +193,9 @@ def test_the_model_that_trains_mines_anew(start: Path, intents: Path, tmp_path: 
     assert len(drawn) == 4 * 6
     assert len(set(drawn)) == len(drawn)
     assert set(drawn) <= set(train.mined)
+    sentences = sum(map(len, train.groups["texts"]))  # not those that are drawn
+    assert f"{sentences} examples of intents.csv." in (out / "README.md").read_text()
+    assert read_json(out / "checkpoint-4" / "settings.json")["rows"] == sentences
 
 
 @pytest.mark.slow

@@ -113,6 +113,11 @@ class EpochDataset(Dataset[Example]):
         """Draw the examples of this epoch from now on, in every worker process."""
         self._epoch.fill_(epoch)
 
+    @property
+    def rows(self) -> int:
+        """Number of rows that examples are drawn from: those of an epoch, or more."""
+        return len(self)
+
     def __len__(self) -> int:
         raise NotImplementedError
 

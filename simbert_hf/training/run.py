@@ -49,7 +49,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     model: Any = trainer.model
     files = [file for given in arguments for file in getattr(given, "train_file", ())]
     check_read(model.loaded_tokenizer(), some_sentences(trainer.train_dataset), files)
-    rows = None if isinstance(trainer.train_dataset, PairStream) else len(trainer.train_dataset)
+    rows = None if isinstance(trainer.train_dataset, PairStream) else trainer.train_dataset.rows
     pooling = getattr(model.config, "sentence_pooling", None)  # a GRU's config has none
     trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
     with sole_run(args):

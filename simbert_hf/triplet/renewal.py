@@ -58,6 +58,11 @@ class RenewedTriplets(EpochDataset[Pair]):
         names = ("source", "target", "negative")
         self._drawn = FixedPairs(dict(zip(names, columns, strict=True)), self.seed)
 
+    @property
+    def rows(self) -> int:
+        """Number of sentences, each of which may be an anchor."""
+        return sum(map(len, self.groups["texts"]))
+
     def __len__(self) -> int:
         return self.size
 

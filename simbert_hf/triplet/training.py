@@ -203,13 +203,13 @@ def examples_of(
             "--remine_steps."
         )
     step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    train = RenewedTriplets(groups, triplet_args.remine_steps * step, args.order_seed)
     if args.max_steps <= 0:  # otherwise the steps between two minings would count as an epoch
-        sentences = sum(map(len, groups["texts"]))
-        args.max_steps = math.ceil(args.num_train_epochs * sentences / step)
+        args.max_steps = math.ceil(args.num_train_epochs * train.rows / step)
         logger.info(
             "training for %d steps: each sentence is an anchor once per epoch", args.max_steps
         )
-    return RenewedTriplets(groups, triplet_args.remine_steps * step, args.order_seed)
+    return train
 
 
 def load_given_triplets(
