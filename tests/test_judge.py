@@ -303,6 +303,11 @@ def test_a_judge_that_hardly_tells_pairs_apart_is_told_of(flags, monkeypatch, ca
     assert ("its AUC on dev is 0.60" in caplog.text) == (auc < 0.7)
 
 
+def test_a_diverged_judge_is_refused(flags) -> None:
+    with pytest.raises(ValueError, match=r"diverged: .* a lower --learning_rate than 1e\+06"):
+        train([*flags, "--learning_rate", "1e6", "--max_steps", "3"])
+
+
 def test_training_refuses_what_it_cannot_use(tmp_path, flags) -> None:
     flags[1] = str(tmp_path / "nowhere")
     with pytest.raises(OSError, match="nowhere"):

@@ -243,7 +243,7 @@ def train_judge(given: JudgeArguments, args: CrossEncoderTrainingArguments) -> J
     Raises:
         DataError: If a file cannot be used, or too little is left of dev or train.
         OSError: If the base model cannot be loaded.
-        ValueError: If a run is to be resumed, or a flag would have no effect.
+        ValueError: If a run is to be resumed, a flag would have no effect, or the run diverged.
     """
     if args.resume_from_checkpoint:
         raise ValueError("--resume_from_checkpoint: a judge cannot be resumed; train it again.")
@@ -305,6 +305,9 @@ def fit(
     """Fine-tune a cross-encoder on labelled pairs with binary cross-entropy.
 
     The word embeddings stay frozen: they show kinship, and are most of a small model.
+
+    Raises:
+        ValueError: If weights are infinite or NaN in the end.
     """
     assert model.model is not None
     model.model.get_input_embeddings().requires_grad_(False)
@@ -324,6 +327,11 @@ def fit(
         train_dataset=datasets.Dataset.from_dict(columns),
         loss=BinaryCrossEntropyLoss(model),
     ).train()
+    if not all(weight.isfinite().all() for weight in model.parameters()):
+        raise ValueError(
+            "The run diverged: weights are infinite or NaN. Train the judge again with a lower "
+            f"--learning_rate than {args.learning_rate:g}."
+        )
 
 
 def pair_lengths(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[Pair]) -> Ints:
