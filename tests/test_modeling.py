@@ -1,6 +1,7 @@
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,13 @@ from transformers import (
 
 from simbert_hf import SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.gru import CharGru
+from simbert_hf.margin.centres import SampledCentres
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.training.packing import use_packing
-from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
+from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
 TEXTS = ["how can i reset my password?", "the weather is nice today", "cats"]
 POOLED = ("cls_token", "mean_tokens", "lasttoken")  # in the settings of a Pooling
@@ -164,8 +167,21 @@ def test_modules_have_the_form_that_every_reader_knows(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
-def test_others_may_read_the_weights_as_they_may_the_config(tmp_path: Path) -> None:
-    tiny_simbert("linear_pooler").save_pretrained(tmp_path)
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda folder: tiny_simbert("linear_pooler").save_pretrained(folder),
+        lambda folder: CharGru.for_texts(["a"], min_count=1).save_pretrained(folder),
+        lambda folder: SampledCentres((4, 1, 2), sampled=2).save(folder),
+        tiny_judge,
+    ],
+    ids=["simbert", "gru", "centres", "judge"],
+)
+def test_others_may_read_weights_as_they_may_any_file(
+    tmp_path: Path, save: Callable[[Path], object]
+) -> None:
+    save(tmp_path)
+    (tmp_path / "any").touch()
     modes = {path.name: path.stat().st_mode for path in tmp_path.rglob("*") if path.is_file()}
     assert len(set(modes.values())) == 1, modes
 

@@ -31,7 +31,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import loading, quiet_transformers
-from simbert_hf.utils.atomic import put_in_place, sync, write_json
+from simbert_hf.utils.atomic import put_in_place, share_weights, sync, write_json
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -102,6 +102,7 @@ class Judge:
             out.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(prefix="_saving", dir=out) as made, quiet_transformers():
                 self.model.save_pretrained(made, create_model_card=False)
+                share_weights(Path(made))
                 parts = list(Path(made).iterdir())
                 write_json(Path(made, RECORD), record)
                 sync(Path(made))

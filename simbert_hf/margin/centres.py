@@ -22,6 +22,7 @@ from simbert_hf.losses import InBatchLoss
 from simbert_hf.margin.softmax import MarginSoftmax
 from simbert_hf.pooling import normalize
 from simbert_hf.training.saving import CheckpointPart
+from simbert_hf.utils.atomic import share_weights
 from simbert_hf.utils.devices import with_float64
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # Adam's
@@ -184,6 +185,7 @@ class SampledCentres:
         draws = torch.tensor(self.draws)
         tensors = {"state": self.state, "steps": self.steps, "draws": draws}
         save_file(tensors, self._file(directory))
+        share_weights(self._file(directory))
 
     def load(self, directory: str | Path) -> None:
         """Read what :meth:`save` wrote.

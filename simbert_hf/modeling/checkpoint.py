@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,8 +42,6 @@ def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]
         if model.pads_right:
             pad_on_the_right(path)
         write_modules(model, path, weights)
-    for file in (*path.glob("*.safetensors"), *path.glob("*/*.safetensors")):
-        shutil.copymode(path / "config.json", file)  # else only their owner can read them
 
 
 def update_json(path: Path, values: Mapping[str, Any], **options: Any) -> None:

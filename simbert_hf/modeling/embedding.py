@@ -28,6 +28,7 @@ from simbert_hf.modeling.modules import Module, take_vector_layers
 from simbert_hf.modeling.reading import HUB_ARGUMENTS, check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
+from simbert_hf.utils.atomic import share_weights
 from simbert_hf.utils.checks import check_count
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Embedder(PreTrainedModel):
             super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
         if kwargs.get("is_main_process", True):
             self.finish_saving(Path(save_directory), weights)
+            share_weights(Path(save_directory))
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Select the weights to save."""

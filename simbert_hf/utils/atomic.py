@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,19 @@ def write_json(place: Path, content: object, **options: Any) -> None:
     """Write a JSON file atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False, **options)
     write_text(place, text + "\n")
+
+
+def share_weights(place: Path) -> None:
+    """Give a file of weights, or those in a folder, the mode of new files.
+
+    safetensors lets only their owner read them, whatever the umask.
+    """
+    found = [*place.glob("*.safetensors"), *place.glob("*/*.safetensors")]
+    for file in found if place.is_dir() else [place]:
+        new = file.with_name(f"{file.name}.new")
+        new.touch()
+        shutil.copymode(new, file)
+        new.unlink()
 
 
 def sync(path: Path) -> None:
