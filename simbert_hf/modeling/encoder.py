@@ -99,8 +99,8 @@ class SentenceEncoder(Embedder):
         found = read_config(name_or_path, hub)
         if found.get("model_type") == "char_gru":
             raise ValueError(
-                f"{name_or_path} is a CharGru, which is not supported here. Load it with "
-                "CharGru.from_pretrained, or train it with --encoder gru, if there is such a flag."
+                f"{name_or_path} is a CharGru, which loads in Python (CharGru.from_pretrained) and "
+                "in scripts that have --encoder gru."
             )
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
         dtype = kwargs.pop("dtype")
