@@ -57,10 +57,11 @@ def claim(path: Path, work: Mapping[str, object]) -> None:
             unknown inputs.
     """
     note = path.with_name(f"{path.name}.work.json")
-    known = read_json(note) if note.exists() else None
+    known = read_json(note) if note.exists() else {}
     if path.exists() and known != work:
-        what = f"of {json.dumps(known)}" if known else "without a note of its inputs"
-        raise DataError(f"{path} is {what}, not of {json.dumps(work)}: name another --output_file.")
+        other = [name for name in {**known, **work} if known.get(name) != work.get(name)]
+        what = f"differs from this run in {', '.join(other)}" if known else "has no note of its run"
+        raise DataError(f"{path} {what}: name another --output_file.")
     write_json(note, work)
 
 

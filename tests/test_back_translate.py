@@ -118,18 +118,32 @@ def test_other_sentences_are_refused(
     assert path.read_text() == other + "\n"
 
 
-@pytest.mark.parametrize("change", ["--seed=1", "--max_overlap=0.5", "model", "note"])
-def test_a_file_of_another_run_is_refused(argv: list[str], tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("--seed=1", "differs from this run in seed"),
+        ("--max_overlap=0.5", "differs from this run in max_overlap"),
+        ("model", "differs from this run in model"),
+        ("sentences", "differs from this run in sentences"),
+        ("note", "has no note of its run"),
+    ],
+)
+def test_a_file_of_another_run_is_refused(
+    argv: list[str], tmp_path: Path, change: str, told: str
+) -> None:
     path = tmp_path / "out" / "pairs.jsonl"
     back_translate.main(argv)
     whole = path.read_bytes()
     if change == "model":
         torch.manual_seed(1)
         tiny_simbert(num_hidden_layers=1).save_pretrained(tmp_path / "model")
+    elif change == "sentences":
+        with (tmp_path / "sentences.txt").open("a") as file:
+            file.write("\none more")
     elif change == "note":
         path.with_name("pairs.jsonl.work.json").unlink()
     else:
         argv = [*argv, change]
-    with pytest.raises(DataError, match=r"pairs\.jsonl is (of|without) .*: name another"):
+    with pytest.raises(DataError, match=rf"pairs\.jsonl {told}: name another"):
         back_translate.main(argv)
     assert path.read_bytes() == whole
