@@ -255,6 +255,11 @@ def test_outputs_of_others_in_any_order(tmp_path) -> None:
         ('{"text": "a", "paraphrases": []}\n', "has no paraphrases of 'how can i go there'"),
         ("", "has no paraphrases of 'how can i go there'"),
         (2 * '{"text": "a", "paraphrases": []}\n', r"peer\.jsonl:2: repeats 'a'"),
+        (
+            "".join(f'{{"text": "{text}", "paraphrases": ["", " "]}}\n' for text in DATA.sources)
+            + '{"text": "a", "paraphrases": ["b"]}\n',
+            r"peer\.jsonl: has no paraphrase of any held-out sentence\. Write at least one",
+        ),
     ],
 )
 def test_outputs_that_cannot_be_measured(tmp_path, text: str, message: str) -> None:

@@ -194,7 +194,8 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
         name: Name of its row; None for the file's.
 
     Raises:
-        DataError: If a line has another format, or a sentence is missing or occurs twice.
+        DataError: If a line has another format, a sentence is missing or occurs twice, or none has
+            a paraphrase.
     """
     check_exists(path)
     given: dict[str, list[str]] = {}
@@ -216,6 +217,8 @@ def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) 
             problem = f"has no paraphrases of {shorten(source)}"
             raise fault(path, None, problem, "Paraphrase what --list_sources prints")
     candidates = [given[fold(source)] for source in data.sources]
+    if not any(candidates):
+        raise fault(path, None, "has no paraphrase of any held-out sentence", "Write at least one")
     return System(name or Path(path).stem, candidates, figures={"kinship": "unknown"})
 
 
