@@ -29,7 +29,7 @@ from simbert_hf.judging.report import as_json, caption, markdown_table, samples_
 from simbert_hf.modeling.loading import model_name
 from simbert_hf.run_record import RUN
 from simbert_hf.utils.atomic import write_text
-from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.script import check_output, run_script, script_parser
 from simbert_hf.utils.textfiles import read_json
 
 
@@ -161,6 +161,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.list_sources:
         print(*(json.dumps({"text": text}, ensure_ascii=False) for text in data.sources), sep="\n")
         return
+    check_output(str(args.output_dir), [])
     judge = Judge.load(args.judge) if args.judge else None
     threshold = judge.threshold if judge else None
     related_models = {
@@ -174,7 +175,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_names([*(name for name, _ in models), *(system.name for system in others)])
     for _, path in models:
         check_split(path, args, data.others)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
     known = [check_writer(path, judge, args.allow_related_judge) for _, path in models]
     systems = [
         write_paraphrases(name, path, data, figures, args.n, args.k)
@@ -188,6 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, related_models)}"
     print(table)
     page = samples_page(systems, scores, threshold, data, args.samples)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
     write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
     found = as_json(judge, vars(args), data, systems, scores, rows, related_models)
     write_text(args.output_dir / "paraphrases.json", found)

@@ -444,3 +444,22 @@ def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypat
         main([*flags, *model, "--outputs", "nowhere.jsonl"])
     with pytest.raises(ValueError, match=r"Two rows would be named 'model'; .*: write NAME="):
         main([*flags, *model, str(tmp_path / "other" / "model")])
+
+
+def test_an_output_folder_is_tried_first_and_made_last(
+    tmp_path, flags, monkeypatch, read_only
+) -> None:
+    def refused(*_: object) -> None:
+        raise ValueError("related")
+
+    monkeypatch.setattr("scripts.evaluate_paraphrases.check_writer", refused)
+    flags += ["--models", str(tmp_path / "model")]
+    with pytest.raises(ValueError, match="related"):
+        main(flags)
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").touch()
+    with pytest.raises(NotADirectoryError, match=r"--output_dir .*out is a file: name a folder"):
+        main(flags)
+    read_only(tmp_path)
+    with pytest.raises(PermissionError, match="is not writable"):
+        main([*flags, "--output_dir", str(tmp_path / "new")])
