@@ -10,6 +10,7 @@ from simbert_hf.cards import add_results, read_card
 from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.utils.atomic import check_writable
 from simbert_hf.utils.parsing import parse_arguments
 
 RESULTS = "results.json"
@@ -35,7 +36,9 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     name, path = next(iter(args.model_paths().items()))  # only the first model's card is written
     if args.write_card:
         read_card(path)
-    tasks, folder = load_tasks(args), Path(args.output_dir)
+    folder = Path(args.output_dir)
+    check_writable(folder / RESULTS)
+    tasks = load_tasks(args)
     folder.mkdir(parents=True, exist_ok=True)
     # Saved after each model, so that one that fails does not lose the results before it.
     results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS))
