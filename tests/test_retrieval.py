@@ -997,6 +997,11 @@ def test_bad_queries_and_changes(index, model):
     for row in (ROWS[0], Faq("a", "b")):
         with pytest.raises(TypeError, match=r"a single row, .*Pass a list of rows, \[row\]"):
             index.add(row)
+    for read, key in ((read_faqs, "question"), (read_queries, "query")):
+        with pytest.raises(
+            TypeError, match=rf"A row is 'how to pay'; .* such as {{'{key}': \.\.\.}}"
+        ):
+            list(read(["how to pay"]))
     with pytest.raises(TypeError, match="The rows are None: pass a list of rows, or a file"):
         index.add(None)
     with pytest.raises(DataError, match="A row to update has no id"):

@@ -202,7 +202,7 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
     if isinstance(source, str | Path):
         name, rows = str(source), read_headed_rows(source)
     else:
-        name, rows = f"the {text} rows", enumerate(map(_as_row, source), start=1)
+        name, rows = f"the {text} rows", enumerate((_as_row(i, text) for i in source), start=1)
     filled = ((line, row) for line, row in rows if row)
     first = next(filled, None)
     if first is None:
@@ -232,7 +232,7 @@ def _named_alike(row: Row, text: str) -> dict[str, str]:
     return {name: lower[name] for name in sorted(ours & set(lower))}
 
 
-def _as_row(item: object) -> Row:
+def _as_row(item: object, text: str) -> Row:
     if isinstance(item, Query):
         return {"query": item.text} | {key: getattr(item, key) for key in KEYS}
     if isinstance(item, Faq):
@@ -240,7 +240,7 @@ def _as_row(item: object) -> Row:
     if isinstance(item, Mapping):
         return dict(item)
     raise TypeError(
-        f"A row is {shorten(item)}; pass dictionaries such as {{'question': ...}}; for a pandas "
+        f"A row is {shorten(item)}; pass dictionaries such as {{{text!r}: ...}}; for a pandas "
         "frame, frame.to_dict('records')."
     )
 
