@@ -254,16 +254,13 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
                 4-D. ``past_key_values``, its name before transformers 5.24, is accepted too.
             use_cache: Ignored: caching follows ``cache``.
             logits_to_keep: Run the LM head on this many last positions of each row.
-            output_hidden_states: Also return the hidden states of every layer; as the config says
-                if None.
+            output_hidden_states: Also return the hidden states of every layer.
             **kwargs: Passed to ``BertModel``.
         """
         cache = kwargs.pop("past_key_values", cache)
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         real = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         all_layers = self.config.sentence_pooling == "first_last_mean"
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         outputs = self.run_layers(
             input_ids,
             real,
