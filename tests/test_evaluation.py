@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import datasets
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,12 @@ from torch import Tensor
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.evaluation.evaluators import SimBertEvaluator, StsEvaluator, sts_spearman
+from simbert_hf.evaluation.evaluators import (
+    RetrievalEvaluator,
+    SimBertEvaluator,
+    StsEvaluator,
+    sts_spearman,
+)
 from simbert_hf.evaluation.retrieval import topk_accuracy
 from simbert_hf.objectives import SimBertObjective
 from tests.naive import naive_topk_accuracy
@@ -58,10 +64,14 @@ def test_spearman_wants_tuples_and_some_of_them() -> None:
         sts_spearman(tiny_simbert(), [])
 
 
-@pytest.mark.parametrize("scores", [(1.0, 1.0), (1.0, float("nan")), (1.0,)])
+@pytest.mark.parametrize("scores", [(1, 1), (1, float("nan")), (1,), (1, float("inf")), ("1", "2")])
 def test_scores_that_rank_nothing_are_refused_before_training(scores):
-    with pytest.raises(ValueError, match="they rank nothing"):
-        StsEvaluator([("a", "b", score) for score in scores])
+    sts = [("a", "b", score) for score in scores]
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b"], ["c", "d"]], "group": [0, 1]})
+    for evaluator in (StsEvaluator, lambda sts: RetrievalEvaluator(groups, sts)):
+        with pytest.raises(ValueError, match="they rank nothing"):
+            evaluator(sts)
+    assert StsEvaluator([("a", "b", True), ("a", "c", False)])(tiny_simbert())
 
 
 def test_spearman_of_a_collapsed_encoder_is_a_number() -> None:

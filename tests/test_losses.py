@@ -17,6 +17,7 @@ from simbert_hf.losses import (
     in_batch_loss,
     one_way_loss,
     pair_loss,
+    preference_loss,
 )
 from tests.naive import (
     naive_angle,
@@ -293,6 +294,11 @@ def test_ranking_accuracy_and_a_batch_without_order() -> None:
     flat.loss.backward()
     assert flat.loss.item() == flat.accuracy.item() == 0
     assert not similarities.grad.any()
+
+
+def test_half_precision_prefers_in_single() -> None:
+    chosen, rejected = torch.tensor([[-6e4], [6e4]], dtype=torch.float16)
+    assert preference_loss(chosen, rejected, scale=2, margin=0).loss.isfinite()
 
 
 def test_half_precision_ranks_in_single() -> None:

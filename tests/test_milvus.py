@@ -63,6 +63,8 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
         index.update([{"question": f"the {word} sat", "answer": "No.", "id": "d"}])
         index.add([{"question": f"a {word} ran", "answer": word, "id": word}])
 
+    for index in (writer, flat):  # deleted long before the kill
+        index.remove(["b"])
     writer.save(place)
     reader, stale = FaqIndex.load(place, model), FaqIndex.load(place, model)
     change(writer, "dog")  # and is killed before it saves
@@ -74,7 +76,7 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="Another process has changed the collection"):
         writer.add([{"question": "the mat", "answer": "No."}])
     with monkeypatch.context() as broken:
-        broken.setattr(killed.store, "settle", lambda: None)  # or right after
+        broken.setattr(killed.store, "settle", lambda _: None)  # or right after
         killed.save(place)
     with pytest.raises(DataError, match="was saved by another process, or a copy"):
         change(stale, "mat")
@@ -89,9 +91,37 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
     assert last.store.stored() == len(last)
     agree(FaqIndex.load(place, model))
     assert {hit.id for [hit] in reader.search(queries, 1)} <= {faq.id for faq in reader.faqs()}
+    twins = [FaqIndex.load(place, model) for _ in "ab"]
+    rows = [{"question": f"what {w} is it", "answer": w, "id": w} for w in ("time", "password")]
+    for twin, row in zip(twins, rows, strict=True):
+        twin.add([row])
+    with pytest.raises(DataError, match="Another process has changed the collection"):
+        twins[0].save(place)
+    twins[1].save(place)
+    flat.add(rows[1:])
+    last = FaqIndex.load(place, model)
+    insert = last.store.client.insert
+
+    def fails(*args):
+        insert(*args)
+        raise milvus.pymilvus.MilvusException(message="late")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(last.store.client, "insert", fails)
+        with pytest.raises(ConnectionError, match="late"):
+            last.update([{"question": "is it late", "answer": "No.", "id": "c"}])
+    last.save(place)
+    agree(FaqIndex.load(place, model))
+    total = len(last)
     last.store.client.delete("a", ids=[0])
-    with pytest.raises(DataError, match=rf"holds {len(last) - 1} vectors, but {len(last)} were"):
+    with pytest.raises(DataError, match="Another process has changed the collection"):
+        last.save(place)
+    with pytest.raises(DataError, match="Another process has changed the collection"):
+        last.add([{"question": "the dog", "answer": "No."}])
+    with pytest.raises(DataError, match=rf"holds {total - 1} vectors, but {total} were saved"):
         FaqIndex.load(place, model)
+    with pytest.raises(DataError, match="lacks vector 0, which another process has removed"):
+        last.store.vectors(np.arange(2))
     last.store.close()
 
 

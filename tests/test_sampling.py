@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from itertools import combinations
 
 import datasets
 import numpy as np
 import pytest
+import torch
 from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 
@@ -317,6 +319,12 @@ def test_fixed_pairs_have_two_sides():
 def test_fixed_pairs_hold_sentences_and_numbers(column, message):
     with pytest.raises(TypeError, match=message):
         FixedPairs({"source": ["a", "b"], "target": ["c", "d"], **column})
+    scores = torch.tensor([1.0, 0.0]), [Decimal(1), Decimal(0)]
+    for score in scores:
+        assert (
+            FixedPairs({"source": ["a", "b"], "target": ["c", "d"], "score": score})[1]["score"]
+            == 0
+        )
 
 
 def test_fixed_pairs_keep_their_texts_and_renew_their_seeds():

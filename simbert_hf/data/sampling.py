@@ -8,7 +8,6 @@ that outlive an epoch see it change, and a sampler reads it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
 from typing import Any, NotRequired, TypedDict, TypeVar
 
 import datasets
@@ -17,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from simbert_hf.utils.arrays import Hashes, Ints
-from simbert_hf.utils.checks import is_number
+from simbert_hf.utils.checks import is_finite
 from simbert_hf.utils.text import fold
 
 
@@ -235,5 +234,5 @@ def check_column(name: str, values: Iterable[Any]) -> None:
     for i, value in enumerate(values):
         if name != "score" and not isinstance(value, str):
             raise TypeError(f"{name} {i} is {type(value).__name__} {value!r:.40}; pass strings.")
-        if name == "score" and not (is_number(value) and isfinite(value)):
+        if name == "score" and not is_finite(value):
             raise TypeError(f"score {i} is {value!r:.40}; pass finite numbers, or drop the pair.")

@@ -18,7 +18,7 @@ from simbert_hf.evaluation.geometry import METER, CollapseMeter
 from simbert_hf.evaluation.retrieval import KS, topk_accuracy
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.utils.arrays import Reals
-from simbert_hf.utils.checks import check_rows
+from simbert_hf.utils.checks import check_rows, is_finite
 
 if TYPE_CHECKING:
     from simbert_hf.collators import PairCollator
@@ -71,7 +71,8 @@ def check_sts(pairs: Sequence[tuple[str, str, float]]) -> None:
     check_rows("sts", pairs, "sentence", "sentence", "score")
     if not len(pairs):
         raise ValueError("sts is empty: provide scored pairs.")
-    if not np.ptp([score for *_, score in pairs]) > 0:  # nor is NaN
+    scores = {score for *_, score in pairs}
+    if len(scores) < 2 or not all(map(is_finite, scores)):
         raise ValueError("The scores of sts are all equal, or not numbers: they rank nothing.")
 
 

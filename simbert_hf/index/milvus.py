@@ -39,8 +39,9 @@ class MilvusVectors:
     """Vectors in a Milvus collection, for indexes beyond one machine.
 
     Only one process may write, but others may read meanwhile, and a kill loses no more than what
-    was not saved: added vectors are left out of all searches until the save that counts them, and
-    removed ones are deleted after the save that omits them.
+    was not saved: added vectors are left out of others' searches until the save that counts them,
+    and removed ones are deleted after the save that omits them. Save the index in one folder: a
+    copy of that, or a second one, is of no use after further changes.
 
     Args:
         uri: ``http://host:19530``, or a path ending in ``.db`` for Milvus Lite.
@@ -68,12 +69,7 @@ class MilvusVectors:
     ) -> None:
         token = os.environ.get("MILVUS_TOKEN", "") if token is None else token
         self._connect(uri, collection, token, index_type, timeout)
-        with answering():
-            taken = self.client.has_collection(collection)
-        if taken:
-            raise ValueError(
-                f"Milvus already has a collection {collection!r}; name another, or drop it."
-            )
+        self._check_free()
 
     def _connect(
         self, uri: str, collection: str, token: str, index_type: str, timeout: float = 10
@@ -87,8 +83,8 @@ class MilvusVectors:
         self.collection = collection
         self._count = 0  # vectors ever added
         self._deleted = 0  # of these, vectors no longer on the server
-        self._removed: set[int] = set()  # vectors to be deleted
-        self._added = False  # whether vectors beyond the count would be another process's
+        self._set_removed(set())  # vectors to be deleted
+        self._last: Vectors | None = None  # that was added here, if any
         with answering(failed):
             self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
 
@@ -120,16 +116,22 @@ class MilvusVectors:
             )
         store.client.load_collection(store.collection)
         store._count = facts["count"]
-        due, found = store._count - len(removed), store.stored()
-        if found > due:  # a kill came between the save and its deletions
-            store._removed = store._left(removed.tolist())
-        store._deleted = len(removed) - len(store._removed)
-        if found - len(store._removed) != due:
+        due, left = store._count - len(removed), set[int]()
+        while (extra := store.stored() - due) > len(left):  # deletions are due, or under way
+            left = store._left(removed.tolist())
+        if extra < 0:
             raise DataError(
-                f"The collection {store.collection!r} holds {found:,} vectors, but {due:,} were "
-                f"saved. {remedy}"
+                f"The collection {store.collection!r} holds {due + extra:,} vectors, but {due:,} "
+                f"were saved. {remedy}"
             )
+        store._deleted = len(removed) - len(left)
+        store._set_removed(left)
         return store
+
+    def _set_removed(self, numbers: set[int]) -> None:
+        """Write the search's condition too, as that takes long where many are removed."""
+        self._removed = numbers
+        self._living = f" and id not in {sorted(numbers)}" if numbers else ""
 
     def _left(self, numbers: Sequence[int]) -> set[int]:
         """Find those of some vectors that are on the server."""
@@ -150,8 +152,12 @@ class MilvusVectors:
 
     def check_own(self) -> None:
         """Raise a DataError if another process has changed the collection."""
-        due = self._count - self._deleted
-        if self.stored() != due or (self._added and self.stored(">=")):
+        extra = self.stored() - (self._count - self._deleted - len(self._removed))
+        own = 0 <= extra <= len(self._removed)  # a failed deletion may have been done
+        if own and self._last is not None:
+            [last] = self.vectors(np.array([self._count - 1]))
+            own = not self.stored(">=") and np.allclose(last, self._last)
+        if not own:
             raise DataError(
                 f"Another process has changed the collection {self.collection!r}: load the index "
                 "again, repeat the changes, and let one process write."
@@ -168,12 +174,15 @@ class MilvusVectors:
         self.check_own()
         return {**self.facts, "count": self._count}
 
-    @answering()
-    def settle(self) -> None:
-        """Delete what was removed, once a save omits it."""
+    @answering("The index is saved, but vectors that it omits could not be deleted")
+    def settle(self, removed: Ints) -> None:
+        """Delete what was removed, once a save omits it; see :class:`VectorStore`."""
+        self._set_removed(self._removed & set(removed.tolist()))
         self._delete(sorted(self._removed))
-        self._deleted += len(self._removed)
-        self._removed = set()
+        self._deleted = len(removed)
+        if self._count - 1 in self._removed:
+            self._last = None
+        self._set_removed(set())
 
     @property
     def exact(self) -> bool:
@@ -193,10 +202,9 @@ class MilvusVectors:
         if first := not self._count:
             self._create(vectors.shape[1])
         else:
-            if not self._added:  # what a killed process has left
+            if self._last is None:  # what a killed process or a failed call has left
                 self.client.delete(self.collection, filter=f"id >= {self._count}")
             self.check_own()
-        self._added = True
         try:
             for start in range(0, len(vectors), BATCH):
                 part = enumerate(vectors[start : start + BATCH], self._count + start)
@@ -209,11 +217,21 @@ class MilvusVectors:
                 if first:  # or a retry would find the name taken
                     self.client.drop_collection(self.collection)
                 else:
+                    self._last = None
                     self._delete(range(self._count, self._count + len(vectors)))
             raise
         self._count += len(vectors)
+        self._last = vectors[-1]
+
+    @answering()
+    def _check_free(self) -> None:
+        if self.client.has_collection(self.collection):
+            raise ValueError(
+                f"Milvus already has a collection {self.collection!r}; name another, or drop it."
+            )
 
     def _create(self, dim: int) -> None:
+        self._check_free()
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", pymilvus.DataType.FLOAT_VECTOR, dim=dim)
@@ -225,16 +243,14 @@ class MilvusVectors:
 
     def remove(self, numbers: Ints) -> None:
         """Exclude vectors from all further searches. Shape: (N,)."""
-        self._removed |= set(numbers.tolist())
+        self._set_removed(self._removed | set(numbers.tolist()))
 
     @answering()
     def search(self, vectors: Vectors, k: int) -> tuple[Vectors, Ints]:
         """Find the k nearest of each query: (Q, D) -> cosines and numbers, (Q, k) each."""
         scores = np.full((len(vectors), k), -np.inf, dtype=np.float32)
         numbers = np.full((len(vectors), k), -1, dtype=np.int64)
-        wanted = f"id < {self._count}"  # not what another process is adding
-        if self._removed:
-            wanted += f" and id not in {sorted(self._removed)}"
+        wanted = f"id < {self._count}{self._living}"  # not what another process is adding
         for start in range(0, len(vectors), BATCH):  # a server takes 16,384 queries at most
             found = self.client.search(
                 self.collection,
@@ -250,9 +266,14 @@ class MilvusVectors:
 
     @answering()
     def vectors(self, numbers: Ints) -> Vectors:
-        """Return stored vectors: (N,) -> (N, D)."""
+        """Return stored vectors: (N,) -> (N, D); raise a DataError if another process has some."""
         rows = self.client.get(self.collection, ids=numbers.tolist(), output_fields=["vector"])
         by_id = {row["id"]: row["vector"] for row in rows}
+        if gone := set(numbers.tolist()) - by_id.keys():
+            raise DataError(
+                f"The collection {self.collection!r} lacks vector {min(gone)}, which another "
+                "process has removed: load the index again."
+            )
         return np.array([by_id[number] for number in numbers.tolist()], dtype=np.float32)
 
     def close(self) -> None:

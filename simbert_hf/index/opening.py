@@ -12,6 +12,7 @@ from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.index.saving import ANEW, read_index
 from simbert_hf.index.stores import VectorStore, store_from
 from simbert_hf.index.table import FILE, FaqTable
+from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.textfiles import fault
 
 PROBES = 8  # questions encoded again
@@ -31,11 +32,12 @@ def open_index(
         OSError: If the model cannot be loaded.
     """
 
-    def read(facts: dict[str, Any], folder: Path) -> tuple[dict[str, Any], FaqTable, VectorStore]:
+    def read(facts: dict[str, Any], folder: Path) -> tuple[Any, ...]:
         table = FaqTable.read(folder / FILE)
-        return facts, table, store_from(facts["store"], folder, table.removed, mmap=mmap)
+        store = store_from(facts["store"], folder, table.removed, mmap=mmap)
+        return facts, table, store, _probes(table, store)
 
-    facts, table, store = read_index(place, read)
+    facts, table, store, probes = read_index(place, read)
     if not len(table) == len(store) == facts["rows"]:
         problem = f"has {len(table)} rows and {len(store)} vectors where {facts['rows']} are due"
         raise fault(place, None, problem, ANEW)
@@ -51,7 +53,7 @@ def open_index(
             raise
         remedy = "If it has moved, give its new path (--model; FaqIndex.load(path, model))"
         raise OSError(f"{place}: its model cannot be loaded: {error} {remedy}.") from error
-    if why := _difference(encoder, made, table, store):
+    if why := _difference(encoder, made, probes):
         ours = encoder.name or "this"
         others = (
             f"another state of {name}" if name == ours else f"{name or 'another model'}, not {ours}"
@@ -61,8 +63,17 @@ def open_index(
     return encoder, table, store, facts
 
 
+def _probes(table: FaqTable, store: VectorStore) -> tuple[list[str], Vectors]:
+    """Return a few questions, first to last, and their stored vectors."""
+    living = table.living
+    if not len(living):
+        return [], np.empty((0, 0), dtype=np.float32)
+    numbers = living[np.unique(np.linspace(0, len(living) - 1, PROBES, dtype=np.int64))]
+    return [faq.question for faq in table.faqs(numbers)], store.vectors(numbers)
+
+
 def _difference(
-    encoder: TextEncoder, made: dict[str, Any], table: FaqTable, store: VectorStore
+    encoder: TextEncoder, made: dict[str, Any], probes: tuple[list[str], Vectors]
 ) -> str:
     """Say how a model differs from the manifest's; an empty string if it does not.
 
@@ -72,12 +83,10 @@ def _difference(
     same = encoder.fingerprint == made["fingerprint"]
     if not same and encoder.dtype == made.get("dtype", "float32"):
         return "its weights differ"
-    living = table.living
-    if len(living):
-        numbers = living[np.unique(np.linspace(0, len(living) - 1, PROBES, dtype=np.int64))]
+    questions, stored = probes
+    if questions:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # told of when added
-            again = encoder([faq.question for faq in table.faqs(numbers)])
-        stored = store.vectors(numbers)
+            again = encoder(questions)
         if again.shape != stored.shape or (again * stored).sum(axis=1).min() < 1 - TOLERANCE:
             return "its pooling or length differs" if same else "its vectors differ"
     return ""

@@ -66,8 +66,8 @@ class VectorStore(Protocol):
     def save(self, folder: Path) -> dict[str, Any]:
         """Write what is not stored elsewhere into a folder; return what is needed to open it."""
 
-    def settle(self) -> None:
-        """Do what must wait until a save is complete."""
+    def settle(self, removed: Ints) -> None:
+        """Do what must wait until a save is complete, which omits these vectors. Shape: (N,)."""
 
 
 class FaissVectors:
@@ -138,8 +138,8 @@ class FaissVectors:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write))
         return {"type": "faiss", "kind": self.kind}
 
-    def settle(self) -> None:
-        """Do nothing: a save is complete when the file is."""
+    def settle(self, removed: Ints) -> None:
+        """Do nothing: removed vectors are only left out."""
 
     @property
     def exact(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,8 +66,7 @@ def write_modules(model: Embedder, directory: Path, weights: Mapping[str, Tensor
     Releases from 6.0 on save another form, which older ones and Text Embeddings Inference 1.9 do
     not read.
     """
-    limit = model.max_length
-    lengths = {"max_seq_length": limit if limit < sys.maxsize else None, "do_lower_case": False}
+    lengths = {"max_seq_length": model.max_length, "do_lower_case": False}
     settings = {
         "prompts": {"query": "", "document": ""},
         "default_prompt_name": None,
@@ -80,7 +78,7 @@ def write_modules(model: Embedder, directory: Path, weights: Mapping[str, Tensor
         folder.mkdir(exist_ok=True)
         write_json(folder / "config.json", config)
         if tensors:
-            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            save_file(tensors, folder / "model.safetensors")
         listed.append(
             {"idx": number, "name": f"{number}", "path": folder.name, "type": f"{MODULES}.{kind}"}
         )
@@ -102,7 +100,10 @@ def vector_modules(
         config = width | {"layer_start": 1, "num_hidden_layers": layers}  # 0 are the embeddings
         modules.insert(0, ("WeightedLayerPooling", config, {"layer_weights": layer_shares(layers)}))
     for name, linear in model.vector_layers.items():
-        tensors = {f"linear.{it}": weights[f"{name}.{it}"].float() for it in ("weight", "bias")}
+        tensors = {
+            f"linear.{it}": weights[f"{name}.{it}"].float().contiguous()
+            for it in ("weight", "bias")
+        }
         tanh = pooling == "tanh_pooler" and linear is not model.whitening
         sizes = {"in_features": linear.in_features, "out_features": linear.out_features}
         activation = f"torch.nn.modules.{'activation.Tanh' if tanh else 'linear.Identity'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from math import inf
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -41,6 +41,19 @@ def is_number(value: object) -> TypeGuard[float]:
         (True, False, False)
     """
     return isinstance(value, Real)
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a value is a finite number, of any library.
+
+    Example:
+        >>> is_finite(1), is_finite(inf), is_finite("1")
+        (True, False, False)
+    """
+    try:
+        return isfinite(value)
+    except TypeError:
+        return False
 
 
 def check_scale(scale: float, flag: str = "scale") -> None:
