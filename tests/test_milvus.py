@@ -112,6 +112,10 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
             last.update([{"question": "is it late", "answer": "No.", "id": "c"}])
     last.save(place)
     agree(FaqIndex.load(place, model))
+    other = {"id": len(last.store) - 1, "vector": np.eye(32, dtype=np.float32)[0]}
+    last.store.client.upsert("a", [other])
+    with pytest.raises(DataError, match="was built by another model, .* its pooling or length"):
+        FaqIndex.load(place, model)
     total = len(last)
     last.store.client.delete("a", ids=[0])
     with pytest.raises(DataError, match="Another process has changed the collection"):

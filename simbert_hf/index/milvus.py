@@ -84,7 +84,7 @@ class MilvusVectors:
         self._count = 0  # vectors ever added
         self._deleted = 0  # of these, vectors no longer on the server
         self._set_removed(set())  # vectors to be deleted
-        self._last: Vectors | None = None  # that was added here, if any
+        self._last: Vectors | None = None  # the last vector, if it was added here
         with answering(failed):
             self.client = pymilvus.MilvusClient(uri, token=token, timeout=timeout)
 
@@ -116,10 +116,10 @@ class MilvusVectors:
             )
         store.client.load_collection(store.collection)
         store._count = facts["count"]
-        due, left = store._count - len(removed), set[int]()
-        while (extra := store.stored() - due) > len(left):  # deletions are due, or under way
-            left = store._left(removed.tolist())
-        if extra < 0:
+        due = store._count - len(removed)
+        left = store._left(removed.tolist()) if store.stored() > due else set()
+        extra = store.stored() - due  # counted anew, as a writer may be deleting them
+        if not 0 <= extra <= len(left):
             raise DataError(
                 f"The collection {store.collection!r} holds {due + extra:,} vectors, but {due:,} "
                 f"were saved. {remedy}"
