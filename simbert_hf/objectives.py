@@ -326,8 +326,7 @@ class SimCseObjective:
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         paired = vectors[: len(batch["groups"])]
-        if "scores" in batch:
-            raise ValueError("Scored pairs may be dissimilar: use a ScoredPairObjective.")
+        refuse_scores(batch)
         if self.symmetric:
             if "negative_rows" in batch:
                 raise ValueError("Hard negatives need the one-directional loss (symmetric=False).")
@@ -350,6 +349,12 @@ class SimCseObjective:
             groups=own,
             key_groups=every,
         )
+
+
+def refuse_scores(batch: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError if a batch has scored pairs, for a loss that takes each for alike."""
+    if "scores" in batch:
+        raise ValueError("Scored pairs may be dissimilar: use a ScoredPairObjective.")
 
 
 def key_groups(batch: Mapping[str, Tensor]) -> list[Tensor]:

@@ -63,6 +63,7 @@ def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> flo
         >>> round(sts_spearman(model, pairs), 2)
         1.0
     """
+    check_sts(pairs)
     return _spearman(_encode_pairs(model, pairs), pairs)
 
 
@@ -78,7 +79,6 @@ def check_sts(pairs: Sequence[tuple[str, str, float]]) -> None:
 
 def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Reals:
     """Embed all first sentences, and then all second ones: (2P, D)."""
-    check_sts(pairs)
     first, second, _ = zip(*pairs, strict=True)
     return model.encode([*first, *second], normalize_embeddings=True)
 

@@ -150,7 +150,7 @@ class MilvusVectors:
         for start in range(0, len(numbers), BATCH):
             self.client.delete(self.collection, ids=list(numbers[start : start + BATCH]))
 
-    def check_own(self) -> None:
+    def _check_own(self) -> None:
         """Raise a DataError if another process has changed the collection."""
         extra = self.stored() - (self._count - self._deleted - len(self._removed))
         own = 0 <= extra <= len(self._removed)  # a failed deletion may have been done
@@ -171,7 +171,7 @@ class MilvusVectors:
             DataError: If another process has changed them.
         """
         self.client.flush(self.collection)
-        self.check_own()
+        self._check_own()
         return {**self.facts, "count": self._count}
 
     @answering("The index is saved, but vectors that it omits could not be deleted")
@@ -204,7 +204,7 @@ class MilvusVectors:
         else:
             if self._last is None:  # what a killed process or a failed call has left
                 self.client.delete(self.collection, filter=f"id >= {self._count}")
-            self.check_own()
+            self._check_own()
         try:
             for start in range(0, len(vectors), BATCH):
                 part = enumerate(vectors[start : start + BATCH], self._count + start)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simbert_hf.modeling.embedding import Embedder
 
 MODULES = "sentence_transformers.models"  # where its modules were until 6.0
-POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+MODES = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}  # ours and its
 
 
 def finish_checkpoint(model: Embedder, path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -93,7 +93,7 @@ def vector_modules(
     """Return kind, settings and weights of the modules that pool, whiten and normalize."""
     size, pooling = model.config.hidden_size, model.config.sentence_pooling
     width = {"word_embedding_dimension": size}
-    pools = {f"pooling_mode_{name}": mode == model.pooling_mode for mode, name in POOLINGS.items()}
+    pools = {f"pooling_mode_{name}": mode == model.pooling_mode for mode, name in MODES.items()}
     modules: list[tuple[str, dict[str, Any], dict[str, Tensor]]] = [("Pooling", width | pools, {})]
     if pooling == "first_last_mean":
         layers = model.config.num_hidden_layers

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from simbert_hf.distributed import gather_uneven_with_grad
 from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss, share_groups
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.objectives import key_groups, model_inputs
+from simbert_hf.objectives import key_groups, model_inputs, refuse_scores
 from simbert_hf.triplet.losses import (
     Distance,
     Mining,
@@ -102,8 +102,7 @@ class TripletObjective:
         Raises:
             ValueError: If pairs are scored, or the model lacks the classifier of ``siamese``.
         """
-        if "scores" in batch:
-            raise ValueError("Scored pairs may be dissimilar: use a ScoredPairObjective.")
+        refuse_scores(batch)
         vectors, groups = model(**model_inputs(batch)).sentence_embedding, batch["groups"]
         rows = batch.get("negative_rows")
         given = [] if rows is None else [vectors[rows]]
