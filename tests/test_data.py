@@ -233,7 +233,7 @@ def test_no_pairs_is_a_fault(write, load):
     for streaming in (False, True):
         said = message(load, path, streaming=streaming)
         assert said.startswith(f"{path}: no two different sentences stand together (")
-        assert "Give each record two sentences" in said
+        assert "or two sentences the same label." in said
     assert "2 one-member records" in message(load, path)
 
 

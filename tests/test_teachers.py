@@ -84,6 +84,12 @@ def test_several_teachers_need_unrelated_sentences() -> None:
         Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])
 
 
+@pytest.mark.parametrize("models", ["all-MiniLM-L6-v2", ["all-MiniLM-L6-v2"]])
+def test_names_of_teachers_are_for_load(models) -> None:
+    with pytest.raises(TypeError, match=r"all-MiniLM.*Teacher\.load takes names"):
+        Teacher(models)
+
+
 def test_a_teacher_in_16_bits_gives_vectors_of_32() -> None:
     model = tiny_simbert().sentence_transformer()
     plain, half = (encoder(model, bf16)(["a cat"]) for bf16 in (False, True))

@@ -119,6 +119,15 @@ def test_without_triplets_the_loss_is_zero(groups, mining) -> None:
     assert vectors.grad.abs().max() == 0
 
 
+def test_a_wrong_distance_or_mining_is_refused() -> None:
+    vectors, groups = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    with pytest.raises(ValueError, match=r"mining='semihard': choose one of .*semi_hard"):
+        mined_triplet_loss(vectors, groups, margin=1.0, mining="semihard")
+    for measure in (distances, paired_distances):
+        with pytest.raises(ValueError, match="distance='l2': choose one of squared, cosine"):
+            measure(vectors, vectors, "l2")
+
+
 @pytest.mark.parametrize("mining", ["all", "hard"])
 def test_a_collapsed_encoder_loses_the_margin(mining) -> None:
     vectors = torch.ones(4, 3)

@@ -136,7 +136,8 @@ def no_groups(name: str, what: str) -> DataError:
         a.jsonl: no two different sentences stand together (2 one-member records). Give ...
     """
     problem = f"no two different sentences stand together ({what})"
-    return fault(name, None, problem, "Give each record two sentences that mean the same")
+    remedy = "Give each record two sentences that mean the same, or two sentences the same label"
+    return fault(name, None, problem, remedy)
 
 
 def hash_sentences(texts: list[str]) -> Hashes:

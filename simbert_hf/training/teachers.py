@@ -31,6 +31,7 @@ class Teacher:
         unrelated: Unrelated sentences; a thousand are enough. Required for several models.
 
     Raises:
+        TypeError: If a model is not a function, but its name for example.
         ValueError: If there are several models and fewer than two unrelated sentences.
 
     Example:
@@ -43,6 +44,8 @@ class Teacher:
     """
 
     def __init__(self, models: Sequence[Encode], unrelated: Sequence[str] = ()) -> None:
+        if not all(map(callable, models)):
+            raise TypeError(f"models={models!r}: give functions; Teacher.load takes names.")
         if len(models) > 1 and len(unrelated) < 2:
             raise ValueError("Several teachers need sentences to put their cosines on one scale.")
         self.counts = Counter(models)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from simbert_hf.losses import InBatchLoss, at_least_float32, cosine_similarity, cosines
+from simbert_hf.utils.checks import check_choice
 
 Distance = Literal["squared", "cosine"]
 Mining = Literal["random", "all", "hard", "semi_hard"]
@@ -62,6 +63,7 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
         >>> distances(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 4.0]]), "cosine")
         tensor([[0.2000]])
     """
+    check_choice("distance", kind, get_args(Distance))
     if kind == "cosine":
         return 1 - cosines(rows, columns)
     with torch.autocast(rows.device.type, enabled=False):
@@ -74,6 +76,7 @@ def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
 
 def paired_distances(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
     """Compute row-wise distances of ``first`` and ``second``: (N, D), (N, D) -> (N,)."""
+    check_choice("distance", kind, get_args(Distance))
     if kind == "cosine":
         return 1 - cosine_similarity(first, second)
     return (at_least_float32(first) - at_least_float32(second)).square().sum(dim=-1)
@@ -189,6 +192,7 @@ def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
         >>> mine_in_batch(found, torch.tensor([5, 5, 7]), "semi_hard")
         MinedTriplets(anchors=tensor([1]), positives=tensor([0]), negatives=tensor([2]))
     """
+    check_choice("mining", mining, get_args(Mining))
     same = groups[:, None] == groups[None, :]  # (B, B)
     other, positive = ~same, same.clone().fill_diagonal_(False)
     if mining == "hard":
