@@ -100,11 +100,11 @@ def test_random_negatives_are_drawn_from_all_other_groups_alike() -> None:
     groups = torch.tensor([0, 0, 1, 1, 2])
     counts = torch.zeros(5)
     for _ in range(600):
-        mined = mine_in_batch(torch.zeros(5, 5), groups, "random")
-        assert [*zip(mined.anchors.tolist(), mined.positives.tolist(), strict=True)] == [
+        anchors, positives, negatives = mine_in_batch(torch.zeros(5, 5), groups, "random")
+        assert [*zip(anchors.tolist(), positives.tolist(), strict=True)] == [
             (0, 1), (1, 0), (2, 3), (3, 2)
         ]  # fmt: skip
-        counts[mined.negatives[0]] += 1
+        counts[negatives[0]] += 1
     assert counts[:2].sum() == 0
     assert (counts[2:] - 200).abs().max() < 60  # five standard deviations
 

@@ -30,21 +30,6 @@ class TripletLoss:
     active: Tensor
 
 
-@dataclass(frozen=True)
-class MinedTriplets:
-    """Rows of a batch that form triplets; each attribute is of shape (T,).
-
-    Attributes:
-        anchors: The rows that both distances are measured from.
-        positives: Rows of the anchors' groups.
-        negatives: Rows of other groups.
-    """
-
-    anchors: Tensor
-    positives: Tensor
-    negatives: Tensor
-
-
 def distances(rows: Tensor, columns: Tensor, kind: Distance) -> Tensor:
     """Compute the distance of each row of one matrix to each row of another, in float32 or better.
 
@@ -164,12 +149,11 @@ def mined_triplet_loss(
         tensor(4.)
     """
     found = distances(vectors, vectors, distance)  # (B, B)
-    mined = mine_in_batch(found.detach(), groups, mining)
-    near, far = found[mined.anchors, mined.positives], found[mined.anchors, mined.negatives]
-    return margin_loss(near, far, margin)
+    anchors, positives, negatives = mine_in_batch(found.detach(), groups, mining)
+    return margin_loss(found[anchors, positives], found[anchors, negatives], margin)
 
 
-def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplets:
+def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> tuple[Tensor, Tensor, Tensor]:
     """Choose triplets of a batch.
 
     - ``random``: for every positive pair a random row of another group.
@@ -185,12 +169,13 @@ def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
         mining: One of these.
 
     Returns:
-        Rows of T triplets; none if all rows are in one group, or each in its own.
+        Anchors, positives and negatives of T triplets, (T,) each; none if all rows are in one
+        group, or each in its own.
 
     Example:
         >>> found = torch.tensor([[0.0, 4.0, 1.0], [4.0, 0.0, 9.0], [1.0, 9.0, 0.0]])
         >>> mine_in_batch(found, torch.tensor([5, 5, 7]), "semi_hard")
-        MinedTriplets(anchors=tensor([1]), positives=tensor([0]), negatives=tensor([2]))
+        (tensor([1]), tensor([0]), tensor([2]))
     """
     check_choice("mining", mining, get_args(Mining))
     same = groups[:, None] == groups[None, :]  # (B, B)
@@ -198,19 +183,19 @@ def mine_in_batch(found: Tensor, groups: Tensor, mining: Mining) -> MinedTriplet
     if mining == "hard":
         anchors = (positive.any(dim=1) & other.any(dim=1)).nonzero()[:, 0]
         far = found.masked_fill(~positive, -torch.inf)[anchors].argmax(dim=1)
-        return MinedTriplets(anchors, far, found.masked_fill(same, torch.inf)[anchors].argmin(1))
+        return anchors, far, found.masked_fill(same, torch.inf)[anchors].argmin(dim=1)
     anchors, positives = (positive & other.any(dim=1, keepdim=True)).nonzero(as_tuple=True)
     candidates = other[anchors]  # (T, B)
     if mining == "all":
         pair, negatives = candidates.nonzero(as_tuple=True)
-        return MinedTriplets(anchors[pair], positives[pair], negatives)
+        return anchors[pair], positives[pair], negatives
     if mining == "random":
         draws = torch.rand(candidates.shape, device=found.device)
-        return MinedTriplets(anchors, positives, draws.masked_fill(~candidates, -1).argmax(dim=1))
+        return anchors, positives, draws.masked_fill(~candidates, -1).argmax(dim=1)
     candidates &= found[anchors] > found[anchors, positives][:, None]
     nearest = found[anchors].masked_fill(~candidates, torch.inf).argmin(dim=1)
     kept = candidates.any(dim=1)
-    return MinedTriplets(anchors[kept], positives[kept], nearest[kept])
+    return anchors[kept], positives[kept], nearest[kept]
 
 
 def unanchored_loss(

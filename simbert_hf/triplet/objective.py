@@ -168,8 +168,8 @@ def siamese_rows(
     if negatives is not None:
         return vectors[0::2], vectors[1::2], negatives
     anywhere = vectors.new_zeros(len(vectors), len(vectors))
-    mined = mine_in_batch(anywhere, groups, "random")
-    return vectors[mined.anchors], vectors[mined.positives], vectors[mined.negatives]
+    anchors, positives, others = mine_in_batch(anywhere, groups, "random")
+    return vectors[anchors], vectors[positives], vectors[others]
 
 
 def add_pair_classifier(model: Embedder) -> None:
