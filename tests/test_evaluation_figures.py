@@ -1,7 +1,6 @@
 """Geometry, thresholds and retrieval against loops written from their definitions."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,7 +132,7 @@ def test_where_no_threshold_helps_none_is_the_same() -> None:
 def test_labelled_pairs_bring_the_curve_and_the_parts_of_their_cosines() -> None:
     vectors = {"a": (1.0, 0.0), "b": (0.5, 0.75**0.5), "c": (0.0, 1.0)}
     pairs = [LabelledPair("a", "b", True), LabelledPair("a", "c", False)]
-    found = PairTask("set", Path("dev.tsv"), pairs).measure(
+    found = PairTask("set", pairs).measure(
         lambda texts: np.array([vectors[text] for text in texts], dtype=np.float32), Bootstrap(0)
     )
     assert found.curve["threshold"] == pytest.approx((np.arange(51) / 100).tolist())
@@ -195,7 +194,7 @@ def test_equal_vectors_of_other_groups_come_first() -> None:
 def test_retrieval_resamples_groups() -> None:
     vectors, groups = unit_vectors(40).astype(np.float32), np.arange(40) // 4 * 7
     texts = [str(i) for i in range(40)]
-    task = RetrievalTask("set", None, texts, groups)
+    task = RetrievalTask("set", texts, groups)
     strap = Bootstrap(100)
     found = task.measure(lambda chosen: vectors[[int(text) for text in chosen]], strap)
     first, precision = naive_retrieval(torch.from_numpy(vectors), groups.tolist())

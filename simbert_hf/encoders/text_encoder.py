@@ -80,16 +80,16 @@ class TextEncoder:
 
         Args:
             texts: Shape: (N,).
-            **options: Further options of the model's ``encode``.
+            **options: Further options of the model's ``encode``; by default no progress bar.
 
         Raises:
             DataError: If the model gives another number of vectors, or one that is not of length 1,
                 for example because training diverged.
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
-        if not isinstance(self.model, Embedder):  # which itself warns and shows no bar
+        options.setdefault("show_progress_bar", False)
+        if not isinstance(self.model, Embedder):  # which itself warns
             self._warn(texts)
-            options["show_progress_bar"] = False
         if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
             options["prompt"], prompt = self.prompt, ""
         else:

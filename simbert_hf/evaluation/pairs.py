@@ -37,9 +37,7 @@ class PairTask:
 
     Attributes:
         name: Name of the set in tables.
-        test_file: File of ``test``.
         test: Pairs that are measured.
-        dev_file: File of ``dev``, if there is one.
         dev: Pairs, none of them in ``test``, that the thresholds are chosen on. Without them,
             accuracy and F1 are left out, as a threshold chosen on the test pairs is optimistic.
 
@@ -50,24 +48,19 @@ class PairTask:
         ...     LabelledPair("a cat sat", "stocks fell", False),
         ... ]
         >>> encode = SimBert.from_pretrained(DEFAULT_MODEL).encode
-        >>> found = PairTask("test", Path("test.csv"), pairs).measure(encode, Bootstrap(0))
+        >>> found = PairTask("test", pairs).measure(encode, Bootstrap(0))
         >>> found.figures["auc"].value, "accuracy" in found.figures
         (1.0, False)
     """
 
     name: str
-    test_file: Path
     test: Sequence[LabelledPair]
-    dev_file: Path | None = None
     dev: Sequence[LabelledPair] = ()
 
-    def texts(self) -> Iterator[tuple[Path, str]]:
-        """Yield the sentences and their files."""
-        for path, pairs in ((self.test_file, self.test), (self.dev_file, self.dev)):
-            for first, second, _ in pairs:
-                assert path is not None
-                yield path, first
-                yield path, second
+    def texts(self) -> Iterator[str]:
+        """Yield the sentences, repeats included."""
+        for pair in (*self.test, *self.dev):
+            yield from pair[:2]
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Measure the test pairs, at thresholds chosen on the dev pairs."""
@@ -120,7 +113,7 @@ def load_pair_task(
     test = load_labelled_pairs(test_file, columns)
     check_labels(test_file, test)
     if dev_file is None:
-        return PairTask(name, test_file, test)
+        return PairTask(name, test)
     if Path(dev_file) == Path(test_file):
         remedy = "Choose thresholds on pairs other than those measured"
         raise fault(dev_file, None, "is both the dev and the test file", remedy)
@@ -133,7 +126,7 @@ def load_pair_task(
         raise fault(dev_file, None, problem, "Choose thresholds on pairs other than those measured")
     if len(dev) < len(loaded):
         logger.info("%s: dropped %d pairs of %s", dev_file, len(loaded) - len(dev), test_file)
-    return PairTask(name, test_file, test, dev_file, dev)
+    return PairTask(name, test, dev)
 
 
 def _labels(pairs: Sequence[LabelledPair]) -> Labels:

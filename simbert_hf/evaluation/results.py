@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
+from simbert_hf.evaluation.bootstrap import Figure, compare
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.atomic import write_json
 
@@ -60,20 +60,6 @@ def figure_to_json(figure: Figure, baseline: Figure) -> dict[str, Any]:
         content["difference_interval"] = against.interval
         content["p_value"] = against.p_value
     return content
-
-
-class Task(Protocol):
-    """A test set that knows how to measure a model."""
-
-    @property
-    def name(self) -> str:
-        """Name of the set in tables."""
-
-    def texts(self) -> Iterable[tuple[Path, str]]:
-        """Yield its sentences and their files, repeats included."""
-
-    def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
-        """Measure a model by its unit vectors."""
 
 
 @dataclass(frozen=True)

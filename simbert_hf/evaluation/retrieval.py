@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,28 +175,25 @@ class RetrievalTask:
 
     Attributes:
         name: Name of the set in tables.
-        path: Its file.
         sentences: Distinct sentences.
         groups: Group of each. Shape: (N,).
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
         >>> sentences = ["where is my card", "i lost my card", "i like tea", "tea is what i like"]
-        >>> task = RetrievalTask("test", Path("test.csv"), sentences, np.array([0, 0, 1, 1]))
+        >>> task = RetrievalTask("test", sentences, np.array([0, 0, 1, 1]))
         >>> encode = SimBert.from_pretrained(DEFAULT_MODEL).encode
         >>> task.measure(encode, Bootstrap(0)).figures["top1"].value
         1.0
     """
 
     name: str
-    path: Path
     sentences: Sequence[str]
     groups: Ints
 
-    def texts(self) -> Iterator[tuple[Path, str]]:
-        """Yield the sentences and their file."""
-        for text in self.sentences:
-            yield self.path, text
+    def texts(self) -> Sequence[str]:
+        """Return the sentences."""
+        return self.sentences
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Rank all by each; groups, not sentences, are resampled, as mates are not independent."""
@@ -245,4 +242,4 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
         remedy = "Provide groups that share no sentences"
         raise fault(path, None, f"has all {len(sentences)} sentences in one group", remedy)
     name = name or path.name.split(".")[0]
-    return RetrievalTask(name, path, sentences, np.array(labels, dtype=np.int64))
+    return RetrievalTask(name, sentences, np.array(labels, dtype=np.int64))

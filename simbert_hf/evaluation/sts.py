@@ -69,12 +69,10 @@ class StsTask:
         found = {subset_of(self.name, path) for path in self.files}
         return [name for name in SUBSETS.get(self.name, ()) if name not in found]
 
-    def texts(self) -> Iterator[tuple[Path, str]]:
-        """Yield the sentences and their files."""
-        for path, pairs in self.files.items():
-            for first, second, _ in pairs:
-                yield path, first
-                yield path, second
+    def texts(self) -> Iterator[str]:
+        """Yield the sentences, repeats included."""
+        for pair in chain.from_iterable(self.files.values()):
+            yield from pair[:2]
 
     def measure(self, embed: Embed, bootstrap: Bootstrap) -> TaskResult:
         """Compute the correlations over all files together, and over each."""
@@ -83,7 +81,7 @@ class StsTask:
         scores = np.array([pair.score for pair in pairs])
         cosines = cosine(first, second)
         close, apart = scores >= POSITIVE * scores.max(), scores <= NEGATIVE * scores.max()
-        texts = list(dict.fromkeys(text for _, text in self.texts()))
+        texts = list(dict.fromkeys(self.texts()))
         return TaskResult(
             "sts",
             len(scores),

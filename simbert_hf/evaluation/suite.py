@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
-import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
-from transformers import PreTrainedTokenizerBase
 
 from simbert_hf import __version__
 from simbert_hf.data.groups import HUB_ID
 from simbert_hf.data.scored import check_columns
 from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
-from simbert_hf.evaluation.pairs import load_pair_task
-from simbert_hf.evaluation.results import Embed, Results, Task, TaskResult
-from simbert_hf.evaluation.retrieval import load_retrieval_task
-from simbert_hf.evaluation.sts import AVERAGE, average, load_sts_tasks
+from simbert_hf.evaluation.pairs import PairTask, load_pair_task
+from simbert_hf.evaluation.results import Embed, Results, TaskResult
+from simbert_hf.evaluation.retrieval import RetrievalTask, load_retrieval_task
+from simbert_hf.evaluation.sts import AVERAGE, StsTask, average, load_sts_tasks
 from simbert_hf.modeling.loading import model_name, resolve_name
-from simbert_hf.rows import unread
-from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.parsing import flag
-from simbert_hf.utils.textfiles import TABLES, DataError, fault, read_lines, shorten, suffix_of
+from simbert_hf.utils.textfiles import TABLES, fault, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
+
+Task = StsTask | PairTask | RetrievalTask
 
 
 @dataclass
@@ -167,7 +165,7 @@ def evaluate(
     """Measure every model on every test set; ``after_each`` is called with the results so far.
 
     Raises:
-        DataError: If a vector is zero or not finite; names the sentence, file and line.
+        DataError: If a vector is zero or not finite; names its sentence.
     """
     bootstrap = Bootstrap(args.bootstrap, args.seed)
     versions = {"simbert_hf": __version__, "sentence_transformers": sentence_transformers_version}
@@ -197,38 +195,15 @@ def embed_once(
     Raises:
         DataError: If a vector is zero or not finite.
     """
-    files = {text: path for task in tasks for path, text in task.texts()}
-    row = {text: i for i, text in enumerate(files)}
+    texts = list(dict.fromkeys(text for task in tasks for text in task.texts()))
+    row = {text: i for i, text in enumerate(texts)}
     logger.info("encoding %d different sentences", len(row))
-    tokenizer: Any = getattr(model, "tokenizer", None)
-    reads = isinstance(tokenizer, PreTrainedTokenizerBase)  # other libraries' do not tell
-    if foreign := unread(tokenizer, list(row)) if reads else []:
+    encoder = TextEncoder(model, batch_size=batch_size, prompt=prompt)
+    if foreign := encoder.unread(texts):
         logger.warning(
             "the model cannot read %d of %d sentences, such as %s: the figures are of little value",
             *(len(foreign), len(row), shorten(foreign[0])),
         )
-    vectors: Vectors = model.encode(
-        list(row),
-        prompt=prompt,
-        batch_size=batch_size,
-        show_progress_bar=logger.isEnabledFor(logging.INFO),
-        normalize_embeddings=True,
-    )
-    broken = np.flatnonzero(~(np.linalg.norm(vectors, axis=1) > 0.5))  # NaN is in no order
-    if len(broken):
-        text = list(row)[broken[0]]
-        what = "NaN" if np.isnan(vectors[broken[0]]).any() else "zero"
-        problem = f"the model's vector of {shorten(text)} is {what}, as are {len(broken)} in all"
-        remedy = "Check for overflow in 16-bit weights and for training that diverged"
-        raise fault(files[text], line_of(files[text], text), problem, remedy)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of these sentences
+        vectors = encoder(texts, show_progress_bar=logger.isEnabledFor(logging.INFO))
     return lambda texts: vectors[[row[text] for text in texts]]
-
-
-def line_of(path: Path, text: str) -> int | None:
-    """Find the first line of a file that holds a sentence verbatim; None if there is none."""
-    try:
-        lines = list(enumerate(read_lines(path), 1))
-        whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
-        return next((i for i, line in lines if whole.search(line)), None)
-    except (DataError, OSError):
-        return None
