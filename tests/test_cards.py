@@ -15,8 +15,7 @@ from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.arguments import DataArguments, ModelArguments, TrainingArguments
-from simbert_hf.card_tables import judged_samples
-from simbert_hf.cards import CardArguments, make_card, write_card
+from simbert_hf.cards import CardArguments, judged_samples, make_card, write_card
 from simbert_hf.data import DataError
 from simbert_hf.run_record import as_yaml, describe_run, record_run
 from simbert_hf.utils.parsing import parse_arguments
