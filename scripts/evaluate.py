@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simbert_hf.evaluation.command import run_evaluation
 from simbert_hf.evaluation.results import Results
+from simbert_hf.evaluation.suite import run_evaluation
 from simbert_hf.utils.script import run_script
 
 

@@ -383,8 +383,7 @@ def _rate_lines(rates: dict[str, dict[str, float]]) -> Iterator[str]:
 
 def evaluate(argv: Sequence[str]) -> None:
     """Evaluate models: takes the flags of ``scripts/evaluate.py``, and ``--json``."""
-    from simbert_hf.evaluation.command import run_evaluation
-    from simbert_hf.evaluation.suite import EvaluationArguments
+    from simbert_hf.evaluation.suite import EvaluationArguments, run_evaluation
     from simbert_hf.utils.parsing import make_parser
 
     if {"-h", "--help"} & set(argv):

@@ -146,7 +146,7 @@ def test_a_model_that_fails_costs_none_before_it(files: Path) -> None:
 def test_what_cannot_be_written_is_known_before_anything_is_measured(
     files: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("simbert_hf.evaluation.command.evaluate", None)
+    monkeypatch.setattr("simbert_hf.evaluation.suite.evaluate", None)
     if what == "output":
         (files / "out").write_text("a file")
         with pytest.raises(OSError, match=r"out is a file, so .* name another"):

@@ -1,4 +1,4 @@
-"""Load models and test sets by name, and measure every model on every set."""
+"""Load models and test sets by name, measure every model on every set, and write the report."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
 from simbert_hf import __version__
+from simbert_hf.cards import add_results, read_card
 from simbert_hf.data.groups import HUB_ID
 from simbert_hf.data.scored import check_columns
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import PairTask, load_pair_task
+from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Embed, Results, TaskResult
 from simbert_hf.evaluation.retrieval import RetrievalTask, load_retrieval_task
 from simbert_hf.evaluation.sts import AVERAGE, StsTask, average, load_sts_tasks
 from simbert_hf.modeling.loading import model_name, resolve_name
-from simbert_hf.utils.parsing import flag
+from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.parsing import flag, parse_arguments
 from simbert_hf.utils.textfiles import TABLES, fault, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
+
+RESULTS = "results.json"
 
 Task = StsTask | PairTask | RetrievalTask
 
@@ -99,6 +104,37 @@ class EvaluationArguments:
         if len(paths) < len(named):
             raise ValueError(f"Two of the models {self.models} share a name; write NAME=path.")
         return paths
+
+
+def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
+    """Measure the models that the flags name, and write the report.
+
+    Args:
+        argv: Flags of ``EvaluationArguments``; those of the command line if None.
+
+    Returns:
+        The results, and their table as text.
+
+    Raises:
+        DataError: If a file or a model's card cannot be read, or a vector is zero or not finite.
+        OSError: If the output directory cannot be created.
+    """
+    (args,) = parse_arguments((EvaluationArguments,), argv)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("simbert_hf").setLevel(logging.INFO)
+    name, path = next(iter(args.model_paths().items()))  # only the first model's card is written
+    if args.write_card:
+        read_card(path)
+    folder = Path(args.output_dir)
+    check_writable(folder / RESULTS)
+    tasks = load_tasks(args)
+    folder.mkdir(parents=True, exist_ok=True)
+    # Saved after each model, so that one that fails does not lose the results before it.
+    results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS))
+    table = write_report(results, folder)
+    if args.write_card:
+        logger.info("figures added to %s", add_results(path, name, results.models[name]))
+    return results, table
 
 
 def split_name(item: str) -> tuple[str | None, str]:
