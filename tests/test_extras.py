@@ -65,6 +65,6 @@ def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "README.md").exists()
     assert (tmp_path / "evaluation" / "table.md").exists()
-    assert "no plots: Plots need matplotlib" in done.stderr
+    assert "no plots: matplotlib is not installed" in done.stderr
     assert "model.safetensors" in done.stdout
     assert (tmp_path / "vectors.npy").exists()

@@ -1,5 +1,6 @@
 """Hard negatives, mined with a tiny encoder, against a plain search."""
 
+import sys
 from pathlib import Path
 
 import datasets
@@ -163,7 +164,8 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         mine_triplets(groups.select([0, 5]), model)
     with pytest.raises(ValueError, match="BM25 has no cosines"):
         mine_by_words(groups, MiningSettings(absolute_margin=0.1))
-    monkeypatch.setattr("simbert_hf.utils.extras.find_spec", lambda name: None)
+    for module in ("bm25s", "faiss"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(
         ImportError, match=r"bm25s is not installed: pip install '\.\[index\]' in a"
     ):

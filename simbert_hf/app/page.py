@@ -31,13 +31,10 @@ from simbert_hf.generation.writing import check_can_write
 from simbert_hf.index import FaqIndex
 from simbert_hf.index.replies import Reply
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 from simbert_hf.utils.textfiles import DataError
 
-try:
-    import gradio as gr
-except ImportError as error:
-    raise ImportError(f"The page needs gradio: {install('app,index')}.") from error
+gr = require("gradio", "app,index")
 
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read
@@ -260,9 +257,7 @@ def _index_tab(index: FaqIndex) -> None:
             raise ValueError("Give one query, as a string.")
         return asdict(index.answer(query, threshold=threshold))
 
-    gr.api(  # type: ignore[attr-defined]
-        _with_messages(answer), api_name="answer", concurrency_id=QUICK
-    )
+    gr.api(_with_messages(answer), api_name="answer", concurrency_id=QUICK)
 
 
 def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) -> list[Any]:

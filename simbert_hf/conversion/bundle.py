@@ -16,15 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 
-try:
-    from google_crc32c import value as crc32c
-except ImportError as error:
-    raise ImportError(
-        f"TensorFlow checkpoints need google-crc32c: {install('convert')}."
-    ) from error
-
+crc32c = require("google_crc32c", "convert").value
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FOOTER = 48  # bytes: two block handles, padding, the magic number
 FLOATS = {1: "<f4", 2: "<f8", 14: "<u2", 19: "<f2"}  # TensorFlow's numbers of types

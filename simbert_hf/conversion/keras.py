@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 
 
 def _dense(*names: str) -> tuple[str, ...]:
@@ -61,10 +61,7 @@ class KerasWeights:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            import h5py  # type: ignore[import-untyped]
-        except ImportError as error:
-            raise ImportError(f"Keras weights need h5py: {install('convert')}.") from error
+        h5py = require("h5py", "convert")
         self.path = path
         try:
             with h5py.File(path) as file:

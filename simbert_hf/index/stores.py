@@ -14,15 +14,10 @@ import numpy as np
 
 from simbert_hf.utils.arrays import Ints, Vectors
 from simbert_hf.utils.checks import check_choice
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 from simbert_hf.utils.textfiles import fault, shorten
 
-try:
-    import faiss as untyped
-except ImportError as error:
-    raise ImportError(f"An index needs faiss: {install('index')}.") from error
-
-faiss: Any = untyped  # its stubs know neither selectors nor most parameters
+faiss = require("faiss", "index")  # untyped: its stubs know neither selectors nor most parameters
 
 KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors

@@ -19,18 +19,12 @@ from typing import Any
 
 from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 from simbert_hf.utils.text import HAN, HAN_CHAR, normalize_text
 
-try:
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
-    from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh
-except ImportError as error:
-    raise ImportError(f"These metrics need sacrebleu: {install('eval')}.") from error
+sacrebleu = require("sacrebleu", "eval")
 
-TOKENIZERS = {"13a": Tokenizer13a(), "zh": TokenizerZh()}
+TOKENIZERS = {name: sacrebleu.BLEU(tokenize=name).tokenizer for name in ("13a", "zh")}
 WORDS = re.compile(rf"[^\W\d_{HAN}]+|[{HAN}]")
 TWICE = re.compile(rf"(?<!\S)([^\W_{HAN}]+)\s+(?=\1(?![^\W_{HAN}]))")
 IBLEU_ALPHA = 0.8
@@ -155,7 +149,7 @@ def self_bleu(candidates: Sequence[Sequence[str]], tokenizer: str = "13a") -> fl
         True
     """
     check_lists(candidates)
-    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer, effective_order=True)
+    metric = sacrebleu.BLEU(lowercase=True, force=True, tokenize=tokenizer, effective_order=True)
     means = [
         fmean(
             metric.sentence_score(text, [*row[:i], *row[i + 1 :]]).score
@@ -181,7 +175,7 @@ def bleu(
         >>> bleu(["It is so late."], [["it is so late.", "How late it is!"]])
         100.0
     """
-    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
+    metric = sacrebleu.BLEU(lowercase=True, force=True, tokenize=tokenizer)
     return float(metric.corpus_score(list(map(unified, hypotheses)), streams(references)).score)
 
 
@@ -192,7 +186,7 @@ def signature(references: Sequence[Sequence[str]], tokenizer: str) -> str:
         >>> signature([["a", "b"], ["c"]], "zh")
         'nrefs:var|case:lc|eff:no|tok:zh|smooth:exp|version:...'
     """
-    metric = BLEU(lowercase=True, force=True, tokenize=tokenizer)
+    metric = sacrebleu.BLEU(lowercase=True, force=True, tokenize=tokenizer)
     metric.corpus_score([row[0] for row in references], streams(references))
     return str(metric.get_signature())
 
@@ -204,7 +198,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         >>> chrf(["It is late."], [["it is late."]])
         100.0
     """
-    metric = CHRF(lowercase=True)
+    metric = sacrebleu.CHRF(lowercase=True)
     return float(metric.corpus_score(list(map(unified, hypotheses)), streams(references)).score)
 
 

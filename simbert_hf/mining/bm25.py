@@ -40,9 +40,7 @@ def nearest_by_words(texts: Sequence[str], k: int) -> Iterator[Ints]:
         >>> next(nearest_by_words(texts, 2)).tolist()
         [[0, 1], [1, 0], [2, -1]]
     """
-    require("bm25s", "index")
-    import bm25s  # type: ignore[import-untyped]
-
+    bm25s = require("bm25s", "index")
     plain = [unicodedata.normalize("NFKC", text) for text in texts]
     tokens = bm25s.tokenize(plain, token_pattern=WORDS, stopwords=[], show_progress=False)
     if not any(tokens.ids):  # no text has a word, which bm25s does not accept

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
+from typing import Any
 
 
 def install(extras: str) -> str:
@@ -15,11 +16,14 @@ def install(extras: str) -> str:
     return f"pip install '.[{extras}]' in a clone of simbert_hf"
 
 
-def require(module: str, extra: str) -> None:
-    """Raise an ImportError, before any work is done, if a module of an extra is not installed.
+def require(module: str, extra: str) -> Any:
+    """Import a module of an extra; raise an ImportError that names the extra if it is missing.
 
     Example:
-        >>> require("json", "index")
+        >>> require("json", "index").dumps(None)
+        'null'
     """
-    if not find_spec(module):
-        raise ImportError(f"{module} is not installed: {install(extra)}.")
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{module} is not installed: {install(extra)}.") from error

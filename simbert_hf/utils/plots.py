@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf.utils.atomic import make_room
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 
 
 def new_figure(width: float, height: float) -> Any:
     """Make a figure, sized in inches; raise an ImportError if matplotlib is missing."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(f"Plots need matplotlib: {install('eval')}.") from error
+    require("matplotlib", "eval")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
