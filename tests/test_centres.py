@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from simbert_hf.margin.centres import (
-    CentreCallback,
     SampledCentres,
     check_memory,
     random_centres,
@@ -144,9 +143,10 @@ def test_a_restored_state_goes_on_alike(tmp_path: Path) -> None:
 def test_a_step_of_the_trainer_is_one_of_the_centres(clipped: float | None, norm: float) -> None:
     """At the schedule's share of their own learning rate, clipped as the model is."""
     steps, optimizer = [], SimpleNamespace(param_groups=[{"lr": 0.5}])
-    callback = CentreCallback(SimpleNamespace(step=lambda *given: steps.append(given)), 0.2)
+    centres = SampledCentres((2, 1, 5), sampled=1, learning_rate=0.2)
+    centres.step = lambda *given: steps.append(given)
     args = SimpleNamespace(learning_rate=1.0, max_grad_norm=clipped)
-    callback.on_optimizer_step(args, None, None, optimizer=optimizer)
+    centres.on_optimizer_step(args, None, None, optimizer=optimizer)
     assert steps == [(0.1, norm)]
 
 
@@ -158,8 +158,8 @@ def test_centres_start_from_the_runs_seed_and_learn_at_the_heads_rate() -> None:
     model = tiny_simbert()
     make_margin_objective(model, 6, MarginArguments(), args)
     assert torch.equal(model.class_centres["softmax"], random_centres((6, 1, 32), 7))
-    _, (callback,) = make_margin_objective(model, 6, MarginArguments(sampled_classes=3), args)
-    assert (callback.learning_rate, callback.centres.seed) == (0.5, 7)
+    _, (centres,) = make_margin_objective(model, 6, MarginArguments(sampled_classes=3), args)
+    assert (centres.learning_rate, centres.seed) == (0.5, 7)
 
 
 def test_centres_are_of_a_stream_of_their_own() -> None:

@@ -34,14 +34,14 @@ def random_centres(shape: tuple[int, int, int], seed: int) -> Tensor:
     return normalize(torch.from_numpy(drawn))
 
 
-class SampledCentres:
+class SampledCentres(CheckpointPart):
     """Centres of very many classes, of which each step uses few (Partial FC, An et al. 2021).
 
     Every process holds a share of the centres, outside the model, DDP and its optimiser. A step
     scores the vectors of all processes against the centres of their own classes and of others drawn
     at random, and updates only these, by an Adam that counts each centre's own steps. If all
     centres are drawn, loss and update are those of a full softmax trained by Adam.
-    See https://arxiv.org/abs/2010.05222.
+    See https://arxiv.org/abs/2010.05222. As a callback they follow a Trainer.
 
     Args:
         shape: Classes, sub-centres per class and dimension, (C, K, D); this process holds the
@@ -49,6 +49,7 @@ class SampledCentres:
         sampled: Centres drawn per step, by all processes together.
         seed: Determines the initial centres, and which ones are drawn.
         device: Where the share and its Adam state live.
+        learning_rate: Peak of the Trainer's schedule, for them.
 
     Example:
         >>> sampled = SampledCentres((1000, 1, 8), sampled=10)
@@ -63,6 +64,7 @@ class SampledCentres:
         sampled: int,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        learning_rate: float = 1e-3,
     ) -> None:
         self.rank, self.world = (
             (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
@@ -79,6 +81,7 @@ class SampledCentres:
         self.steps = torch.zeros(len(self.weight), dtype=torch.int64, device=device)
         self.sampled = -(-sampled // self.world)
         self.seed = seed
+        self.learning_rate = learning_rate
         self.draws = 0
         self._drawn: list[tuple[Tensor, Tensor]] = []
 
@@ -138,6 +141,11 @@ class SampledCentres:
         accuracy = (sum_over_processes(reached) >= best).float().mean()
         return InBatchLoss((peak + total.log() - own).mean(), accuracy)
 
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Update the centres after the model."""
+        schedule = kwargs["optimizer"].param_groups[0]["lr"] / args.learning_rate
+        self.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
+
     @torch.no_grad()
     def step(self, learning_rate: float, max_grad_norm: float = 0.0) -> None:
         """Update the centres drawn since the last step, by Adam on only their rows.
@@ -177,17 +185,17 @@ class SampledCentres:
 
     # ------------------------------------------------------------------ checkpoints
 
-    def _file(self, directory: str | Path) -> Path:
+    def _file(self, directory: Path) -> Path:
         return Path(directory, f"class_centres-{self.rank + 1}-of-{self.world}.safetensors")
 
-    def save(self, directory: str | Path) -> None:
+    def save(self, directory: Path) -> None:
         """Write this process's centres and Adam state."""
         draws = torch.tensor(self.draws)
         tensors = {"state": self.state, "steps": self.steps, "draws": draws}
         save_file(tensors, self._file(directory))
         share_weights(self._file(directory))
 
-    def load(self, directory: str | Path) -> None:
+    def load(self, directory: Path) -> None:
         """Read what :meth:`save` wrote.
 
         Raises:
@@ -214,32 +222,6 @@ def pick(scores: Tensor, columns: Tensor) -> Tensor:
     """Take each row's score at its column, or 0 where that is -1: (B, S), (B,) -> (B,)."""
     found = scores.gather(1, columns.clamp(min=0)[:, None]).squeeze(1)
     return torch.where(columns >= 0, found, 0)
-
-
-class CentreCallback(CheckpointPart):
-    """Updates, saves and restores sampled centres in step with a Trainer.
-
-    Args:
-        centres: This process's centres.
-        learning_rate: Peak of the schedule, which the centres follow.
-    """
-
-    def __init__(self, centres: SampledCentres, learning_rate: float) -> None:
-        self.centres = centres
-        self.learning_rate = learning_rate
-
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Update the centres after the model."""
-        schedule = kwargs["optimizer"].param_groups[0]["lr"] / args.learning_rate
-        self.centres.step(self.learning_rate * schedule, args.max_grad_norm or 0.0)
-
-    def load(self, directory: Path) -> None:
-        """Restore the centres of the checkpoint that the run resumes from."""
-        self.centres.load(directory)
-
-    def save(self, directory: Path) -> None:
-        """Write the centres into a checkpoint."""
-        self.centres.save(directory)
 
 
 def check_memory(

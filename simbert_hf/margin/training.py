@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data import FixedPairs, labelled_sentences
 from simbert_hf.evaluation.evaluators import Evaluator
-from simbert_hf.margin.centres import CentreCallback, SampledCentres, check_memory
+from simbert_hf.margin.centres import SampledCentres, check_memory
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import KINDS, MarginSoftmax
 from simbert_hf.modeling.embedding import Embedder
@@ -118,7 +118,7 @@ def make_margin_objective(
     margin_args: MarginArguments,
     args: SimilarityTrainingArguments,
 ) -> tuple[MarginObjective, list[TrainerCallback]]:
-    """Add the centres to the model, or make sampled ones outside it and the callback to train them.
+    """Add the centres to the model, or make sampled ones outside it, which are a callback, too.
 
     Raises:
         ValueError: If they do not fit into memory, or cannot be trained with these arguments.
@@ -140,6 +140,6 @@ def make_margin_objective(
         )
     if args.mixed_precision == "fp16":
         raise ValueError("fp16 scales gradients, which sampled centres do not undo; use bf16.")
-    centres = SampledCentres(shape, sampled, args.seed, args.device)
-    callback = CentreCallback(centres, args.head_learning_rate)
-    return MarginObjective(margin_args.softmax(), centres), [callback]
+    rate = args.head_learning_rate
+    centres = SampledCentres(shape, sampled, args.seed, args.device, rate)
+    return MarginObjective(margin_args.softmax(), centres), [centres]
