@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from heapq import nlargest
 from itertools import chain
 from pathlib import Path
@@ -37,6 +38,7 @@ FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, e
 DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
 OWN_WORDS = 0.25  # the share of it that one in its text's own words loses ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
+_LOADING = Lock()
 
 
 class Paraphrase(NamedTuple):
@@ -311,17 +313,15 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     name = resolve_name(name_or_path)
     path = Path(name)
     files = list(path.iterdir()) if path.is_dir() else []
-    key = name, max(map(modified, files), default=0)
-    if found := _LOADED.get(key):
-        return found
     with _LOADING:  # else each of several threads would load it, and transformers fails at that
-        if key not in _LOADED:
-            model = SimBert.from_pretrained(name)
-            torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
-            for old in [*_LOADED][:-1]:  # two are kept
-                del _LOADED[old]
-            _LOADED[key] = model
-        return _LOADED[key]
+        return _load(name, max(map(modified, files), default=0))
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, _: int) -> SimBert:
+    model = SimBert.from_pretrained(name)
+    torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
+    return model
 
 
 def modified(file: Path) -> int:
@@ -330,7 +330,3 @@ def modified(file: Path) -> int:
         return file.stat().st_mtime_ns
     except FileNotFoundError:
         return 0
-
-
-_LOADING = Lock()
-_LOADED: dict[tuple[str, int], SimBert] = {}
