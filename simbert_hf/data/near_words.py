@@ -8,10 +8,9 @@ the cosine required here, most are inflections ("walked": "walk", "walks"), some
 from __future__ import annotations
 
 import torch
+from sentence_transformers.util import semantic_search
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
-
-from simbert_hf.pooling import normalize
 
 SHORTEST = 4  # letters; shorter words are mostly function words and pieces
 BOUND = 0.6  # minimum cosine of two embeddings
@@ -31,17 +30,12 @@ def nearest_words(table: Tensor, tokenizer: PreTrainedTokenizerBase) -> dict[str
     """
     ids, words = whole_words(tokenizer)
     vectors = table[ids].float()
-    vectors = normalize(vectors - vectors.mean(dim=0))
+    vectors -= vectors.mean(dim=0)
     found: dict[str, list[str]] = {}
-    for start in range(0, len(words), 1024):
-        cosines = vectors[start : start + 1024] @ vectors.T  # (1024, W)
-        cosines.diagonal(start).fill_(-1)
-        best = cosines.topk(min(MOST, len(words)), dim=1)
-        rows = zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        for i, (scores, columns) in enumerate(rows, start):
-            near = [words[k] for s, k in zip(scores, columns, strict=True) if s >= BOUND]
-            if near:
-                found[words[i]] = near
+    for i, hits in enumerate(semantic_search(vectors, vectors, top_k=MOST + 1)):
+        others = [words[int(hit["corpus_id"])] for hit in hits if hit["score"] >= BOUND]
+        if near := [word for word in others if word != words[i]][:MOST]:
+            found[words[i]] = near
     return found
 
 
