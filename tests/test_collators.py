@@ -11,6 +11,7 @@ from simbert_hf.collators import PairCollator, SimCseCollator, cut_at_punctuatio
 from simbert_hf.data.batching import Collator
 from simbert_hf.data.near_words import nearest_words
 from simbert_hf.data.noising import Augmentation, Corruption
+from simbert_hf.gru import char_tokenizer
 from simbert_hf.margin.classes import ClassCollator
 from simbert_hf.rows import RowBuilder, TemplateRows
 from simbert_hf.triplet.members import MemberCollator
@@ -214,6 +215,11 @@ def test_nearest_words_are_whole_words_above_the_bound() -> None:
     table[vocabulary["cat"]] = table[vocabulary["english"]]  # a short one
     found = nearest_words(table, tokenizer)
     assert found == {"weather": ["english"], "english": ["weather"]}
+
+
+def test_a_vocabulary_without_words_has_no_near_ones() -> None:
+    tokenizer = char_tokenizer(["今天天气很好"], min_count=1)
+    assert nearest_words(torch.randn(len(tokenizer), 4), tokenizer) == {}
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def whole_words(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[str
     """List the lower-case words of the vocabulary that are encoded as a single token."""
     decoded = dict.fromkeys(str(tokenizer.decode([i])).strip() for i in range(len(tokenizer)))
     words = [w for w in decoded if len(w) >= SHORTEST and w.isalpha() and w.islower()]
+    if not words:  # which tokenizers refuse
+        return [], []
     encoded = tokenizer([f" {w}" for w in words], add_special_tokens=False)["input_ids"]
     kept = [(ids[0], w) for ids, w in zip(encoded, words, strict=True) if len(ids) == 1]
     return [i for i, _ in kept], [w for _, w in kept]
