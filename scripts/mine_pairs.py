@@ -34,29 +34,18 @@ from simbert_hf.utils.script import run_script, script_parser
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = script_parser(__doc__)
-    add, defaults = parser.add_argument, PairSettings()
+    add = parser.add_argument
     add("--model_name_or_path", required=True, help="Model that embeds the sentences.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: groups; .txt: related lines.")
-    add("--neighbours", type=int, default=defaults.neighbours, help="Nearest ones considered.")
-    add(
-        "--min_similarity",
-        type=float,
-        default=defaults.min_similarity,
-        help="Minimum cosine of a pair.",
-    )
-    add(
-        "--max_similarity",
-        type=float,
-        default=defaults.max_similarity,
-        help="Maximum cosine of a pair.",
-    )
-    add(
-        "--max_group_size",
-        type=int,
-        default=defaults.max_group_size,
-        help="Maximum sentences per group.",
-    )
+    for name, about in {
+        "neighbours": "Nearest ones considered.",
+        "min_similarity": "Minimum cosine of a pair.",
+        "max_similarity": "Maximum cosine of a pair.",
+        "max_group_size": "Maximum sentences per group.",
+    }.items():
+        default = getattr(PairSettings, name)
+        add(f"--{name}", type=type(default), default=default, help=about)
     add("--vectors_only", dest="words", action="store_false", help="Compare only vectors.")
     add("--batch_size", type=int, default=128, help="Sentences per forward pass.")
     add("--bf16", action="store_true", help="Embed in bfloat16.")
