@@ -116,16 +116,12 @@ def decode_lines(name: str | Path, raw: Iterable[bytes]) -> Iterator[str]:
         >>> list(decode_lines("stdin", [b"\xef\xbb\xbfone\r\n", b"two"]))
         ['one', 'two']
     """
-    for number, line in enumerate(_raw_lines(name, raw), start=1):
-        yield _decode(name, number, line)
-
-
-def _raw_lines(path: str | Path, file: Iterable[bytes]) -> Iterator[bytes]:
     try:
-        yield from file
+        for number, line in enumerate(raw, start=1):
+            yield _decode(name, number, line)
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         problem = f"is damaged and cannot be decompressed ({error})"
-        raise fault(path, None, problem, "Copy or compress it again") from None
+        raise fault(name, None, problem, "Copy or compress it again") from None
 
 
 def _decode(path: str | Path, number: int, line: bytes) -> str:
