@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 TEMPLATE = Path(__file__).with_name("card_template.md")
 MARK = "<!-- Written by simbert_hf."
 UNMEASURED = "Nothing was measured."
+TAGS = ("sentence-similarity", "feature-extraction", "simbert")
 LANGUAGE = re.compile(r"[a-z]{2,3}|multilingual|code")  # as the Hub accepts them
 SHOWN = 3  # samples of either kind
 LINE = 36  # characters of an example in code
@@ -130,7 +131,7 @@ def make_card(args: CardArguments) -> ModelCard:
         datasets=args.datasets or None,
         library_name="simbert_hf" if content["gru"] else "sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=tags(content),
+        tags=[*TAGS, *(["paraphrase-generation"] if content["writes"] else [])],
         model_name=name,
         eval_results=results or None,
         widget=widget(samples) if len(samples) > 1 else None,
@@ -179,12 +180,6 @@ def read_report(flag: str, path: str) -> dict[str, Any]:
     if lacks:
         raise fault(path, None, f"has no {lacks[0]!r}", f"--{flag} is for {HELP[flag]}")
     return report
-
-
-def tags(content: Mapping[str, Any]) -> list[str]:
-    """Return the Hub's tags for what the model can do."""
-    found = ["sentence-similarity", "feature-extraction", "simbert"]
-    return [*found, "paraphrase-generation"] if content["writes"] else found
 
 
 def widget(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -17,11 +17,6 @@ from simbert_hf.utils.checks import check_choice, check_scale
 Kind = Literal["softmax", "am", "arc", "sphere", "simpler_a"]
 
 
-def additive_margin(cosine: Tensor, margin: float) -> Tensor:
-    """AM-Softmax, also CosFace: ``cos theta - m``."""
-    return cosine - margin
-
-
 def additive_angular_margin(cosine: Tensor, margin: float) -> Tensor:
     """ArcFace: ``cos(theta + m)``; beyond pi ``cos theta - m sin m``, as in its authors' code.
 
@@ -82,7 +77,7 @@ class _Rule(NamedTuple):
 
 
 RULES: dict[str, _Rule] = {
-    "am": _Rule(additive_margin, 0.35, 0.0, 1.0),
+    "am": _Rule(torch.sub, 0.35, 0.0, 1.0),  # cos theta - m
     "arc": _Rule(additive_angular_margin, 0.5, 0.0, math.pi / 2),
     "sphere": _Rule(multiplicative_angular_margin, 4.0, 1.0, 10.0),
     "simpler_a": _Rule(smaller_multiplicative_margin, 4.0, 1.0, 10.0),
