@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -16,8 +17,15 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from scripts.convert_tf_checkpoint import main
 from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
-from simbert_hf.conversion.bundle import TensorBundle
-from simbert_hf.conversion.convert import SIZES, find_weights, open_weights, read_settings, save
+from simbert_hf.conversion.bundle import MAGIC, TensorBundle, crc32c, masked, table_records
+from simbert_hf.conversion.convert import (
+    SIZES,
+    find_vocabulary,
+    find_weights,
+    open_weights,
+    read_settings,
+    save,
+)
 from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.generation.decoder import BertDecoder
@@ -181,6 +189,57 @@ def test_every_variable_is_read_as_it_was_saved() -> None:
         bundle.read("global_step")
 
 
+def entry(dtype: int, shard: int, offset: int, data: bytes, shape: tuple[int, ...]) -> bytes:
+    """A variable's record in the index, a ``BundleEntryProto``."""
+    sizes = b"".join(bytes([0x12, 2, 0x08, size]) for size in shape)
+    place = bytes([0x08, dtype, 0x12, len(sizes), *sizes, 0x18, shard, 0x20, offset])
+    return place + bytes([0x28, len(data), 0x35]) + struct.pack("<I", masked(crc32c(data)))
+
+
+def test_every_type_is_read_from_its_data_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files, as several GPUs write them; TensorFlow numbers the types."""
+    values = np.array([[0.5, -1.25, 3.0], [0.0, 96.0, -7.5]], dtype=np.float32)
+    upper = (values.view(np.uint32) >> 16).astype(np.uint16)  # bfloat16
+    stored = {1: values, 2: values.astype(np.float64), 14: upper, 19: values.astype(np.float16)}
+    files, records = [b"", b""], {b"": bytes([0x08, 2])}
+    for i, (dtype, value) in enumerate(stored.items()):
+        data = value.tobytes()
+        record = entry(dtype, i % 2, len(files[i % 2]), data, value.shape)
+        records[f"w{dtype}".encode()] = record
+        files[i % 2] += data
+    (tmp_path / "model.ckpt.index").write_bytes(b"")
+    for i, content in enumerate(files):
+        (tmp_path / f"model.ckpt.data-0000{i}-of-00002").write_bytes(content)
+    monkeypatch.setattr("simbert_hf.conversion.bundle.table_records", lambda _: records.items())
+    bundle = TensorBundle(tmp_path / "model.ckpt")
+    for dtype in stored:
+        found = bundle.read(f"w{dtype}")
+        assert found.dtype == np.float32
+        assert np.array_equal(found, values), dtype
+
+
+def table_of(*blocks: dict[bytes, bytes], kind: int = 0) -> bytes:
+    """A table of LevelDB's in small: a block behind the other, then one of their places."""
+    table, places = b"", {}
+    for records in (*blocks, places):
+        parts = (bytes([0, len(key), len(value), *key, *value]) for key, value in records.items())
+        content = b"".join(parts) + struct.pack("<II", 0, 1)
+        place = bytes([len(table), len(content)])
+        places[b"~%d" % len(table)] = place
+        kinded = content + bytes([kind])
+        table += kinded + struct.pack("<I", masked(crc32c(kinded)))
+    return table + (bytes(2) + place).ljust(40, b"\0") + MAGIC
+
+
+def test_an_index_may_have_several_blocks_and_none_is_compressed() -> None:
+    blocks = {b"": b"0", b"a": b"1"}, {b"b": b"2"}
+    assert dict(table_records(table_of(*blocks))) == blocks[0] | blocks[1]
+    with pytest.raises(ValueError, match="its blocks are compressed"):
+        dict(table_records(table_of(*blocks, kind=1)))
+
+
 def test_slices_of_a_variable_are_told_by_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     records = {b"": b"", b"\0w\0\x80": b"", b"w": bytes([0x08, 1, 0x3A, 2, 0x0A, 0])}
     monkeypatch.setattr("simbert_hf.conversion.bundle.table_records", lambda _: records.items())
@@ -199,6 +258,28 @@ def test_a_checkpoint_of_a_big_endian_machine_is_refused(monkeypatch: pytest.Mon
 def test_the_checkpoint_may_be_named_by_any_of_its_files(suffix: str) -> None:
     prefix = FIXTURE / "bert_model.ckpt"
     assert find_weights(prefix.with_name(prefix.name + suffix)) == find_weights(FIXTURE) == prefix
+
+
+def test_settings_and_vocabulary_may_lie_elsewhere(released: Path, tmp_path: Path) -> None:
+    tokens = [*SPECIALS[1:], "A", SPECIALS[0], *VOCABULARY[5:]]
+    (tmp_path / "mine.txt").write_text("\n".join(tokens), encoding="utf-8")
+    settings = CONFIG | {"hidden_dropout_prob": 0.3, "initializer_range": 0.01}
+    (tmp_path / "mine.json").write_text(json.dumps(settings))
+    out = tmp_path / "out"
+    given = [
+        "--config_file",
+        str(tmp_path / "mine.json"),
+        "--vocab_file",
+        str(tmp_path / "mine.txt"),
+    ]
+    main([str(released), "--output_dir", str(out), *given, "--cased", "--pooling", "mean"])
+    model = SimBert.from_pretrained(out)
+    config = model.config
+    assert (config.hidden_dropout_prob, config.initializer_range) == (0.3, 0.01)
+    assert (config.pad_token_id, config.sentence_pooling) == (4, "mean")
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    assert tokenizer("A a")["input_ids"] == [1, 3, tokens.index("a"), 2]
+    assert (tokenizer.pad_token_id, tokenizer.model_max_length) == (4, 40)
 
 
 def change_config(**values: object) -> Callable[[Path], None]:
@@ -456,6 +537,12 @@ def test_keras_weights_name_the_extra(
 # --- vocabularies and tokens -------------------------------------------------------------------
 
 
+def test_a_released_vocabulary_goes_before_a_dictionary(tmp_path: Path) -> None:
+    for name in ("dict.txt", "vocab.txt"):
+        (tmp_path / name).touch()
+        assert find_vocabulary(tmp_path).name == name
+
+
 def test_token_ids_are_those_of_bert4keras() -> None:
     tokenizer = build_tokenizer(VOCABULARY, 40)
     rng = np.random.default_rng(0)
@@ -503,9 +590,15 @@ def test_case_may_be_kept() -> None:
     assert build_tokenizer(tokens, 40)("A a É")["input_ids"] == [2, 5, 5, 1, 3]
 
 
+def test_a_mask_is_one_where_the_vocabulary_has_it() -> None:
+    assert build_tokenizer([*SPECIALS, "[MASK]"], 40).mask_token_id == 4
+    assert build_tokenizer([*SPECIALS, "a"], 40).mask_token is None
+
+
 def test_a_simplified_vocabulary_keeps_what_chinese_text_yields() -> None:
     full = ["[unused1]", *SPECIALS[::-1], "[MASK]", "我", "##我", "，", "##，", "go", "##go", "go-"]
-    assert simplify(full) == [*SPECIALS, "我", "，", "go", "##go"]
+    rare = ["𠮷", "##𠮷", "㐀", "##㐀"]  # of the planes and blocks beyond the first
+    assert simplify([*full, *rare]) == [*SPECIALS, "我", "，", "go", "##go", "𠮷", "㐀"]
 
 
 def test_a_link_to_another_disk_is_followed(tmp_path: Path) -> None:

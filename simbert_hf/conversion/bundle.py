@@ -203,10 +203,9 @@ def all_fields(message: bytes) -> Iterator[tuple[int, Any]]:
             size, at = varint(message, at)
             yield tag >> 3, message[at : at + size]
             at += size
-        elif tag & 7 in (1, 5):
-            size = 8 if tag & 7 == 1 else 4
-            yield tag >> 3, int.from_bytes(message[at : at + size], "little")
-            at += size
+        elif tag & 7 == 5:
+            yield tag >> 3, int.from_bytes(message[at : at + 4], "little")
+            at += 4
         else:
             raise ValueError(f"an entry has a field of kind {tag & 7}")
 
