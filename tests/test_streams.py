@@ -45,7 +45,7 @@ def lengths(pairs: Sequence) -> np.ndarray:
 def make_stream(shards: int = 6, grouped: bool = False, **options) -> PairStream:
     numbers = {"shards": list(range(shards))}
     groups = datasets.IterableDataset.from_generator(rows_of, gen_kwargs=numbers)
-    stream = PairStream(groups, seed=3, **{"buffer_size": 20} | options)
+    stream = PairStream(groups, **{"seed": 3, "buffer_size": 20} | options)
     if grouped:
         stream.group_by_length(8, lengths)
     return stream
@@ -97,6 +97,15 @@ def test_shards_are_read_by_one_process_and_dealt_anew(processes: int) -> None:
     assert len(set(own[::processes])) > 1
 
 
+def test_another_seed_reads_the_shards_in_another_order() -> None:
+    orders = []
+    for seed in range(3):
+        opened.clear()
+        list(make_stream(seed=seed, buffer_size=1).epoch(0))
+        orders.append(tuple(opened))
+    assert len(set(orders)) == 3
+
+
 def test_the_sharing_is_told() -> None:
     assert make_stream(processes=3).sharing(2) == "6 shards, 6 readers: each reads 1 of its own"
     said = make_stream(processes=4).sharing()
@@ -131,6 +140,12 @@ def test_batches_are_of_like_length_window_after_window_and_epoch_after_epoch() 
     assert np.median(grouped) < np.median(random) / 3
     assert np.mean(np.array(grouped) < 6) > 0.6  # those across two windows are random
     assert abs(np.corrcoef(grouped, range(65))[0, 1]) < 0.3  # and it does not get worse
+
+
+def test_batches_of_a_window_do_not_go_from_short_to_long() -> None:
+    batches = itertools.islice(loader(make_stream(grouped=True, buffer_size=N)), N // 8)
+    means = [float(lengths(batch["pairs"]).mean()) for batch in batches]
+    assert abs(np.corrcoef(means, range(N // 8))[0, 1]) < 0.6
 
 
 def test_a_stream_without_a_row_ends_with_an_error() -> None:
@@ -204,6 +219,17 @@ def test_a_checkpoint_names_the_worker_of_the_newest_pair_last(tmp_path: Path) -
     assert [worker for worker, *_ in given] == [1, 0]
 
 
+def test_a_resume_forgets_what_was_read_after_the_checkpoint(tmp_path: Path) -> None:
+    stream = make_stream()
+    stream.took(Position(0, 2))
+    stream.save(tmp_path)
+    saved = (tmp_path / "stream-0.json").read_text()
+    stream.took(Position(1, 2))
+    stream.load(tmp_path, 2)
+    stream.save(tmp_path)
+    assert (tmp_path / "stream-0.json").read_text() == saved
+
+
 def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
     stream = make_stream()
     stream.took(next(iter(stream))["position"])
@@ -216,10 +242,15 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
         make_stream(processes=2).load(tmp_path)
     with pytest.raises(ValueError, match=r"is missing: .* has fewer processes"):
         make_stream(process=1, processes=2).load(tmp_path)
+    for name, then, now in (("seed", 3, 4), ("buffer_size", 20, 21)):
+        with pytest.raises(ValueError, match=f"with {name} {then}, this one has {now}"):
+            make_stream(**{name: now}).load(tmp_path)
     stream.group_by_length(1, lengths)
     stream.save(tmp_path)
     with pytest.raises(ValueError, match="with grouped True, this one has False"):
         make_stream().load(tmp_path)
+    with pytest.raises(ValueError, match="with batch_size 1, this one has 8"):
+        make_stream(grouped=True).load(tmp_path)
 
 
 def test_a_resume_where_rows_have_other_lengths_is_refused(tmp_path: Path) -> None:
