@@ -1,6 +1,7 @@
 """Hard negatives, mined with a tiny encoder, against a plain search."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -89,6 +90,36 @@ def test_words_alone_find_the_likest_of_other_groups(groups) -> None:
         own = bm25(row.anchor, row.negative, [*group])
         assert sorted(scores)[-3] - 1e-6 <= own <= sorted(scores)[-2] + 1e-6
         assert own > 0
+
+
+def test_of_a_deeper_range_the_nearest_are_taken(groups) -> None:
+    alone = mine_by_words(groups, MiningSettings(num_negatives=2, range_min=1))
+    for most in (3, 9):
+        deeper = mine_by_words(groups, MiningSettings(2, 1, most))
+        assert [(row.anchor, row.negative) for row in deeper] == [
+            (row.anchor, row.negative) for row in alone
+        ]
+
+
+def test_no_more_are_looked_at_than_asked(encoder, groups) -> None:
+    """Those that the margin excludes count."""
+    model = SentenceTransformer(str(encoder), device="cpu")
+    few, many = (
+        {row.anchor for row in mine_triplets(groups, model, MiningSettings(1, 0, most, 0.05))}
+        for most in (10, 20)
+    )
+    assert few < many
+
+
+def test_a_seed_draws_the_positives(encoder, groups) -> None:
+    model = SentenceTransformer(str(encoder), device="cpu")
+    for mine in (mine_by_words, partial(mine_triplets, model=model)):
+        one, again, other = (mine(groups, seed=seed) for seed in (5, 5, 6))
+        assert one == again
+        assert one != other
+        assert [row._replace(positive="") for row in one] == [
+            row._replace(positive="") for row in other
+        ]
 
 
 def test_of_chinese_the_characters_are_compared(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,8 @@ def naive_pairs(vectors: np.ndarray, k: int, lowest: float, highest: float) -> s
     }
 
 
-def test_groups_are_the_components_of_mutual_neighbours() -> None:
+def test_groups_are_the_components_of_mutual_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simbert_hf.mining.pairs.BLOCK", 7)
     vectors = unit(np.random.default_rng(0), 60, 4)
     sentences = [f"sentence {i}" for i in range(60)]
     settings = PairSettings(
@@ -87,8 +88,20 @@ def test_words_find_what_vectors_do_not() -> None:
     ]
 
 
+def test_a_pair_that_words_and_vectors_find_counts_once() -> None:
+    vectors = np.array([[1, 0], [0.9, 0.4359], [0, 1]], dtype=np.float32)
+    found = mine_groups(["is it late", "is it very late", "go home"], vectors)
+    assert found.counts == {
+        "sentences": 3,
+        "mutual pairs": 3,
+        "pairs within the cosines": 1,
+        "groups": 1,
+        "grouped sentences": 2,
+    }
+
+
 def test_copies_are_not_sentences_of_their_own() -> None:
-    assert different(["Is it?", "is it", "IS  IT!", "is is it", "...", ""]) == [
+    assert different(["Is \tit?", "is it", "IS  IT!", "is is it", "...", ""]) == [
         "Is it?",
         "is is it",
     ]
