@@ -181,6 +181,8 @@ def test_labels_are_found_however_their_letters_are_encoded(model):
     index.calibrate([*queries, {"query": "dog ran", "id": None}], false_accept_rate=1.0)
     index.remove(parts)
     assert len(index) == 2
+    index = FaqIndex.build(model, [rows[1]])  # in parts alone
+    index.calibrate([{"query": "cat", "answer": composed}], precision=0.5)
 
 
 def test_ids_of_former_indexes_are_found_however_their_letters_are_encoded(model):

@@ -340,6 +340,22 @@ def test_of_two_equal_rows_the_other_keeps_the_paraphrases(model):
     assert len(index) == 0
 
 
+def test_paraphrases_of_another_answer_or_group_stay(model):
+    row = {"question": "what time is it", "answer": "Late.", "id": "a"}
+    written = row | {"question": "what is the time", "paraphrase_of": row["question"]}
+    others = [written | {"id": "b", "answer": "Noon."}, written | {"id": "c", "group": "talk"}]
+    index = FaqIndex.build(model, [row, written | {"id": "d"}, *others])
+    index.remove("a")
+    assert [faq.id for faq in index.faqs()] == ["b", "c"]
+
+
+def test_nothing_of_a_removed_row_remains(index):
+    index.remove(["a", "d"])
+    rows = index._table.data.to_pylist()
+    blank = {"id": "", "question": "", "answer": "", "group": None, "metadata": ""}
+    assert [rows[0], rows[3]] == [blank | {"removed": True}] * 2
+
+
 def test_a_query_that_cannot_be_one_stops_no_other(index):
     asked = ["what time is it", " ", "a" * 10_001, "what\x00", "what \ud83d"]
     replies = index.answer(asked, threshold=-1)
@@ -648,10 +664,12 @@ def test_what_a_killed_save_left_is_swept_and_nothing_else(index, model, tmp_pat
     index.save(tmp_path)
     assert not list(tmp_path.glob("faqindex-be_gun12*"))
     assert len(FaqIndex.load(tmp_path, model)) == 5
+    (tmp_path / "faqindex-be_gun12-mine").mkdir()
     for name in ("faqindex-english1", "faqindex-zh"):  # the first is named as our folders are
         index.save(tmp_path / name)
         index.save(tmp_path)
         assert len(FaqIndex.load(tmp_path / name, model)) == 5
+    assert (tmp_path / "faqindex-be_gun12-mine").is_dir()
 
 
 def test_an_index_names_its_model_for_everyone(model, tmp_path, monkeypatch):
@@ -842,13 +860,15 @@ def test_bad_calibrations(index, queries, target, sentence, monkeypatch):
     assert index.calibration is None
 
 
-def test_queries_that_are_questions_are_left_out(index, caplog):
+def test_queries_that_are_questions_are_left_out(index, model, caplog):
     others = [{"query": "what time it is", "id": "c"}, {"query": "the weather", "id": ""}]
     own = [{"query": row["question"].upper(), "id": row["id"]} for row in ROWS]
     with_own = index.calibrate(own + others, false_accept_rate=0.5)
     assert "left out 5 of 7 queries" in caplog.text
     without = index.calibrate(others, false_accept_rate=0.5)
     assert with_own.scores.tolist() == without.scores.tolist()
+    titled = FaqIndex.build(model, [row | {"question": row["question"].title()} for row in ROWS])
+    assert len(titled.calibrate(own + others, false_accept_rate=0.5).scores) == len(others)
     with pytest.raises(DataError, match="the query rows:7: leads to the id 'zz'"):
         index.calibrate([*own, others[1], others[0] | {"id": "zz"}], precision=0.5)
 
