@@ -163,16 +163,15 @@ def mine_by_words(
     members = _draw_members(groups, settings.max_per_group, rng)
     texts = [text for group in members for text in group]
     owner = np.repeat(np.arange(len(members)), [len(group) for group in members])
-    last = settings.range_max or settings.range_min + settings.num_negatives
+    last = settings.range_min + settings.num_negatives  # no margin makes it look at more
     depth = min(len(texts), last + max(map(len, members)))
     nearest = np.concatenate(list(nearest_by_words(texts, depth)))
     rows = []
     for i, anchor in enumerate(texts):
         others = nearest[i][(owner[nearest[i]] != owner[i]) & (nearest[i] >= 0)]
-        chosen = others[settings.range_min : last][: settings.num_negatives]
         rows += [
             {"anchor": anchor, "positive": positive, "negative": texts[j]}
-            for j in chosen
+            for j in others[settings.range_min : last]
             for positive in members[owner[i]]
         ]
     return _one_positive_each(rows, members, rng)
