@@ -142,7 +142,7 @@ def make_card(args: CardArguments) -> ModelCard:
     loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or model_name(folder)}"'
     place = {"name": name, "shipped": shipped, "loaded": loaded}
     texts = [sample["text"] for sample in samples] or content.get("sources", [])
-    short = (text for text in texts if len(text) < LINE)
+    short = (text for text in texts if len(text) < LINE and "\\" not in text)
     example = next(short, "how can i reset my password?").replace('"', "'")
     card: ModelCard = ModelCard.from_template(
         data,

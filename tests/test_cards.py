@@ -15,8 +15,16 @@ from scripts.make_card import main
 from scripts.train_simcse import main as train
 from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.arguments import DataArguments, ModelArguments, TrainingArguments
-from simbert_hf.cards import CardArguments, judged_samples, make_card, write_card
+from simbert_hf.cards import (
+    CardArguments,
+    describe_model,
+    judged_samples,
+    longest,
+    make_card,
+    write_card,
+)
 from simbert_hf.data import DataError
+from simbert_hf.modeling.whitening import whiten
 from simbert_hf.run_record import as_yaml, describe_run, record_run
 from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import WORDS, tiny_simbert
@@ -106,6 +114,39 @@ def test_other_models_get_code_of_their_own(tmp_path: Path) -> None:
     card = make_card(CardArguments(model=str(tmp_path / "encoder")))
     assert "gen_synonyms" not in card.text
     assert "paraphrase-generation" not in card.data.tags
+
+
+def test_the_facts_are_those_of_the_files(tmp_path: Path) -> None:
+    """Several files of weights; vectors and rows shorter than the layers are wide and long."""
+    model = tiny_simbert(intermediate_size=8192)
+    whiten(model, [f"{a} {b}" for a in WORDS[:8] for b in WORDS[8:16]], 8)
+    model.save_pretrained(tmp_path, max_shard_size="1MB")
+    assert len([*tmp_path.glob("model-*.safetensors")]) > 1
+    found = describe_model(tmp_path)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert found["facts"] == {
+        "architecture": "bert, 2 layers",
+        "parameters": f"{count / 1e6:.1f} M",
+        "vector": "8 dimensions, pooling mean",
+        "longest text": "48 tokens",
+    }
+    assert (found["dimension"], found["writes"]) == (8, True)
+    assert longest(tmp_path, {"max_position_embeddings": -1}) == 48  # as XLNet says "any"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [('is "this" it?', "is 'this' it?"), ("is C:\\x it?", "reset my password?")]
+)
+def test_a_sample_leaves_the_code_whole(model: Path, tmp_path: Path, text: str, shown: str) -> None:
+    (sample, *_) = PARAPHRASES["samples"]
+    report = PARAPHRASES | {"samples": [sample | {"text": text}]}
+    (tmp_path / "paraphrases.json").write_text(json.dumps(report))
+    given = str(tmp_path / "paraphrases.json")
+    card = make_card(CardArguments(model=str(model), paraphrases=given))
+    for block in code(card):
+        compile(block, "card", "exec")
+    assert any(shown in block for block in code(card))
+    assert "widget" not in card.data.to_dict()  # there is no other sentence
 
 
 def test_figures_are_those_of_the_json(model: Path, tmp_path: Path) -> None:
