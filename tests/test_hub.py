@@ -204,6 +204,11 @@ def test_a_revision_leaves_main_alone(hub: Hub) -> None:
     assert hub.files(NAME, "v2/small").keys() == main.keys()
     assert json.loads(hub.files(NAME, "v2/small")["config.json"])["hidden_size"] == 16
     assert commits(hub, "v2/small") == 3  # main's, and both
+    branches = hub.repositories[NAME].branches
+    branches["refs/pr/1"], hub.requests[:] = [*branches["main"]], []
+    model.push_to_hub(NAME, token=TOKEN, revision="refs/pr/1")
+    assert commits(hub, "refs/pr/1") == 2
+    assert "branch" not in hub.requests  # a pull request's is none to be made
 
 
 @pytest.mark.parametrize(

@@ -196,6 +196,7 @@ def test_what_is_saved_pads_on_the_right(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     found = SentenceTransformer(str(tmp_path), device="cpu")
     assert abs(unit_vectors(found) - model.encode(SENTENCES)).max() < 1e-5
+    assert found.tokenizer.truncation_side == "right"
     assert model.tokenizer.padding_side == "left"
 
 
