@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import TrainerState
 from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
@@ -99,6 +100,21 @@ def test_all_is_on_the_disk_before_it_is_in_place(
     put_in_place(made, place)
     before = [(name, False) for name in ("file", "inner", "made")]
     assert synced == [*before, (tmp_path.name, True)]
+
+
+def test_checkpoints_and_models_are_put_in_place(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed = []
+
+    def put(made: Path, place: Path) -> None:
+        placed.append(place.name)
+        put_in_place(made, place)
+
+    monkeypatch.setattr("simbert_hf.training.saving.put_in_place", put)
+    main(setting(tmp_path))
+    assert placed[:2] == ["checkpoint-3", "checkpoint-6"]
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(placed[2:])
 
 
 @pytest.fixture(scope="module")
@@ -270,13 +286,15 @@ def test_leftovers_and_foreign_parts_are_passed_over(
 ) -> None:
     main(setting(tmp_path, "--max_steps=3"))
     (tmp_path / "_saving" / "checkpoint-6").mkdir(parents=True)  # a killed run's
-    (tmp_path / "_saving" / "checkpoint-6" / "model.safetensors").write_bytes(b"half")
+    for name in ("model.safetensors", "rng_state_1.pth"):
+        (tmp_path / "_saving" / "checkpoint-6" / name).write_bytes(b"half")
     (tmp_path / "checkpoint-5").mkdir()  # written in place by another program
     (tmp_path / "checkpoint-5" / "model.safetensors").write_bytes(b"half")
     assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
     with caplog.at_level(logging.INFO, "simbert_hf"):
         assert_goes_on(setting(tmp_path), tmp_path, whole)
     assert f"resuming from {tmp_path / 'checkpoint-3'}" in caplog.text
+    assert not (tmp_path / "checkpoint-6" / "rng_state_1.pth").exists()
 
 
 def test_not_resuming_says_nothing_of_resuming(
@@ -318,6 +336,23 @@ def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
     assert (tmp_path / "there" / "checkpoint-3").is_dir()
 
 
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_best_checkpoint_that_was_not_copied_is_sought_anew(
+    tmp_path: Path, copied: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No later one might be better than what is lost; then the last one's weights were saved."""
+    args = SimilarityTrainingArguments(
+        str(tmp_path), eval_strategy="steps", save_strategy="steps", save_steps=3, eval_steps=3,
+        report_to="none", use_cpu=True,
+    )  # fmt: skip
+    state = TrainerState(max_steps=9, best_metric=0.9, best_global_step=3)
+    if copied:
+        (tmp_path / "checkpoint-3").mkdir()
+    SameRun({}).on_train_begin(args, state)
+    assert (state.best_metric, state.best_global_step) == ((0.9, 3) if copied else (None, None))
+    assert ("will be chosen among those from here on" in caplog.text) == (not copied)
+
+
 def test_with_another_measure_the_best_is_sought_anew(
     setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -346,6 +381,42 @@ def test_what_may_change_a_measure_forgets_the_best(tmp_path: Path, name, then, 
     run = SameRun({name: now})
     run.load(tmp_path)
     assert run.measures_anew == anew
+
+
+def test_one_of_several_changes_is_enough_to_measure_anew(tmp_path: Path) -> None:
+    SameRun({"rows": 5, "bf16": False}).save(tmp_path)
+    run = SameRun({"rows": 6, "bf16": True})
+    run.load(tmp_path)
+    assert run.measures_anew
+
+
+KEPT = (
+    "learning_rate", "head_learning_rate", "weight_decay", "adam_beta1", "adam_beta2",
+    "adam_epsilon", "optim", "seed",
+)  # fmt: skip
+TOLD = (
+    "per_device_train_batch_size", "data_seed", "length_window", "even_tokens", "bf16", "fp16",
+    "dataloader_drop_last", "num_train_epochs", "optim_args", "neftune_noise_alpha",
+)  # fmt: skip
+
+
+def test_what_a_checkpoint_brings_back_cannot_change_and_the_rest_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the optimizer's state holds would be ignored without a word."""
+    run = SameRun.of(SimilarityTrainingArguments(str(tmp_path), report_to="none"), pooling="mean")
+    for name in (*KEPT, "pooling", *TOLD):
+        SameRun(run.settings | {name: "another"}).save(tmp_path)
+        caplog.clear()
+        if name in TOLD:
+            run.load(tmp_path)
+            assert [told.partition(":")[0] for told in told_of(caplog)] == [name]
+        else:
+            with pytest.raises(ValueError, match=f"is from a run with --{name} another, not"):
+                run.load(tmp_path)
+    (tmp_path / "other").mkdir()
+    SameRun(run.settings, writes=False).save(tmp_path / "other")  # another process
+    assert not any((tmp_path / "other").iterdir())
 
 
 BEST = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=2", "--learning_rate=1.0")

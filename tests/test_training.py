@@ -367,13 +367,13 @@ def checkpoint_in(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(True, "checkpoint-7"), ("true", "checkpoint-7"), ("there/checkpoint-3",) * 2],
+    [(True, "checkpoint-10"), ("true", "checkpoint-10"), ("there/checkpoint-3",) * 2],
 )
 def test_what_is_resumed(
     tmp_path: Path, given: object, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flags give strings, Python gives a bool too."""
-    names = ("checkpoint-7", "checkpoint-5", "checkpoint-best", "checkpoint-8-keep")
+    names = ("checkpoint-7", "checkpoint-10", "checkpoint-best", "checkpoint-11-keep")
     for folder in (*names, "there/checkpoint-3"):
         checkpoint_in(tmp_path / folder)
     monkeypatch.chdir(tmp_path)
@@ -405,6 +405,9 @@ def test_a_new_run_goes_where_no_other_was(
     [
         ("scheduler.pt", None, "lacks scheduler.pt"),  # as by --save_only_model
         ("optimizer.pt", None, r"lacks optimizer\*"),
+        ("rng_state.pth", None, r"lacks rng_state\*"),
+        ("trainer_state.json", None, "lacks trainer_state.json"),
+        ("model.safetensors", None, r"lacks \*model\*"),
         ("optimizer.pt", b"PK", r"has a damaged optimizer.pt \(it is truncated\)"),
         ("model.safetensors", b"", r"has a damaged model.safetensors \("),
         ("trainer_state.json", b"{", r"has a damaged trainer_state.json \("),
