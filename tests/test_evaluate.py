@@ -206,6 +206,7 @@ def test_a_card_keeps_what_it_says_otherwise(tmp_path: Path) -> None:
     assert card.text == "\n\n# A model\n\nText.\n".removeprefix("\n")
     assert (card.data.license, card.data.tags, card.data.model_name) == ("mit", ["x"], "old name")
     metrics = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert len(metrics) == len(card.data.eval_results)
     assert metrics == {
         "mine": 2,
         "spearman_cosine": round(found.figures["spearman"].value, 4),

@@ -147,6 +147,12 @@ def test_saved_config_suits_other_loaders(tmp_path: Path) -> None:
         assert loader.from_pretrained(tmp_path).dtype == torch.float32
 
 
+def test_modules_of_a_model_of_16_bits_have_32(tmp_path: Path) -> None:
+    tiny_simbert("linear_pooler").bfloat16().save_pretrained(tmp_path)
+    dense = load_file(tmp_path / "2_Dense" / "model.safetensors")
+    assert {tensor.dtype for tensor in dense.values()} == {torch.float32}
+
+
 @pytest.mark.parametrize(
     ("pooling", "mode"), [("mean", "mean_tokens"), ("tanh_pooler", "cls_token")]
 )

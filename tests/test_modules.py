@@ -1,5 +1,6 @@
 """What sentence-transformers and transformers changed of a checkpoint is taken, or told of."""
 
+import json
 import shutil
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,7 +18,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from simbert_hf import SimBert
 from simbert_hf.encoders.text_encoder import TextEncoder
@@ -191,9 +192,13 @@ def test_a_whitening_that_sentence_transformers_saved_is_taken(tmp_path: Path) -
 def test_what_is_saved_pads_on_the_right(tmp_path: Path) -> None:
     """transformers advises to pad on the left for generate(); BERT's positions count from there."""
     model = tiny_simbert()
-    model.tokenizer.padding_side = model.tokenizer.truncation_side = "left"
-    model.tokenizer(SENTENCES, padding=True)
     model.save_pretrained(tmp_path)
+    sides = {"padding_side": "left", "truncation_side": "left"}
+    model.tokenizer = AutoTokenizer.from_pretrained(tmp_path, **sides)
+    model.tokenizer(SENTENCES, padding=True, truncation=True, max_length=4)
+    model.save_pretrained(tmp_path)
+    state = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert (state["padding"], state["truncation"]) == (None, None)
     found = SentenceTransformer(str(tmp_path), device="cpu")
     assert abs(unit_vectors(found) - model.encode(SENTENCES)).max() < 1e-5
     assert found.tokenizer.truncation_side == "right"
