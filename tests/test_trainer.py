@@ -129,7 +129,10 @@ def test_weights_of_schedule_free_optimizers_are_measured_and_saved_at_rest(tmp_
 
 def test_heads_of_the_training_are_not_saved_and_go_on_training(tmp_path: Path) -> None:
     found = trainer(tmp_path)
+    found.args.set_save(strategy="steps", steps=2)
     found.train()
+    saved = load_file(tmp_path / "checkpoint-2" / "model.safetensors")
+    assert [name for name in saved if "head" in name]
     found.save_model()
     found.save_model(str(tmp_path / "named"))
     for folder in (tmp_path, tmp_path / "named"):
