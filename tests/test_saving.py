@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
 from safetensors.torch import load_file
 from transformers import TrainerState
 from transformers.trainer_utils import get_last_checkpoint
@@ -102,19 +103,29 @@ def test_all_is_on_the_disk_before_it_is_in_place(
     assert synced == [*before, (tmp_path.name, True)]
 
 
-def test_checkpoints_and_models_are_put_in_place(
+def test_checkpoints_and_models_are_put_in_place_when_all_have_written(
     setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    placed = []
+    """Each process writes its random state and the parts of its own."""
+    events: list[str] = []
+    save = SimilarityTrainer._save_parts
 
     def put(made: Path, place: Path) -> None:
-        placed.append(place.name)
+        events.append(place.name)
         put_in_place(made, place)
 
+    def save_parts(self, folder: Path) -> None:
+        events.append("parts")
+        save(self, folder)
+
     monkeypatch.setattr("simbert_hf.training.saving.put_in_place", put)
+    monkeypatch.setattr(SimilarityTrainer, "_save_parts", save_parts)
+    monkeypatch.setattr(Accelerator, "wait_for_everyone", lambda _: events.append("wait"))
     main(setting(tmp_path))
-    assert placed[:2] == ["checkpoint-3", "checkpoint-6"]
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(placed[2:])
+    for name in ("checkpoint-3", "checkpoint-6"):
+        at = events.index(name)
+        assert events[at - 2 : at + 2] == ["parts", "wait", name, "wait"]
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(events[at:])
 
 
 @pytest.fixture(scope="module")
