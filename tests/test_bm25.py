@@ -38,6 +38,16 @@ def test_common_words_are_left_out_of_large_sets(monkeypatch: pytest.MonkeyPatch
     assert numbers.tolist() == [[0, 3, -1], [1, -1, -1], [2, -1, -1], [3, 0, -1]]
 
 
+@pytest.mark.parametrize(("count", "found"), [(399, -1), (400, 1)])
+def test_a_word_in_a_hundredth_of_a_large_set_is_searched_for(
+    count: int, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bm25, "COMMON", 2)
+    texts = [f"the x{i}" if i < 4 else f"y{i}" for i in range(count)]
+    (numbers,) = nearest_by_words(texts, 2)
+    assert numbers[0].tolist() == [0, found]
+
+
 def test_characters_are_the_same_however_they_are_encoded() -> None:
     texts = ["cafe\u0301 ouvert", "un caf\u00e9", "\uff21\uff22", "ab"]
     (numbers,) = nearest_by_words(texts, 2)

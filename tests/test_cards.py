@@ -322,6 +322,9 @@ def test_errors_say_what_is_wrong(model: Path, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(ValueError, match="give --model"):  # the card is not to blame
         write_card(CardArguments(model=str(tmp_path)))
+    with pytest.raises(ValueError, match=r"README\.md was not written by this package; move it"):
+        write_card(CardArguments(model=str(model), output=str(tmp_path / "README.md")))
+    assert (tmp_path / "README.md").read_text() == "mine"
     with pytest.raises(DataError, match=r"has no 'other'; give --row one of start, tiny"):
         make_card(CardArguments(model=str(model), evaluation=str(report), row="other"))
     make_card(CardArguments(model=str(model), repo_id="org/other", evaluation=str(report)))

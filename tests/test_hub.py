@@ -148,7 +148,11 @@ def test_a_new_model_replaces_the_old_one_whole(hub: Hub, tmp_path: Path) -> Non
     tiny_simbert("linear_pooler").push_to_hub(NAME, token=TOKEN, card=card)
     repository = hub.repositories[NAME]
     old = repository.commits[repository.branches["main"][-1]]
-    extra = dict.fromkeys(("onnx/model.onnx", "vocab.txt", "notes.md"), (b"old", False))
+    former = (
+        "onnx/model.onnx", "onnx/model.onnx_data", "openvino/openvino_model.bin", "vocab.txt",
+        "pytorch_model.bin", "2_Dense/pytorch_model.bin", "notes.md",
+    )  # fmt: skip
+    extra = dict.fromkeys(former, (b"old", False))
     repository.add("main", old | extra)
     tiny_simbert("mean").push_to_hub(NAME, token=TOKEN)
     there = hub.files(NAME)

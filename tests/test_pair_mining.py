@@ -70,6 +70,13 @@ def test_a_group_is_never_larger_than_asked_and_takes_the_nearest_pairs_first() 
     assert sorted(map(sorted, join(chain, max_group_size=3))) == [[0, 1, 2], [4, 5]]
 
 
+def test_the_nearest_sentences_are_joined_first() -> None:
+    angles = np.radians([0, 30, 50])  # cosines of neighbours: .87, .94
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    settings = PairSettings(max_group_size=2, words=False)
+    assert mine_groups(list("abc"), vectors, settings).groups == [["b", "c"]]
+
+
 def test_words_find_what_vectors_do_not() -> None:
     sentences = ["the zebra eats", "the zebra drinks", "people walk", "people run"]
     vectors = np.array([[1, 0], [0.85, 0.527], [0.99, 0.141], [0.84, 0.543]], dtype=np.float32)
