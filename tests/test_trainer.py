@@ -142,6 +142,20 @@ def test_heads_of_the_training_are_not_saved_and_go_on_training(tmp_path: Path) 
     assert found.model.training_head is not None
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 0.0])
+def test_weights_that_are_not_finite_are_not_saved(
+    tmp_path: Path, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Be it in the shard of another process."""
+    found = trainer(tmp_path)
+    found.model.get_input_embeddings().weight.data[0, 0] = value
+    if value == 0:
+        monkeypatch.setattr(found.accelerator, "reduce", lambda here: here + 1)
+    with pytest.raises(ValueError, match="diverged: at step 0 weights are infinite or NaN"):
+        found.save_model()
+    assert not (tmp_path / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
