@@ -28,7 +28,7 @@ from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write_by
 from simbert_hf.modeling.embedding import encode_by, evaluating
 from simbert_hf.modeling.graphs import check_graphs, record_graphs
-from simbert_hf.modeling.reading import read_config, sentence_limit
+from simbert_hf.modeling.reading import OWN_CODE, read_config, sentence_limit
 from simbert_hf.modeling.simbert import SimBert, SimBertConfig
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import RowBuilder, check_texts
@@ -240,7 +240,7 @@ class OnnxSimBert:
         check_graphs(self.folder)
         self.encoder, self.threads = encoder, threads
         self.config = SimBertConfig.from_dict(read_config(folder, {}))
-        tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}))
+        tokenizer = AutoTokenizer.from_pretrained(folder, **sentence_limit(folder, {}), **OWN_CODE)
         self.rows = RowBuilder(tokenizer)
         self.max_length = min(tokenizer.model_max_length, self.config.max_position_embeddings)
         self.device = torch.device("cpu")

@@ -13,6 +13,7 @@ from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.judging.judge import word_embeddings
 from simbert_hf.modeling import loading
+from simbert_hf.modeling.checkpoint import update_json
 from simbert_hf.onnx_export import OnnxSimBert
 from tests.tiny import tiny_simbert
 
@@ -117,3 +118,42 @@ def test_loading_leaves_transformers_as_loud_as_it_was(
         assert not hf_logging.is_progress_bar_enabled()
         raise KeyError
     assert (hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()) == (level, bars)
+
+
+CODE = """
+from pathlib import Path
+from transformers import BertConfig, BertModel
+
+Path({marker!r}).touch()
+
+
+class OtherConfig(BertConfig):
+    model_type = "other"
+
+
+class OtherModel(BertModel):
+    config_class = OtherConfig
+"""
+
+
+@pytest.mark.parametrize(
+    "load", [load_sentence_transformer, SentenceEncoder.from_pretrained, word_embeddings]
+)
+def test_code_that_comes_with_a_checkpoint_is_not_run(
+    load: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers would ask on the terminal, and take a "y" of any text piped in as consent."""
+    model, marker = tmp_path / "model", tmp_path / "was_run"
+    tiny_simbert().save_pretrained(model)
+    (model / "other.py").write_text(CODE.format(marker=str(marker)))
+    own = {"AutoConfig": "other.OtherConfig", "AutoModel": "other.OtherModel"}
+    update_json(model / "config.json", {"model_type": "other", "auto_map": own})
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    with pytest.raises(ValueError, match=r"model needs code that comes with it, which is not run"):
+        load(str(model))
+    assert not marker.exists()
+
+
+def test_remote_code_cannot_be_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"trust_remote_code= is not supported: code that comes"):
+        SentenceEncoder.from_pretrained(tmp_path, trust_remote_code=True)

@@ -31,6 +31,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import loading, quiet_transformers
+from simbert_hf.modeling.reading import OWN_CODE
 from simbert_hf.utils.atomic import put_in_place, share_weights, sync, write_json
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
@@ -226,8 +227,8 @@ def word_embeddings(model: Any) -> Embeddings:
     """Return the word embeddings of a ``CrossEncoder``, a ``SimBert``, or a directory or Hub id."""
     if isinstance(model, str | Path):
         with loading(model):
-            encoder: Any = AutoModel.from_pretrained(model, dtype=torch.float32)
-            tokenizer: Any = AutoTokenizer.from_pretrained(model)
+            encoder: Any = AutoModel.from_pretrained(model, dtype=torch.float32, **OWN_CODE)
+            tokenizer: Any = AutoTokenizer.from_pretrained(model, **OWN_CODE)
     else:
         encoder = model.model if isinstance(model, CrossEncoder) else model
         tokenizer = model.tokenizer

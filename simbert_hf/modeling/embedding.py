@@ -25,7 +25,12 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from simbert_hf.modeling.checkpoint import finish_checkpoint
 from simbert_hf.modeling.loading import loading, quiet_transformers
 from simbert_hf.modeling.modules import Module, take_vector_layers
-from simbert_hf.modeling.reading import HUB_ARGUMENTS, check_tokenizer, sentence_limit
+from simbert_hf.modeling.reading import (
+    HUB_ARGUMENTS,
+    OWN_CODE,
+    check_tokenizer,
+    sentence_limit,
+)
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.atomic import share_weights
@@ -189,7 +194,7 @@ class Embedder(PreTrainedModel):
         limit = sentence_limit(name_or_path, hub)
         with loading(name_or_path):
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-                name_or_path, **hub, **limit
+                name_or_path, **hub, **limit, **OWN_CODE
             )
         check_tokenizer(name_or_path, tokenizer, self.config.vocab_size)
         self.tokenizer = tokenizer

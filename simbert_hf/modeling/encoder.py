@@ -11,12 +11,13 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.loading import loading
 from simbert_hf.modeling.modules import (
     check_wanted_pooling,
     read_modules,
     warn_of_other_vectors,
 )
-from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.reading import OWN_CODE, hub_options, read_config
 from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
@@ -64,7 +65,7 @@ class SentenceEncoder(Embedder):
             )
         if config.is_encoder_decoder:
             raise ValueError(f"A {config.model_type!r} model has a decoder; give an encoder only.")
-        encoder = AutoModel.from_config(config)
+        encoder = AutoModel.from_config(config, **OWN_CODE)
         super().__init__(encoder.config)  # which now names an attention that the encoder has
         # Weights are named as in the architecture's own task models, which AutoModel reads.
         self.base_model_prefix = encoder.base_model_prefix
@@ -104,9 +105,10 @@ class SentenceEncoder(Embedder):
             )
         dropouts = {option: kwargs.pop(option) for option in DROPOUTS.keys() & kwargs.keys()}
         dtype = kwargs.pop("dtype")
-        config, kwargs = AutoConfig.from_pretrained(
-            name_or_path, return_unused_kwargs=True, **kwargs
-        )
+        with loading(name_or_path):
+            config, kwargs = AutoConfig.from_pretrained(
+                name_or_path, return_unused_kwargs=True, **OWN_CODE, **kwargs
+            )
         own: str = getattr(config, "sentence_pooling", "mean")
         modules = read_modules(name_or_path, hub)
         check_wanted_pooling(name_or_path, found, pooling, modules)

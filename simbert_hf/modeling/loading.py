@@ -83,6 +83,7 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
 
     Raises:
         OSError: If a file is truncated, missing or of another kind, or there is no such model.
+        ValueError: If the model needs code that comes with it.
     """
     with quiet_transformers():
         try:
@@ -90,6 +91,12 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
         except (RuntimeError, MemoryError):  # torch's, of devices and memory
             raise
         except Exception as error:
+            if isinstance(error, ValueError) and "trust_remote_code" in str(error):
+                raise ValueError(
+                    f"{name_or_path} needs code that comes with it, which is not run here, as it "
+                    "may do anything. Choose another model; or, if you trust it, load it in Python "
+                    "with SentenceTransformer(..., trust_remote_code=True) and pass that."
+                ) from None
             if Path(name_or_path).is_dir():
                 if fault := fault_of_model(Path(name_or_path)):
                     raise OSError(f"{fault} Copy or download it again.") from error

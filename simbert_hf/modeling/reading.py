@@ -20,6 +20,8 @@ HUB_ARGUMENTS = (
     "subfolder",
     "force_download",
 )
+# Given explicitly, as transformers otherwise asks on the terminal, and reads the answer from stdin
+OWN_CODE = {"trust_remote_code": False}
 
 
 def hub_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -28,8 +30,14 @@ def hub_options(options: dict[str, Any]) -> dict[str, Any]:
     The arguments get a ``dtype``, float32, if they have none.
 
     Raises:
-        ValueError: If they contain a ``config`` object or ``output_loading_info``.
+        ValueError: If they contain a ``config`` object, ``output_loading_info`` or
+            ``trust_remote_code``.
     """
+    if options.pop("trust_remote_code", False):
+        raise ValueError(
+            "trust_remote_code= is not supported: code that comes with a checkpoint is never run. "
+            "Load such a model with SentenceTransformer and pass that where a model is taken."
+        )
     if "config" in options:
         raise ValueError("config= is not supported: pass fields, such as hidden_dropout_prob=0.2.")
     if options.pop("output_loading_info", False):
