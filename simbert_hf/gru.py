@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.loading import loading
+from simbert_hf.modeling.reading import check_tokenizer, hub_options, read_config
 from simbert_hf.modeling.simbert import SimBertOutput
 from simbert_hf.rows import RowBuilder
 
@@ -152,7 +153,10 @@ class CharGru(Embedder):
                 f"{name_or_path} is a {kind or 'nameless'!r} checkpoint, not a char_gru."
             )
         model, *_ = cls.load_weights(name_or_path, (), **kwargs)
-        model.tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
+        with loading(name_or_path):
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name_or_path, **hub)
+        check_tokenizer(name_or_path, tokenizer, model.config.vocab_size)
+        model.tokenizer = tokenizer
         return model
 
     def finish_saving(self, directory: Path, weights: dict[str, Tensor]) -> None:

@@ -115,3 +115,11 @@ def test_grus_of_one_vocabulary_are_averaged() -> None:
     for name, weight in average.named_parameters():
         both = [dict(model.named_parameters())[name] for model in models]
         assert torch.allclose(weight, (both[0] + both[1]) / 2)
+
+
+def test_the_tokenizer_must_fit_the_weights(tmp_path: Path) -> None:
+    """Otherwise a character beyond the embeddings is an IndexError when it is first met."""
+    CharGru.for_texts(["a cat sat"], min_count=1).save_pretrained(tmp_path)
+    char_tokenizer(["a cat sat on 7 mats"], min_count=1).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"has no tokenizer that fits its weights"):
+        CharGru.from_pretrained(tmp_path)

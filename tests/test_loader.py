@@ -1,5 +1,6 @@
 """Any encoder by its name: what is none, and what has no tokenizer, is refused."""
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -157,3 +158,77 @@ def test_code_that_comes_with_a_checkpoint_is_not_run(
 def test_remote_code_cannot_be_asked_for(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"trust_remote_code= is not supported: code that comes"):
         SentenceEncoder.from_pretrained(tmp_path, trust_remote_code=True)
+
+
+LOADERS = [load_sentence_transformer, SimBert.from_pretrained]
+FORMS = [
+    ("modules.json", {"a": 1}, r"modules\.json holds (no JSON array|\{'a': 1\}, which is not)"),
+    ("modules.json", [{"path": 5, "type": "Pooling"}], r"modules\.json holds .* is not a module"),
+    (
+        "modules.json",
+        [{"path": "../a", "type": "Pooling"}],
+        r"the folder '\.\./a', outside the mod",
+    ),
+    ("config.json", [1], r"config\.json does not hold the JSON object|Unrecognized model in"),
+    ("config.json", None, r"config\.json does not hold|cannot be loaded: one of its files"),
+    ("1_Pooling/config.json", [1], r"config\.json holds no JSON object|cannot be loaded: one of"),
+    ("sentence_bert_config.json", {"max_seq_length": "a"}, r"sets max_seq_length to 'a', not to"),
+    ("tokenizer_config.json", [], r"cannot be loaded: one of its files does not say what it must"),
+]
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(("file", "content", "message"), FORMS)
+def test_json_of_another_form_is_told(
+    load: Callable[[str], object], file: str, content: object, message: str, tmp_path: Path
+) -> None:
+    """Not as a TypeError, KeyError or AttributeError, with a traceback."""
+    tiny_simbert().save_pretrained(tmp_path)
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises((OSError, ValueError), match=message):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("file", ["modules.json", "config.json", "tokenizer.json"])
+def test_brackets_without_end_are_told(
+    load: Callable[[str], object], file: str, tmp_path: Path
+) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    (tmp_path / file).write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(OSError, match=rf"{file}.* Copy or download it again"):
+        load(str(tmp_path))
+
+
+@pytest.mark.parametrize("load", [*LOADERS, SentenceEncoder.from_pretrained, word_embeddings])
+def test_weights_of_another_shape_are_told(load: Callable[[str], object], tmp_path: Path) -> None:
+    """transformers' error is a RuntimeError that refers to a report, which is not shown here."""
+    tiny_simbert().save_pretrained(tmp_path)
+    update_json(tmp_path / "config.json", {"vocab_size": 99})
+    with pytest.raises(ValueError, match=r"does not hold the weights its config\.json describes: "):
+        load(str(tmp_path))
+
+
+class Hostile:
+    """A pickle of it writes a file when it is loaded."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.mark.parametrize("load", LOADERS)
+def test_a_pickle_of_more_than_weights_is_refused(
+    load: Callable[[str], object], tmp_path: Path
+) -> None:
+    """torch's own error advises to load it with ``weights_only=False``."""
+    tiny_simbert().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({"a": Hostile(tmp_path / "was_run")}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(
+        OSError, match=r"has a pickle \(\.bin\) with more than weights in it, which"
+    ):
+        load(str(tmp_path))
+    assert not (tmp_path / "was_run").exists()

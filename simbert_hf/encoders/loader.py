@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.loading import loading, resolve_name
-from simbert_hf.modeling.reading import check_tokenizer, optional_json
+from simbert_hf.modeling.reading import check_tokenizer, optional_json, sentence_limit
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 
@@ -40,12 +40,15 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
         )
     try:
         config = PretrainedConfig.get_config_dict(name_or_path)[0]
-    except OSError:  # sentence-transformers may keep it elsewhere
+    except (OSError, TypeError, RecursionError):  # it may be elsewhere; or else, loading complains
         config = {}
+    config = config if isinstance(config, dict) else {}
     if config.get("model_type") == CharGruConfig.model_type:
         model = CharGru.from_pretrained(name_or_path).sentence_transformer()
         return model if device is None else model.to(device)
     check_modules(name_or_path, config)
+    if path.is_dir():
+        sentence_limit(name_or_path, {})  # raises if it is no number
     with loading(name_or_path):
         model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
     check_tokenizer(name_or_path, model.tokenizer)
@@ -56,7 +59,7 @@ def check_modules(name_or_path: str, config: Mapping[str, Any]) -> None:
     """Raise an OSError if one of our checkpoints lacks the modules that make its vectors."""
     pooling = config.get("sentence_pooling", "mean")
     plain = pooling == "mean" and config.get("whitening_dim") is None
-    if not plain and optional_json(name_or_path, MODULES, {}) is None:
+    if not plain and optional_json(name_or_path, MODULES, {}, list) is None:
         raise OSError(
             f"{name_or_path} lacks {MODULES} and the folders that it names, which its vectors need "
             f"(its config.json says {pooling!r}): copy them too, or write them again with "

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 from zipfile import is_zipfile
 
 from safetensors import SafetensorError, safe_open
@@ -58,7 +60,7 @@ def damage(file: Path) -> str:
                 pass
         elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
             return "it is truncated"
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError, RecursionError) as error:
         return str(error)
     return ""
 
@@ -83,31 +85,57 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
 
     Raises:
         OSError: If a file is truncated, missing or of another kind, or there is no such model.
-        ValueError: If the model needs code that comes with it.
+        ValueError: If the model needs code that comes with it, or its weights have other shapes
+            than its config says.
     """
     with quiet_transformers():
         try:
             yield
-        except (RuntimeError, MemoryError):  # torch's, of devices and memory
+        except (ImportError, MemoryError):
             raise
         except Exception as error:
-            if isinstance(error, ValueError) and "trust_remote_code" in str(error):
-                raise ValueError(
-                    f"{name_or_path} needs code that comes with it, which is not run here, as it "
-                    "may do anything. Choose another model; or, if you trust it, load it in Python "
-                    "with SentenceTransformer(..., trust_remote_code=True) and pass that."
-                ) from None
-            if Path(name_or_path).is_dir():
-                if fault := fault_of_model(Path(name_or_path)):
-                    raise OSError(f"{fault} Copy or download it again.") from error
-                raise
-            if not isinstance(error, OSError):
-                raise
-            raise OSError(
-                f"Cannot load {str(name_or_path)!r}: it is not a directory, and the Hub does not "
-                f"provide it ({' '.join(str(error).split()).rstrip('.')}). Check the path (this "
-                f"process runs in {Path.cwd()}) or the id, token and network."
-            ) from error
+            if told := told_plainly(name_or_path, error):
+                raise told from error
+            raise
+
+
+def told_plainly(name_or_path: str | os.PathLike[str], error: Exception) -> Exception | None:
+    """Say what is wrong with a model that a loader could not load; None if its error does so."""
+    folder, words = Path(name_or_path), " ".join(str(error).split())
+    if isinstance(error, ValueError) and "trust_remote_code" in words:
+        return ValueError(
+            f"{name_or_path} needs code that comes with it, which is not run here, as it may do "
+            "anything. Choose another model; or, if you trust it, load it in Python with "
+            "SentenceTransformer(..., trust_remote_code=True) and pass that."
+        )
+    if isinstance(error, RuntimeError) and "ignore_mismatched_sizes" in words:
+        return ValueError(
+            f"{name_or_path} does not hold the weights its config.json describes: some have other "
+            "shapes. Copy both from the same model."
+        )
+    if isinstance(error, UnpicklingError):
+        return OSError(
+            f"{name_or_path} has a pickle (.bin) with more than weights in it, which is not "
+            "loaded, as it could run code. Choose a model whose weights are in safetensors."
+        )
+    if isinstance(error, RuntimeError) and not isinstance(error, RecursionError):
+        return None  # torch's, of devices and memory
+    if folder.is_dir():
+        if fault := fault_of_model(folder):
+            return OSError(f"{fault} Copy or download it again.")
+        if isinstance(error, ValueError | OSError) or "unexpected keyword" in words:
+            return None
+        return OSError(
+            f"{folder} cannot be loaded: one of its files does not say what it must "
+            f"({type(error).__name__}: {words[:120]}). Copy or download it again."
+        )
+    if not isinstance(error, OSError):
+        return None
+    return OSError(
+        f"Cannot load {str(name_or_path)!r}: it is not a directory, and the Hub does not provide "
+        f"it ({words.rstrip('.')}). Check the path (this process runs in {Path.cwd()}) or the id, "
+        "token and network."
+    )
 
 
 def fault_of_model(folder: Path) -> str:
@@ -122,8 +150,31 @@ def fault_of_model(folder: Path) -> str:
             return f"{file} is truncated or damaged ({fault})."
     modules = folder / "modules.json"
     named = json.loads(modules.read_text(encoding="utf-8")) if modules.exists() else []
+    if fault := fault_of_modules(named):
+        return f"{modules} {fault}."
     for module in named:
         config = folder / module["path"] / "config.json"
         if module["type"].endswith(("Transformer", "Pooling", "Dense")) and not config.exists():
             return f"{config} is missing, though {modules.name} names its folder."
+    return ""
+
+
+def fault_of_modules(named: Any) -> str:
+    """Say why a modules.json does not list modules in a model's folder; empty if it does.
+
+    Example:
+        >>> fault_of_modules(
+        ...     [{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+        ... )
+        ''
+        >>> fault_of_modules([{"path": "../other", "type": "sentence_transformers.models.Pooling"}])
+        "names the folder '../other', outside the model's"
+    """
+    for module in named if isinstance(named, list) else [named]:
+        parts = [module.get(key) if isinstance(module, dict) else None for key in ("path", "type")]
+        if not all(isinstance(part, str) for part in parts):
+            return f"holds {module!r:.60}, which is not a module"
+        path = Path(str(parts[0]))
+        if path.is_absolute() or ".." in path.parts:
+            return f"names the folder {parts[0]!r:.60}, outside the model's"
     return ""

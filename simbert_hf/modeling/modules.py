@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import cached_file
 
+from simbert_hf.modeling.loading import fault_of_modules
 from simbert_hf.modeling.reading import optional_json
 from simbert_hf.pooling import check_pooling
 
@@ -43,9 +44,16 @@ class Module(NamedTuple):
 
 
 def read_modules(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> list[Module]:
-    """Read the modules of a checkpoint that change vectors, in order; [] if none are listed."""
+    """Read the modules of a checkpoint that change vectors, in order; [] if none are listed.
+
+    Raises:
+        OSError: If a file is damaged, or does not list modules in the checkpoint's folder.
+    """
     found = []
-    for module in optional_json(name_or_path, "modules.json", hub) or []:
+    named = optional_json(name_or_path, "modules.json", hub, list) or []
+    if fault := fault_of_modules(named):
+        raise OSError(f"{name_or_path}: modules.json {fault}. Copy or download it again.")
+    for module in named:
         kind, path = module["type"].rsplit(".", 1)[-1], module["path"]
         if kind not in NEUTRAL:
             config = optional_json(name_or_path, f"{path}/config.json", hub)
@@ -91,7 +99,7 @@ def usual_pooling(
         config = modules[1].config
         square = config.get("in_features") == config.get("out_features")
         if square and config.get("bias") and not config.get("use_residual"):
-            activation = config.get("activation_function", "Tanh").rsplit(".", 1)[-1]
+            activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
             return {"Tanh": "tanh_pooler", "Identity": "linear_pooler"}.get(activation)
     return None
 
@@ -109,7 +117,7 @@ def pooling_mode(config: dict[str, Any]) -> str:
     if modes is None:  # the older form
         flags = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
         modes = [re.sub("pooling_mode_|_tokens?$", "", flag) for flag in flags] or ["mean"]
-    found = modes if isinstance(modes, str) else "+".join(sorted(modes))
+    found = "+".join(sorted(map(str, modes))) if isinstance(modes, list | tuple) else str(modes)
     return found.removesuffix("_tokens")
 
 
@@ -199,7 +207,9 @@ def warn_of_other_vectors(
         if shares is not None and shares.ne(layer_shares(len(shares))).any():
             reasons.append("they weight the layers differently")
     settings = optional_json(name_or_path, CONFIG, hub) or {}
-    prompt = (settings.get("prompts") or {}).get(settings.get("default_prompt_name"))
+    prompts = settings.get("prompts")
+    known = prompts if isinstance(prompts, dict) else {}
+    prompt = known.get(settings.get("default_prompt_name"))
     if prompt:
         reasons.append(f"it puts {prompt!r} before each text, which you must do here")
     if settings.get("truncate_dim"):

@@ -22,6 +22,7 @@ HUB_ARGUMENTS = (
 )
 # Given explicitly, as transformers otherwise asks on the terminal, and reads the answer from stdin
 OWN_CODE = {"trust_remote_code": False}
+NO_OBJECT = "does not hold the JSON object of a model. Copy or download it again"
 
 
 def hub_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -58,6 +59,10 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
         if Path(name_or_path, "config.json").exists():
             raise
         config, why = {}, error
+    except (TypeError, RecursionError) as error:  # null, or brackets in brackets in brackets
+        raise OSError(f"{name_or_path}: config.json {NO_OBJECT} ({error}).") from error
+    if not isinstance(config, dict) or not isinstance(config.get("model_type", ""), str):
+        raise OSError(f"{name_or_path}: config.json {NO_OBJECT}.")
     if not config and Path(name_or_path, "adapter_config.json").exists():
         raise OSError(
             f"{name_or_path} holds only an adapter: merge it into its base model with peft "
@@ -101,25 +106,43 @@ def sentence_limit(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) ->
     A separate file may set a lower limit than the tokenizer's. By convention its name contains an
     architecture, not always the right one.
     """
-    if optional_json(name_or_path, "modules.json", hub) is None:
+    if optional_json(name_or_path, "modules.json", hub, list) is None:
         return {}
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"):
         found = optional_json(name_or_path, f"sentence_{kind}_config.json", hub)
         if found is not None:
             limit = found.get("max_seq_length")
+            if limit is not None and not (isinstance(limit, int) and limit > 0):
+                raise OSError(
+                    f"{name_or_path}: sentence_{kind}_config.json sets max_seq_length to "
+                    f"{limit!r:.60}, not to a number of tokens."
+                )
             return {} if limit is None else {"model_max_length": limit}
     return {}
 
 
-def optional_json(name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any]) -> Any:
-    """Read a checkpoint's JSON file, None if there is none; raise an OSError if it is damaged."""
+def optional_json(
+    name_or_path: str | os.PathLike[str], file: str, hub: dict[str, Any], kind: type = dict
+) -> Any:
+    """Read a checkpoint's JSON file, which holds a dict, or what ``kind`` says.
+
+    Returns:
+        Its content; None if there is no such file, or it holds null.
+
+    Raises:
+        OSError: If it is damaged, or holds anything else.
+    """
     try:
         path = Path(str(cached_file(name_or_path, file, **hub)))
     except OSError:
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise OSError(
             f"{path} is truncated or damaged ({error}). Copy or download it again."
         ) from error
+    if not isinstance(content, kind | None):
+        wanted = "array" if kind is list else "object"
+        raise OSError(f"{path} holds no JSON {wanted}. Copy or download it again.")
+    return content
