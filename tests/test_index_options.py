@@ -25,6 +25,7 @@ from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.ranking import nearest_groups
+from simbert_hf.index.stores import FILE
 from simbert_hf.index.table import FaqTable
 from simbert_hf.rows import unread
 from simbert_hf.utils.textfiles import DataError
@@ -47,6 +48,55 @@ def test_votes_and_recall_are_loaded_again_and_a_batch_size_is_each_ones_own(mod
     again = FaqIndex.load(tmp_path, model, batch_size=3)
     assert (again.votes, again.recall) == (2, 0.5)
     assert (index.encoder.batch_size, again.encoder.batch_size) == (2, 3)
+
+
+@pytest.fixture(scope="module")
+def ivf_pq(tmp_path_factory):
+    """A saved store of the kind with the most parts."""
+    folder, store = tmp_path_factory.mktemp("ivf_pq"), FaissVectors("ivf_pq")
+    drawn = np.random.default_rng(0).standard_normal((10_000, 8), dtype=np.float32)
+    store.add(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+    store.save(folder)
+    return (folder / FILE).read_bytes()
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_parts_of_a_faiss_index_that_do_not_fit_are_refused(ivf_pq, mmap, tmp_path):
+    """faiss would write 8 numbers into an array of 4: it corrupts memory, or aborts."""
+    (tmp_path / FILE).write_bytes(ivf_pq)
+    assert len(FaissVectors.load(tmp_path, "ivf_pq", np.arange(0), mmap=mmap)) == 10_000
+    (tmp_path / FILE).write_bytes(ivf_pq[:4] + bytes([4]) + ivf_pq[5:])
+    with pytest.raises(DataError, match=r"is damaged: its parts differ in their dimension"):
+        FaissVectors.load(tmp_path, "ivf_pq", np.arange(0), mmap=mmap)
+
+
+def test_numbers_of_vectors_beyond_the_last_are_refused(ivf_pq, tmp_path):
+    (tmp_path / FILE).write_bytes(ivf_pq)
+    index = faiss.read_index(str(tmp_path / FILE))
+    lists = faiss.downcast_index(faiss.downcast_index(index).base_index).invlists
+    full = next(i for i in range(lists.nlist) if lists.list_size(i))
+    faiss.rev_swig_ptr(lists.get_ids(full), 1)[0] = 10_000
+    faiss.write_index(index, str(tmp_path / FILE))
+    with pytest.raises(DataError, match=r"is damaged: its parts differ in their number of vect"):
+        FaissVectors.load(tmp_path, "ivf_pq", np.arange(0))
+
+
+@pytest.mark.parametrize(
+    ("spec", "metric", "why"),
+    [
+        (
+            "HNSW32",
+            faiss.METRIC_INNER_PRODUCT,
+            r"its parts are \['IndexHNSWFlat', 'IndexFlat'\], not",
+        ),
+        ("IDMap,Flat", faiss.METRIC_INNER_PRODUCT, r"its parts are \['IndexIDMap"),
+        ("Flat", faiss.METRIC_L2, r"its parts are|it does not compare by cosine"),
+    ],
+)
+def test_another_kind_of_faiss_index_is_refused(spec, metric, why, tmp_path):
+    faiss.write_index(faiss.index_factory(4, spec, metric), str(tmp_path / FILE))
+    with pytest.raises(DataError, match=rf"vectors\.faiss: is damaged: {why}"):
+        FaissVectors.load(tmp_path, "flat", np.arange(0))
 
 
 def test_others_may_read_a_saved_index(model, tmp_path):

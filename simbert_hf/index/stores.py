@@ -6,7 +6,7 @@ leaves a gap that no search returns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -29,6 +29,13 @@ RESCORED = 16  # candidates of the product quantizer for each vector wanted
 TRAINING_POINTS = 64  # vectors per IVF list that k-means looks at
 CLUSTERING_ROUNDS = 10  # of k-means
 FILE = "vectors.faiss"
+# What an index of each kind consists of, from the outside in
+PARTS = {
+    "flat": ["IndexFlat"],
+    "hnsw": ["IndexHNSWFlat", "IndexFlat"],
+    "ivf_pq": ["IndexRefine", "IndexIVFPQ", "IndexFlat", "IndexScalarQuantizer"],
+}
+INSIDE = ("base_index", "quantizer", "refine_index", "storage")  # faiss's names of parts
 
 
 class VectorStore(Protocol):
@@ -114,10 +121,12 @@ class FaissVectors:
         """Open what :meth:`save` wrote; with ``mmap``, only what is read gets into memory.
 
         Raises:
-            DataError: If it is not a faiss index.
+            DataError: If it is not a faiss index of that kind.
         """
         store = cls(kind)
         store._index = _read(folder / FILE, mmap)
+        if why := misfit(store._index, kind):
+            raise fault(folder / FILE, None, f"is damaged: {why}", "Rebuild the index")
         store._mapped = mmap
         store._set_removed(removed)
         return store
@@ -285,10 +294,63 @@ def measure_recall(store: VectorStore, vectors: Vectors, k: int = 10, queries: i
     return hits / (k * len(asked))
 
 
+def misfit(index: Any, kind: str) -> str:
+    """Say how a faiss index differs from those of a kind; an empty string if it does not.
+
+    faiss trusts what a file says of its parts: where their sizes differ, it reads and writes beyond
+    the ends of arrays.
+
+    Example:
+        >>> misfit(make_index("hnsw", 100, 8), "hnsw"), misfit(make_index("flat", 100, 8), "hnsw")
+        ('', "its parts are ['IndexFlat'], not ['IndexHNSWFlat', 'IndexFlat']")
+    """
+    parts = list(parts_of(index))
+    names = [type(part).__name__.removesuffix("IP") for part in parts]
+    if names != PARTS.get(kind):
+        return f"its parts are {names}, not {PARTS.get(kind)}"
+    if not all(part.is_trained for part in parts):
+        return "it is not trained"
+    if any(part.metric_type != faiss.METRIC_INNER_PRODUCT for part in parts):
+        return "it does not compare by cosine"
+    coders = [getattr(part, name) for part in parts for name in ("pq", "sq") if hasattr(part, name)]
+    if len({part.d for part in (*parts, *coders)}) > 1:
+        return "its parts differ in their dimension"
+    lists = parts[1] if kind == "ivf_pq" else None
+    rows = {part.ntotal for part in parts if lists is None or part is not parts[2]}
+    whole = all(part.codes.size() == part.ntotal * part.code_size for part in flat_parts(parts))
+    if len(rows) > 1 or not whole or (lists and not holds_rows(lists, *rows)):
+        return "its parts differ in their number of vectors"
+    return ""
+
+
+def parts_of(index: Any) -> Iterator[Any]:
+    """Yield a faiss index and those inside it, as what they are."""
+    whole = faiss.downcast_index(index)
+    yield whole
+    for name in INSIDE:
+        if (inner := getattr(whole, name, None)) is not None:
+            yield from parts_of(inner)
+
+
+def flat_parts(parts: Sequence[Any]) -> list[Any]:
+    """Return the parts that hold a code, or all numbers, of each vector in one array."""
+    return [part for part in parts if isinstance(part, faiss.IndexFlatCodes)]
+
+
+def holds_rows(index: Any, count: int) -> bool:
+    """Whether the lists of an IVF-PQ fit it, and name vectors 0 to ``count`` only."""
+    lists, sizes = index.invlists, (index.code_size, index.pq.code_size)
+    if {lists.nlist, index.quantizer.ntotal} != {index.nlist} or {*sizes} != {lists.code_size}:
+        return False
+    filled = ((i, lists.list_size(i)) for i in range(lists.nlist))
+    ids = (faiss.rev_swig_ptr(lists.get_ids(i), size) for i, size in filled if size)
+    return all(some.min() >= 0 and some.max() < count for some in ids)
+
+
 def _read(path: Path, mmap: bool) -> Any:
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:  # the latter of sizes that the file claims
         reason = str(error).strip().rpartition("\n")[2][:80]
         raise fault(path, None, f"is not a faiss index ({reason})", "Rebuild the index") from None
 
