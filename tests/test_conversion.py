@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from scripts.convert_tf_checkpoint import main
 from simbert_hf import SimBert
 from simbert_hf.cards import describe_model
+from simbert_hf.conversion import bundle
 from simbert_hf.conversion.bundle import MAGIC, TensorBundle, crc32c, masked, table_records
 from simbert_hf.conversion.convert import (
     SIZES,
@@ -620,3 +621,19 @@ def test_weights_that_keras_did_not_write_are_refused(tmp_path: Path) -> None:
             lay_out(file)
         with pytest.raises(ValueError, match=rf"{name}\.h5 is not laid out as Keras writes"):
             KerasWeights(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"\x10\x05",  # a number for the shape
+        b"\x22\x01a",  # a text for the offset
+        b"\x20" + b"\xff" * 9 + b"\x01",  # an offset beyond all files
+    ],
+)
+def test_an_entry_of_another_form_is_told(entry, tmp_path, monkeypatch):
+    """Not as a TypeError or OverflowError."""
+    (tmp_path / "model.ckpt.index").touch()
+    monkeypatch.setattr(bundle, "table_records", lambda _: [(b"", b""), (b"weight", entry)])
+    with pytest.raises(ValueError, match=r"is not a complete index of a TensorFlow checkpoint"):
+        bundle.TensorBundle(tmp_path / "model.ckpt")

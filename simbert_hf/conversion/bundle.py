@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,14 +70,14 @@ class TensorBundle:
             header = fields(records.pop(b""))
             whole = {key: v for key, v in records.items() if not key.startswith(b"\0")}  # no slices
             self.variables = {key.decode(): parse_variable(v) for key, v in whole.items()}
-        except (ValueError, KeyError, IndexError, struct.error) as error:
+            self.shards = number(header, 1)
+        except (ValueError, LookupError, OverflowError, TypeError, struct.error) as error:
             raise ValueError(
                 f"{self.index} is not a complete index of a TensorFlow checkpoint ({error}); copy "
                 "the checkpoint's files again."
             ) from error
         if header.get(2):
             raise ValueError(f"{self.index} was written by a big-endian machine; save it again.")
-        self.shards = header.get(1, 0)
         for shard in range(self.shards):
             if not self._data(shard).is_file():
                 raise FileNotFoundError(
@@ -210,10 +210,23 @@ def all_fields(message: bytes) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"an entry has a field of kind {tag & 7}")
 
 
+def number(message: Mapping[int, Any], field: int) -> int:
+    """Return a field that holds a number, 0 if it is not set; raise a ValueError if it does not.
+
+    Example:
+        >>> number({1: 5}, 1), number({1: 5}, 2)
+        (5, 0)
+    """
+    found = message.get(field, 0)
+    if not isinstance(found, int) or found >= 2**63:
+        raise ValueError(f"the field {field} is {found!r:.40}")
+    return found
+
+
 def parse_variable(message: bytes) -> Variable:
     """Read a ``BundleEntryProto``."""
     found = fields(message)
     dims = (fields(dim) for field, dim in all_fields(found.get(2, b"")) if field == 2)
-    shape = tuple(dim.get(1, 0) for dim in dims)
-    dtype, shard, offset, size, checksum = (found.get(i, 0) for i in (1, 3, 4, 5, 6))
+    shape = tuple(number(dim, 1) for dim in dims)
+    dtype, shard, offset, size, checksum = (number(found, i) for i in (1, 3, 4, 5, 6))
     return Variable(dtype, shape, shard, offset, size, checksum, sliced=7 in found)
