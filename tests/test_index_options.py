@@ -7,6 +7,8 @@ import warnings
 
 import faiss
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from sentence_transformers import SentenceTransformer
 from tokenizers import (
@@ -26,7 +28,8 @@ from simbert_hf.index import FaissVectors, FaqIndex, faq_index
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.stores import FILE
-from simbert_hf.index.table import FaqTable
+from simbert_hf.index.table import SCHEMA, FaqTable
+from simbert_hf.modeling.checkpoint import update_json
 from simbert_hf.rows import unread
 from simbert_hf.utils.textfiles import DataError
 from tests.test_retrieval import ROWS
@@ -97,6 +100,76 @@ def test_another_kind_of_faiss_index_is_refused(spec, metric, why, tmp_path):
     faiss.write_index(faiss.index_factory(4, spec, metric), str(tmp_path / FILE))
     with pytest.raises(DataError, match=rf"vectors\.faiss: is damaged: {why}"):
         FaissVectors.load(tmp_path, "flat", np.arange(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[
+            ("rows", "6"),
+            ("votes", -1),
+            ("votes", 1.5),
+            ("recall", None),
+            ("model", {}),
+            ("store", 5),
+        ],
+        *[("model", {"name": "a"}), ("model", {"name": "", "fingerprint": "", "prompt": 5})],
+        *[("store", {}), ("store", {"type": "faiss"}), ("store", {"type": "faiss", "kind": "x"})],
+        *[
+            ("calibration", 5),
+            ("calibration", {"threshold": 0.5}),
+            ("files", {"rows.parquet": None}),
+        ],
+    ],
+)
+def test_a_manifest_of_another_form_is_told(model, name, value, tmp_path):
+    """Not as a TypeError or KeyError; and -1 votes gave scores that nothing has."""
+    FaqIndex.build(model, ROWS).save(tmp_path)
+    update_json(tmp_path / "index.json", {name: value})
+    with pytest.raises(
+        DataError, match=r"is incomplete, or not an index's|has its vectors in an un"
+    ):
+        FaqIndex.load(tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("threshold", "x"), ("threshold", float("nan")), ("scores", [0.5]), ("scores", 5)],
+        *[("kinds", [7, 7]), ("kinds", None), ("interval", []), ("interval", ["x", 1])],
+        *[("interval", [10**30, None]), ("target", None)],
+    ],
+)
+def test_a_calibration_of_another_form_is_told(model, name, value, tmp_path):
+    index = FaqIndex.build(model, ROWS)
+    index.calibration = calibrate_scores([0.9, 0.1], [0, 2], "false_accept_rate", 0.5)
+    index.save(tmp_path)
+    assert FaqIndex.load(tmp_path, model).calibration.threshold == index.calibration.threshold
+    update_json(
+        tmp_path / "index.json", {"calibration": index.calibration.to_json() | {name: value}}
+    )
+    with pytest.raises(DataError, match=r"index\.json: is incomplete, or not an index's"):
+        FaqIndex.load(tmp_path, model)
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMA.names if name != "group"])
+def test_empty_cells_of_saved_rows_are_told(name, tmp_path):
+    row = {"id": "1", "question": "a", "answer": "b", "metadata": "{}", "removed": False}
+    schema = pyarrow.schema([field.with_nullable(True) for field in SCHEMA])
+    rows = pyarrow.Table.from_pylist([row | {name: None}], schema=schema)
+    pyarrow.parquet.write_table(rows, tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=rf"rows\.parquet: has an empty {name}\. Rebuild the index"):
+        FaqTable.read(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize("text", ["x", "[1]", "[" * 100_000])
+def test_saved_metadata_that_are_no_object_are_told(text):
+    row = {"id": "7", "question": "a", "answer": "b", "metadata": text, "removed": False}
+    table = FaqTable(pyarrow.Table.from_pylist([row], schema=SCHEMA))
+    with pytest.raises(
+        DataError, match="The metadata of the index's row '7' are not a JSON object"
+    ):
+        table.faqs([0])
 
 
 def test_others_may_read_a_saved_index(model, tmp_path):

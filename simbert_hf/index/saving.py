@@ -25,7 +25,25 @@ FORMAT = 1
 LOCK = "faqindex.lock"  # held by the current save or change; the file is empty
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
-NEEDED = {"rows", "store", "model", "votes", "recall", "calibration"}  # of a manifest
+NUMBER = int | float
+NEEDED = {  # of a manifest
+    "rows": int,
+    "store": dict,
+    "model": dict,
+    "votes": int,
+    "recall": NUMBER,
+    "calibration": dict | None,
+}
+MODEL = {"name": str | None, "fingerprint": str}
+LATER = {"dtype": str | None, "prompt": str | None}  # which the first manifests lack
+CALIBRATION = {
+    "target": str,
+    "wanted": NUMBER,
+    "threshold": NUMBER,
+    "interval": list | None,
+    "scores": list,
+    "kinds": list,
+}
 NAME = re.compile(r"\w[\w.-]*")
 ANEW = "Rebuild the index, or copy it again"
 
@@ -117,7 +135,7 @@ def is_index(place: Path) -> bool:
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         return "format" in manifest and bool(manifest["data"].startswith(PREFIX))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
@@ -160,14 +178,47 @@ def read_manifest(place: Path) -> tuple[dict[str, Any], Path, dict[Path, int]]:
         if manifest["format"] != FORMAT:
             problem = f"has the format {manifest['format']!r}, not {FORMAT}"
             raise fault(place, None, problem, "Install a newer simbert-hf, or rebuild it")
-        if not manifest.keys() >= NEEDED:
-            raise KeyError
+        check_form(manifest)
         folder, sizes = place / _plain(manifest["data"]), manifest["files"]
         return manifest, folder, {folder / _plain(name): size for name, size in sizes.items()}
     except DataError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise fault(place / MANIFEST, None, "is incomplete, or not an index's", ANEW) from None
+
+
+def check_form(manifest: Mapping[str, Any]) -> None:
+    """Raise a TypeError or ValueError unless the values of a manifest are what they must be.
+
+    Example:
+        >>> check_form({"rows": "6"})
+        Traceback (most recent call last):
+        TypeError: rows
+    """
+    check_types(manifest, NEEDED)
+    check_types(manifest["model"], MODEL)
+    check_types({**dict.fromkeys(LATER), **manifest["model"]}, LATER)
+    check_types(manifest["store"], {"type": str})
+    check_types(manifest["files"], dict.fromkeys(manifest["files"], int))
+    if manifest["votes"] < 1:
+        raise ValueError("votes")
+    if (known := manifest["calibration"]) is None:
+        return
+    check_types(known, CALIBRATION)
+    ends = [None, None] if known["interval"] is None else known["interval"]
+    numbers = [known["threshold"], *known["scores"], *(end for end in ends if end is not None)]
+    if len(ends) != 2 or not all(abs(number) <= 10 for number in numbers):  # nor NaN
+        raise ValueError("scores")
+    if len(known["kinds"]) != len(known["scores"]) or not {*known["kinds"]} <= {0, 1, 2}:
+        raise ValueError("kinds")
+
+
+def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise a TypeError unless a mapping has values of these types, by name."""
+    for name, kind in kinds.items():
+        value = values.get(name, ...)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TypeError(name)
 
 
 def check_sizes(sizes: Mapping[Path, int]) -> None:

@@ -358,7 +358,11 @@ def _read(path: Path, mmap: bool) -> Any:
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
     """Open the store that :meth:`VectorStore.save` described; raise a DataError if it is bad."""
     if facts["type"] == "faiss":
-        return FaissVectors.load(folder, facts["kind"], removed, mmap=mmap)
+        kind = facts.get("kind")
+        if kind not in KINDS:
+            problem = f"has its vectors in an unknown kind of faiss index, {shorten(kind)}"
+            raise fault(folder.parent, None, problem, "Rebuild it")
+        return FaissVectors.load(folder, kind, removed, mmap=mmap)
     if facts["type"] != "milvus":
         problem = f"has its vectors in an unknown kind of store, {shorten(facts['type'])}"
         raise fault(folder.parent, None, problem, "Rebuild it with faiss or Milvus")

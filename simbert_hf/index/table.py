@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -47,10 +48,14 @@ class FaqTable:
     def read(cls, path: Path) -> FaqTable:
         """Read what :meth:`write` wrote; raise a DataError if it is something else."""
         try:
-            return cls(pyarrow.parquet.read_table(path.absolute(), schema=SCHEMA, memory_map=True))
+            found = pyarrow.parquet.read_table(path.absolute(), schema=SCHEMA, memory_map=True)
         except (pyarrow.ArrowException, OSError) as error:
             problem = f"is not a table of an index ({str(error)[:80]})"
             raise fault(path, None, problem, "Rebuild the index") from None
+        for column in SCHEMA:  # which reading does not check
+            if not column.nullable and found[column.name].null_count:
+                raise fault(path, None, f"has an empty {column.name}", "Rebuild the index")
+        return cls(found)
 
     def write(self, path: Path) -> None:
         """Write the table as Parquet."""
@@ -130,8 +135,7 @@ class FaqTable:
         rows = self.data.take(np.asarray(numbers, dtype=np.int64)).to_pylist()
         names = ("question", "answer", "group", "id")
         return [
-            Faq(**{name: row[name] for name in names}, metadata=json.loads(row["metadata"]))
-            for row in rows
+            Faq(**{name: row[name] for name in names}, metadata=read_metadata(row)) for row in rows
         ]
 
     def with_paraphrases(self, numbers: Sequence[int]) -> list[int]:
@@ -200,3 +204,22 @@ class FaqTable:
             numbers = [self.number_of[value]] if value in self.number_of else []
             return set(self.groups[0][numbers].tolist())
         return self.codes_by[key].get(value, set())
+
+
+def read_metadata(row: Mapping[str, str]) -> dict[str, Any]:
+    """Read a row's metadata; raise a DataError if it is not the text of a JSON object.
+
+    Example:
+        >>> read_metadata({"id": "1", "metadata": '{"page": 3}'})
+        {'page': 3}
+    """
+    try:
+        found = json.loads(row["metadata"])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(
+            f"The metadata of the index's row {shorten(row['id'])} are not a JSON object: "
+            f"{shorten(row['metadata'])}. Rebuild the index."
+        )
+    return found
