@@ -297,3 +297,18 @@ class Silent:
 
     def launch(self, **options: Any) -> None:
         """End at once."""
+
+
+def test_messages_of_the_page_hold_no_html() -> None:
+    """Gradio shows them as HTML, and a visitor's file may be somebody else's."""
+    gradio = pytest.importorskip("gradio")
+    from simbert_hf.app.page import _with_messages
+
+    def refuse() -> None:
+        raise ValueError("the question '<img src=//evil.example>' & more has no answer")
+
+    with pytest.raises(gradio.Error) as raised:
+        _with_messages(refuse)()
+    assert raised.value.message == (
+        "the question '&lt;img src=//evil.example&gt;' &amp; more has no answer"
+    )

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,8 @@ def _with_messages(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args)
         except ValueError as error:
-            raise gr.Error(str(error), print_exception=False) from None
+            # The page shows a message as HTML, and it may quote a file that somebody else wrote.
+            raise gr.Error(escape(str(error), quote=False), print_exception=False) from None
 
     return called
 
