@@ -82,6 +82,25 @@ def test_every_form_gives_the_same_groups(write, name, content, mark, extension,
     assert texts(write(name + extension, pack((mark + content).encode()))) == PAIRS
 
 
+def test_parquet_of_bytes_that_are_no_text_is_told(tmp_path):
+    """Not as a UnicodeDecodeError that names neither the file nor the row."""
+    texts = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+    )
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"sentence1": texts, "sentence2": ["b"]}), file)
+    with pytest.raises(DataError, match=r"a\.parquet: holds text that is not UTF-8, in row 1 or"):
+        load_groups(file, cache_dir=tmp_path)
+
+
+def test_parquet_with_a_column_twice_is_refused(tmp_path):
+    """As a CSV file is; the last one would be read without a word."""
+    rows = pa.Table.from_arrays([pa.array(["a"])] * 3, ["sentence1", "sentence1", "sentence2"])
+    pq.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet: has two columns 'sentence1'\. Rename or dr"):
+        load_groups(tmp_path / "a.parquet", cache_dir=tmp_path)
+
+
 def test_parquet_holds_pairs_or_synonyms(tmp_path):
     first, second = zip(*PAIRS, strict=True)
     pq.write_table(pa.table({"text_a": first, "text_b": second}), tmp_path / "pairs.parquet")

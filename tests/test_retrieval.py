@@ -939,6 +939,9 @@ def test_every_source_gives_the_same_rows(tmp_path):
         ),
         ([{"question": "a\x00b", "answer": "b"}], r"the control character '\\x00'. Correct it"),
         ([{"question": "a\ud800", "answer": "b"}], "holds half a character"),
+        ([{"question": "a", "answer": "b", "id": "\ud800"}], r"the id '.ud800' holds half a char"),
+        ([{"question": "a", "answer": "b", "group": "\ud800"}], "the group .* holds half a char"),
+        ([{"question": "a", "answer": "b", "k\ud800": 1}], "the column 'k.ud800' holds 1, which"),
         ([{"question": 7, "answer": "b"}], "7 is int, not a sentence"),
         (
             [{"question": "a", "answer": "b"}, {"answer": "c"}],

@@ -272,7 +272,8 @@ def _faq(name: str, line: int, row: Row) -> Faq:
     if not isinstance(own, Mapping):
         raise fault(name, line, f"metadata is {shorten(own)}", 'Write a JSON object: {"page": 3}')
     metadata = {key: _plain(name, line, key, value) for key, value in {**extra, **own}.items()}
-    return Faq(question, answer, _key(row, "group"), _key(row, "id"), metadata)
+    group, number = (_key(name, line, row, key) for key in ("group", "id"))
+    return Faq(question, answer, group, number, metadata)
 
 
 def _plain(name: str, line: int, column: str, value: object) -> Any:
@@ -281,7 +282,7 @@ def _plain(name: str, line: int, column: str, value: object) -> Any:
         return None
     try:
         text = json.dumps(value, default=_as_json, ensure_ascii=False)
-        text.encode()  # a lone surrogate cannot be encoded
+        f"{text}{column}".encode()  # a lone surrogate cannot be encoded
         return json.loads(text, parse_constant=_constant)
     except (TypeError, ValueError, RecursionError):
         problem = f"the column {shorten(column)} holds {shorten(value, 40)}, which is not JSON"
@@ -326,15 +327,19 @@ def _query(name: str, line: int, row: Row) -> Query:
         problem = f"the query has no label, only the columns {shorten(list(row))}"
         remedy = f"Add {', '.join(KEYS[:-1])} or {KEYS[-1]}, left empty where there is none"
         raise fault(name, line, problem, remedy)
-    return Query(text, **{key: _key(row, key) for key in KEYS})
+    return Query(text, **{key: _key(name, line, row, key) for key in KEYS})
 
 
-def _key(row: Row, name: str) -> str | None:
+def _key(name: str, line: int, row: Row, column: str) -> str | None:
     """Return an id, group or label as text; None where it is empty."""
-    value = _given(row, name)
+    value = _given(row, column)
     if value is None:
         return None
-    return as_key(value) or None
+    key = as_key(value)
+    if not is_whole(key):
+        problem = f"the {column} {shorten(key)} holds half a character"
+        raise fault(name, line, problem, "Save it again as UTF-8")
+    return key or None
 
 
 def as_key(value: object) -> str:

@@ -332,10 +332,17 @@ def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                problem = f"has two columns {twice!r}"
+                raise fault(path, None, problem, "Rename or drop one of them")
             for batch in file.iter_batches(batch_size=1000):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
+    except UnicodeDecodeError as error:
+        problem = f"holds text that is not UTF-8, in row {number + 1} or later ({error.reason})"
+        raise fault(path, None, problem, "Write it again from text") from None
     except (pyarrow.ArrowInvalid, OSError) as error:
         remedy = "Write it again, or check its extension"
         raise fault(path, None, f"is not a complete Parquet file ({error})", remedy) from None
