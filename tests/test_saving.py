@@ -4,6 +4,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -308,6 +309,23 @@ def test_leftovers_and_foreign_parts_are_passed_over(
     assert not (tmp_path / "checkpoint-6" / "rng_state_1.pth").exists()
 
 
+def test_checkpoints_are_as_old_as_their_steps(setting, tmp_path: Path) -> None:
+    """Not as the clock says, which may have been set back; and what else is there stays."""
+    main(setting(tmp_path, "--max_steps=3"))
+    shutil.copytree(tmp_path / "checkpoint-3", tmp_path / "checkpoint-3-copy")
+    shutil.copytree(tmp_path / "checkpoint-3", tmp_path / "checkpoint-12")  # left behind
+    later = time.time() + 3600
+    os.utime(tmp_path / "checkpoint-3", (later, later))
+    more = ("--resume_from_checkpoint", str(tmp_path / "checkpoint-3"), "--save_total_limit=2")
+    main(setting(tmp_path, *more))
+    names = {path.name for path in tmp_path.glob("checkpoint-*")}
+    assert names == {"checkpoint-3", "checkpoint-3-copy", "checkpoint-6"}
+    more = ("--resume_from_checkpoint=true", "--save_total_limit=1")
+    main(setting(tmp_path, "--max_steps=9", *more))
+    names = {path.name for path in tmp_path.glob("checkpoint-*")}
+    assert names == {"checkpoint-3-copy", "checkpoint-9"}
+
+
 def test_not_resuming_says_nothing_of_resuming(
     setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,6 +347,33 @@ def test_the_best_checkpoint_is_known_by_its_place(setting, tmp_path: Path) -> N
     for saved in tmp_path.glob("checkpoint-*"):
         state = json.loads((saved / "trainer_state.json").read_text())
         assert Path(state["best_model_checkpoint"]).parent == tmp_path
+
+
+def test_a_run_stopped_before_it_is_saved_ends_elsewhere_as_its_best_checkpoint(
+    setting, tmp_path: Path
+) -> None:
+    """Its last checkpoint is there still, though only one is to be kept."""
+    more = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=3",
+            "--metric_for_best_model=similarity_accuracy", "--learning_rate=1e-9")  # fmt: skip
+    here, there = tmp_path / "here", tmp_path / "there"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simbert_hf.training.run.save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            main(setting(here, *more))
+    assert {path.name for path in here.glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-6"}
+    here.rename(there)
+    main(setting(there, "--resume_from_checkpoint=true", *more))
+    saved, best, last = (
+        load_file(folder / "model.safetensors")
+        for folder in (there, there / "checkpoint-3", there / "checkpoint-6")
+    )
+    assert all(torch.equal(saved[name], best[name]) for name in best)
+    assert not all(torch.equal(saved[name], last[name]) for name in last)
+
+
+def stop(_: SimilarityTrainer) -> None:
+    """End a run as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow

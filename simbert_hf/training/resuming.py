@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ from typing import Any
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState, TrainingArguments
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.modeling.loading import damage
-from simbert_hf.training.saving import CheckpointPart
+from simbert_hf.training.saving import CheckpointPart, checkpoints_in
 from simbert_hf.utils.atomic import write_json
 from simbert_hf.utils.textfiles import read_json
 
@@ -202,14 +200,6 @@ def newest_checkpoint(directory: Path) -> str | None:
             return str(path)
         logger.warning("%s is skipped: it %s", path, fault)
     return None
-
-
-def checkpoints_in(directory: Path) -> dict[int, Path]:
-    """Find the folders named like checkpoints, by their steps."""
-    found = (
-        re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
-    )
-    return {int(name[1]): directory / name[0] for name in found if name}
 
 
 def fault_of(checkpoint: Path) -> str:

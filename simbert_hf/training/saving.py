@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_jit_checkpoint import JITCheckpointCallback
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy, rotate_checkpoints
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy
 
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.training.sharding import own_shards
@@ -28,6 +29,14 @@ logger = logging.getLogger(__name__)
 
 SCRATCH = "_saving"
 TRAINING_HEADS = ("training_head", "class_centres", "pair_classifier")
+
+
+def checkpoints_in(directory: Path) -> dict[int, Path]:
+    """Find the folders named like checkpoints, by their steps."""
+    found = (
+        re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
+    )
+    return {int(name[1]): directory / name[0] for name in found if name}
 
 
 class CheckpointPart(TrainerCallback):
@@ -71,6 +80,23 @@ class SavingTrainer(Trainer):
             signal.signal(signal.SIGTERM, former)
             self.remove_callback(stop)
         raise KeyboardInterrupt
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
+        """Look for a resumed run's best checkpoint in its folder, which may have been moved."""
+        found = super()._init_training_state(*args, **kwargs)
+        own = checkpoints_in(Path(str(self.args.output_dir))).get(self.state.best_global_step or 0)
+        if own is not None and str(own) != self.state.best_model_checkpoint:
+            self.state.best_model_checkpoint = str(own)
+            logger.info("the best checkpoint so far is %s", own)
+        return found
+
+    def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
+        """Keep the last checkpoint beside the best: no model is saved yet."""
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            return super()._finalize_training(*args, **kwargs)
+        finally:
+            self.args.save_total_limit = limit
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         try:
@@ -135,10 +161,22 @@ class SavingTrainer(Trainer):
                 put_in_place(scratch / name, out / name)
             self.accelerator.wait_for_everyone()
         if self.args.should_save:
-            limit, kept = self.args.save_total_limit, self.state.best_model_checkpoint
-            rotate_checkpoints(str(out), limit, best_model_checkpoint=kept, use_mtime=True)
+            self._remove_spare(out)
         if self.args.push_to_hub and self.args.hub_strategy == HubStrategy.EVERY_SAVE:
             self._push_checkpoint(out / name)
+
+    def _remove_spare(self, out: Path) -> None:
+        """Keep ``save_total_limit`` checkpoints: the new one, the best, and the latest others.
+
+        Later steps, which a run resumed from an earlier checkpoint has left behind, go first. Times
+        say nothing of age, as Trainer assumes: clocks are set back, and folders are copied.
+        """
+        now, there = self.state.global_step, checkpoints_in(out)
+        kept = {now, self.state.best_global_step} & there.keys()
+        others = sorted(there.keys() - kept, key=lambda step: (step < now, step))
+        if limit := max(self.args.save_total_limit or 0, 0):
+            for step in others[: max(len(there) - max(limit, len(kept)), 0)]:
+                shutil.rmtree(there[step], ignore_errors=True)
 
     def _save_parts(self, folder: Path) -> None:
         """Write to a checkpoint what Trainer does not save."""
