@@ -266,6 +266,30 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", f"out{suffix}"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_encode_goes_on_after_a_full_disk(run, model, tmp_path, monkeypatch):
+    """It is told of by a write; with a map of the file in memory, the system ends the process."""
+    read = np.lib.format.open_memmap
+
+    def read_only(file, mode="r+", **options):
+        assert mode == "r"
+        return read(file, mode=mode, **options)
+
+    (tmp_path / "in.txt").write_text("a cat\na dog")
+    output = tmp_path / "out.npy"
+    argv = ["encode", tmp_path / "in.txt", "--model", model, "--output", output, "--json"]
+    monkeypatch.setattr(np.lib.format, "open_memmap", read_only)
+    (tmp_path / "out.npy.part").symlink_to("/dev/full")
+    code, _, error = run(*argv)
+    assert (code, output.exists()) == (1, False)
+    assert f"No space left on device: '{output}'" in error
+    code, (facts,), _ = run(*argv)
+    assert (code, facts["resumed"]) == (0, 2)
+    np.testing.assert_allclose(
+        np.load(output), tiny_simbert().encode(["a cat", "a dog"]), atol=1e-5
+    )
+
+
 def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch):
     def killed(*args):
         raise KeyboardInterrupt

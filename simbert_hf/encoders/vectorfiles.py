@@ -22,7 +22,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.utils.arrays import Vectors
-from simbert_hf.utils.atomic import put_in_place, whole, write_json
+from simbert_hf.utils.atomic import whole, write_json
 from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
 
@@ -103,10 +103,9 @@ def _fill(
             if not file.exists():
                 _write_block(file, encode(texts[start : start + BLOCK]))
                 bar.update(min(BLOCK, len(texts) - start))
-    made = parts / f"joined{output.suffix}"
     join = _join_npy if output.suffix == ".npy" else _join_parquet
-    join(files, texts, made)
-    put_in_place(made, output)
+    with whole(output) as made:
+        join(files, texts, made)
     return done
 
 
@@ -151,11 +150,11 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Callable[[Sequen
 
 def _join_npy(files: Sequence[Path], texts: Sequence[str], made: Path) -> None:
     width = np.load(files[0], mmap_mode="r").shape[1]
-    shape = (len(texts), width)
-    out = np.lib.format.open_memmap(made, mode="w+", dtype=np.float32, shape=shape)
-    for i, file in enumerate(files):
-        out[i * BLOCK : (i + 1) * BLOCK] = np.load(file)
-    out.flush()
+    facts = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), width)}
+    with made.open("wb") as out:  # on a full disk, a write to a memory map ends the process
+        np.lib.format.write_array_header_1_0(out, facts)
+        for file in files:
+            out.write(np.load(file).astype("<f4", copy=False).data)
 
 
 def _join_parquet(files: Sequence[Path], texts: Sequence[str], made: Path) -> None:

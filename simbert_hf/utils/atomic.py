@@ -38,6 +38,9 @@ def put_in_place(made: Path, place: Path) -> None:
 def whole(place: Path) -> Iterator[Path]:
     """Yield a file beside ``place`` to write to, and move it there if the block succeeds.
 
+    Raises:
+        OSError: If writing fails; it names the place, which the system does not on a full disk.
+
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder, whole(Path(folder, "faq.txt")) as part:
@@ -48,7 +51,9 @@ def whole(place: Path) -> Iterator[Path]:
     try:
         yield part
         put_in_place(part, place)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno and error.filename is None:
+            error.filename = str(place)
         part.unlink(missing_ok=True)
         raise
 
