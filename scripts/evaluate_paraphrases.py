@@ -186,12 +186,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     judged = zip(systems, scores, strict=True)
     rows = [measure(system, each, threshold, data, args.k) for system, each in judged]
     table = f"{markdown_table(rows, args.k)}\n\n{caption(judge, rows, data, related_models)}"
-    print(table)
     page = samples_page(systems, scores, threshold, data, args.samples)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
     found = as_json(judge, vars(args), data, systems, scores, rows, related_models)
-    write_text(args.output_dir / "paraphrases.json", found)
+    try:  # a terminal may lack letters, and a disk may be full: one of them is to hold the table
+        args.output_dir.mkdir(parents=True, exist_ok=True)
+        write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
+        write_text(args.output_dir / "paraphrases.json", found)
+    finally:
+        print(table)
 
 
 if __name__ == "__main__":

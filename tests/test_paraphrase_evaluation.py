@@ -1,5 +1,8 @@
+import errno
+import io
 import json
 import math
+import os
 from itertools import islice, product
 from pathlib import Path
 from string import ascii_lowercase
@@ -432,6 +435,28 @@ def test_what_training_saw_is_not_called_held_out(tmp_path, then, given, message
         return
     with pytest.raises(ValueError, match=message):
         check_split(str(tmp_path), args, 8)
+
+
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
+def test_figures_outlive_a_terminal_without_letters_and_a_full_disk(
+    tmp_path, flags, monkeypatch, capsys
+) -> None:
+    flags += ["--models", f"模型={tmp_path / 'model'}"]
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+        with pytest.raises(UnicodeEncodeError):
+            main(flags)
+    rows = json.loads((tmp_path / "out" / "paraphrases.json").read_text())["rows"]
+    assert rows[0]["name"] == "模型"
+    monkeypatch.setattr("scripts.evaluate_paraphrases.write_text", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        main(flags)
+    assert "\n| 模型 " in capsys.readouterr().out
+
+
+def full_disk(*_: object) -> None:
+    """Stand in for a write."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_nothing_is_written_before_everything_is_read(tmp_path, flags, monkeypatch) -> None:
