@@ -368,6 +368,28 @@ def test_a_name_stands_for_one_group_in_one_file(load, tmp_path):
     assert len(list(stream)) == 2
 
 
+def test_a_cache_that_cannot_be_written_is_named(write):
+    source = write(["a", "b"])
+    told = r"a\.jsonl/cache, the cache of data sets, cannot be written .Not a directory.: set HF_"
+    with pytest.raises(OSError, match=told):
+        load_groups(source, cache_dir=source / "cache")
+
+
+@pytest.mark.parametrize("size", [0, 400])
+def test_a_full_cache_is_no_fault_of_the_data(write, tmp_path, size):
+    """Datasets says "An error occurred while generating the dataset", in an error of its own."""
+    resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
+    source = write(*([f"a{i} {'b' * 99}", f"c{i}"] for i in range(99)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        with pytest.raises(OSError, match=r"cannot be written .File too large.: set HF_HOME to"):
+            load_groups(source, cache_dir=tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(load_groups(source, cache_dir=tmp_path / "cache")[0]) == 99
+
+
 def test_a_relative_name_is_no_other_folders_in_the_cache(load, tmp_path, monkeypatch):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()

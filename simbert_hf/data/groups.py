@@ -7,9 +7,11 @@ Rows that share a sentence, directly or through others, have the same ``group``:
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,10 @@ READER_VERSION = 5  # raise it when files are read differently: it renews the ca
 SHOWN = 10  # sources that the log describes
 FEW_GROUPS = 10  # of fewer, none is held out by default
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")
+REFUSED = {  # a write
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT,
+    errno.ENOTDIR,
+}  # fmt: skip
 
 
 def load_groups(
@@ -83,6 +89,7 @@ def load_groups(
 
     Raises:
         DataError: If a source is missing, does not parse or contains no group.
+        OSError: If the cache cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -106,7 +113,8 @@ def load_groups(
         logger.info("%s: %s", source.name, source.describe(options) or "empty")
     if streaming:
         return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
-    return group_records(name, _read_all(sources, options, cache_dir), max_chars)
+    with _caching(Path(cache_dir or datasets.config.HF_DATASETS_CACHE), by_name):
+        return group_records(name, _read_all(sources, options, cache_dir), max_chars)
 
 
 def usual_share(groups: datasets.Dataset) -> int:
@@ -299,17 +307,41 @@ def _read_all(
             },
         )
     except Exception as error:
-        ours = _data_error_in(error)
+        ours = next((each for each in _chain(error) if isinstance(each, DataError)), None)
         if ours is None:
             raise
         raise ours from None
 
 
-def _data_error_in(error: BaseException | None) -> DataError | None:
-    """Find our error inside those that ``datasets`` wraps around it."""
-    while error is not None and not isinstance(error, DataError):
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and those that ``datasets`` has wrapped it around."""
+    while error is not None:
+        yield error
         error = error.__cause__ or error.__context__
-    return error
+
+
+@contextmanager
+def _caching(place: Path, sources: Container[str]) -> Iterator[None]:
+    """Say which cache could not be written, and how to choose another."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # datasets' own is neither an OSError nor says why
+        refused = (
+            each
+            for each in _chain(error)
+            if isinstance(each, OSError)
+            and (each.errno in REFUSED or "disk space" in str(each))
+            and str(each.filename) not in sources
+        )
+        if (cause := next(refused, None)) is None:
+            raise
+        why = cause.strerror or "not enough disk space"
+        raise OSError(
+            f"{place}, the cache of data sets, cannot be written ({why}): set HF_HOME to a folder "
+            "with room that you may write to."
+        ) from error
 
 
 def _stream(name: str, sources: list[_Source], options: ReadOptions) -> datasets.IterableDataset:
