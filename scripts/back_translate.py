@@ -11,11 +11,15 @@ was; a note beside the file (.work.json) records its inputs.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data import DataError, load_sentences
@@ -95,8 +99,50 @@ def append(path: Path, lines: Sequence[str]) -> None:
         os.fsync(file.fileno())
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Lock a file for the block: two runs would both append each block.
+
+    Raises:
+        ValueError: If another run is writing it.
+    """
+    lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"--output_file {path} is in use by another process: wait for it, or name another file."
+        ) from None
+    except (OSError, NotImplementedError) as error:  # on network file systems
+        print(f"{path} cannot be locked ({error}): do not start another run of it.")
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+def generate(args: argparse.Namespace, texts: Sequence[str]) -> None:
     """Generate and write what is missing."""
+    blocks = {text: i // BLOCK for i, text in enumerate(texts)}
+    lines, first = written(args.output_file, blocks)
+    model = load(args.model_name_or_path)
+    digest = sha256("\n".join(texts).encode()).hexdigest()
+    work = {"model": fingerprint(model), "seed": args.seed, "max_overlap": args.max_overlap}
+    claim(args.output_file, work | {"sentences": digest})
+    for start in range(first * BLOCK, len(texts), BLOCK):
+        some = texts[start : start + BLOCK]
+        new = back_translate(model, some, args.seed + start, args.max_overlap)
+        if start == first * BLOCK:  # the former last block is kept until now
+            write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
+        else:
+            append(args.output_file, new)
+        print(f"{start + len(some):,} of {len(texts):,} sentences: {len(new):,} pairs", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the command line and the sentences; write pairs."""
     parser = script_parser(__doc__)
     add = parser.add_argument
     add("--model_name_or_path", default=DEFAULT_MODEL, help="The model that paraphrases.")
@@ -113,20 +159,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise ValueError(f"--output_file {args.output_file}: name a .jsonl file for the pairs.")
     make_room(args.output_file, args.sentences_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
-    blocks = {text: i // BLOCK for i, text in enumerate(texts)}
-    lines, first = written(args.output_file, blocks)
-    model = load(args.model_name_or_path)
-    digest = sha256("\n".join(texts).encode()).hexdigest()
-    work = {"model": fingerprint(model), "seed": args.seed, "max_overlap": args.max_overlap}
-    claim(args.output_file, work | {"sentences": digest})
-    for start in range(first * BLOCK, len(texts), BLOCK):
-        some = texts[start : start + BLOCK]
-        new = back_translate(model, some, args.seed + start, args.max_overlap)
-        if start == first * BLOCK:  # the former last block is kept until now
-            write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
-        else:
-            append(args.output_file, new)
-        print(f"{start + len(some):,} of {len(texts):,} sentences: {len(new):,} pairs", flush=True)
+    with alone(args.output_file):
+        generate(args, texts)
 
 
 if __name__ == "__main__":

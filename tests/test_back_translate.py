@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 import torch
@@ -74,6 +75,22 @@ def test_a_stop_in_the_first_block_loses_no_written_one(
     with pytest.raises(KeyboardInterrupt):
         back_translate.main(argv)
     assert (tmp_path / "out" / "pairs.jsonl").read_bytes() == whole
+
+
+def test_a_file_takes_one_run_at_a_time(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = back_translate.back_translate
+
+    def meanwhile(*args: Any) -> list[str]:
+        with pytest.raises(ValueError, match=r"pairs\.jsonl is in use by another process"):
+            back_translate.main(argv)
+        return write(*args)
+
+    monkeypatch.setattr(back_translate, "back_translate", meanwhile)
+    back_translate.main(argv)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"pairs.jsonl", "pairs.jsonl.work.json"}
 
 
 def test_sentences_put_before_the_others_are_refused(argv: list[str], tmp_path: Path) -> None:
