@@ -113,6 +113,8 @@ def lines_of(path: str, *, blanks: bool = False) -> list[str]:
     from simbert_hf.utils.textfiles import check_plain, decode_lines, fault, read_lines
 
     name = "stdin" if path == "-" else path
+    if path == "-" and sys.stdin is None:  # as under some schedulers
+        raise ValueError("stdin is closed: redirect it, or give texts or a file.")
     if path == "-":
         lines = list(decode_lines(name, sys.stdin.buffer))
     else:

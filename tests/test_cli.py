@@ -381,6 +381,12 @@ def test_encode_takes_no_rows_for_texts(run, tmp_path, name):
     assert f"{name}: holds rows (" in err
 
 
+def test_a_closed_stdin_is_told_of(run, model, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)  # as Python does
+    code, _, error = run("synonyms", "--model", model)
+    assert (code, error) == (1, "simbert: stdin is closed: redirect it, or give texts or a file.\n")
+
+
 def test_stdin_is_decoded_like_a_file(run, tmp_path, monkeypatch):
     put_on_stdin(monkeypatch, b"a\n\xff\n")
     code, _, err = run("encode", "-", "--output", tmp_path / "out.npy")
