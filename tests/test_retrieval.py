@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import json
+import os
 import pickle
 import pkgutil
 import re
@@ -379,6 +380,20 @@ def test_an_index_whose_model_has_moved_says_how_to_name_it(tmp_path):
     assert len(FaqIndex.load(tmp_path / "index", str(tmp_path / "moved"))) == len(ROWS)
     with pytest.raises(OSError, match=r"^Cannot load .*wrong"):  # which is no fault of the index
         FaqIndex.load(tmp_path / "index", str(tmp_path / "wrong"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders have no modes")
+@pytest.mark.parametrize("mask", [0o077, 0o002])
+def test_an_index_is_as_open_as_the_umask_says(tmp_path, mask):
+    """Members of a group who share an index replace each other's data."""
+    former = os.umask(mask)
+    try:
+        FaqIndex.build(tiny_simbert(), ROWS).save(tmp_path / "index")
+    finally:
+        os.umask(former)
+    paths = [tmp_path / "index", *(tmp_path / "index").rglob("*")]
+    assert {path.stat().st_mode & 0o777 & mask for path in paths} == {0}
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o777 & ~mask}
 
 
 def test_an_index_names_its_own_model_and_the_other(tmp_path):

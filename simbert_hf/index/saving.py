@@ -92,7 +92,7 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
     made = place / f"{folder.name}.json"
     try:
-        folder.chmod(0o755)  # mkdtemp lets only the owner in
+        share(folder)
         facts = write(folder)
         sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
         manifest = {"format": FORMAT, "data": folder.name, "files": sizes, **facts}
@@ -110,6 +110,14 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
     return folder.name
+
+
+def share(folder: Path) -> None:
+    """Give a folder the mode of new ones: mkdtemp lets only the owner in, whatever the umask."""
+    new = folder / "new"
+    new.mkdir()
+    shutil.copymode(new, folder)
+    new.rmdir()
 
 
 def is_data(path: Path) -> bool:
