@@ -6,9 +6,11 @@ python scripts/average_models.py --models TUNED BASE --weights 0.6 0.4 --output_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.training.base_models import load_encoder
+from simbert_hf.utils.atomic import filled
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 
@@ -25,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_new_output(args.output_dir, args.models)
     models = [load_encoder(name, pooling=args.pooling) for name in args.models]
     average = average_models(models, args.weights)
-    average.save_pretrained(args.output_dir)
+    with filled(Path(args.output_dir)) as made:
+        average.save_pretrained(made)
     print(f"{args.output_dir}: the average of {', '.join(args.models)}.")
 
 

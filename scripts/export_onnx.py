@@ -19,6 +19,7 @@ from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import write
 from simbert_hf.onnx_export import QUANTIZED, OnnxSimBert, check_exportable, export
 from simbert_hf.rows import unread
+from simbert_hf.utils.atomic import filled
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 TEXTS = ("how can i reset my password?", "the weather is really nice today.", "今天天气很好。")
@@ -38,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_exportable(model)
     folder = Path(args.output_dir or args.model_name_or_path)
     if args.output_dir:
-        model.save_pretrained(folder)
+        with filled(folder) as made:
+            model.save_pretrained(made)
     elif not folder.is_dir():
         raise ValueError(f"{folder} is not a directory; give --output_dir for a Hub model.")
     for path in export(model, folder):

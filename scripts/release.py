@@ -29,7 +29,7 @@ import torch
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
-from simbert_hf.utils.atomic import write_text
+from simbert_hf.utils.atomic import filled, write_text
 from simbert_hf.utils.script import run_script, script_parser
 
 HERE = Path(__file__).parent
@@ -376,7 +376,8 @@ def pack(model: Path, target: Path) -> None:
     """Write a model in half precision; every loader reads it in float32, with BERT's dropout."""
     packed = SimBert.from_pretrained(model).to(torch.float16)
     packed.config.hidden_dropout_prob = packed.config.attention_probs_dropout_prob = 0.1
-    packed.save_pretrained(target)
+    with filled(target) as made:
+        packed.save_pretrained(made)
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     print(f"{target}: {size / 1e6:.1f} MB")
 

@@ -7,12 +7,14 @@ python scripts/whiten.py --model_name_or_path DIR_OR_ID --train_file sentences.t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
 from simbert_hf.data import load_sentences
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.training.base_models import load_encoder
+from simbert_hf.utils.atomic import filled
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 
 
@@ -30,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     sentences = load_sentences(args.train_file)
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     whiten(model, sentences, args.dim)
-    model.save_pretrained(args.output_dir)
+    with filled(Path(args.output_dir)) as made:
+        model.save_pretrained(made)
     dim = model.config.whitening_dim
     print(f"{args.output_dir}: whitened to {dim} dimensions on {len(set(sentences)):,} sentences.")
 

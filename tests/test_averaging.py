@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from scripts.average_models import main
+from scripts.whiten import main as whiten_script
 from simbert_hf import SimBert
 from simbert_hf.modeling.averaging import average_models
 from simbert_hf.modeling.encoder import SentenceEncoder
@@ -29,6 +30,40 @@ def moved(model: SimBert, seed: int) -> SimBert:
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model
+
+
+@pytest.mark.parametrize("script", ["average_models", "whiten"])
+def test_half_a_model_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """With weights but without its modules, sentence-transformers would pool it in its own way."""
+    tiny_simbert().save_pretrained(tmp_path / "start")
+    (tmp_path / "texts.txt").write_text("\n".join(WORDS))
+    out = tmp_path / "out"
+    run, flags = {
+        "average_models": (main, ["--models", str(tmp_path / "start"), str(tmp_path / "start")]),
+        "whiten": (
+            whiten_script,
+            [
+                f"--model_name_or_path={tmp_path / 'start'}",
+                f"--train_file={tmp_path / 'texts.txt'}",
+            ],
+        ),
+    }[script]
+    seen: list[str] = []
+
+    def stop(*_: object) -> None:
+        seen.extend(path.name for path in out.iterdir())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("simbert_hf.modeling.checkpoint.write_modules", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run([*flags, f"--output_dir={out}"])
+    assert (seen, list(out.iterdir())) == (["_saving"], [])
+    (out / "_saving").mkdir()  # left by a kill
+    (out / "_saving" / "model.safetensors").touch()
+    run([*flags, f"--output_dir={out}"])
+    assert len(SentenceTransformer(str(out), device="cpu")) > 2
+    assert not (out / "_saving").exists()
 
 
 def test_the_script_averages_saved_models(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import errno
 import json
 import os
 import pickle
@@ -482,10 +483,10 @@ def test_a_failed_save_leaves_the_old_index(index, model, tmp_path, monkeypatch,
     index.remove("c")
 
     def full(*args):
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(f"simbert_hf.index.saving.{step}", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
         index.save(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
     assert len(FaqIndex.load(tmp_path, model)) == 5

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from filelock import FileLock
 
-from simbert_hf.utils.atomic import check_writable, put_in_place, sync
+from simbert_hf.utils.atomic import check_writable, name_place, put_in_place, sync
 from simbert_hf.utils.textfiles import DataError, fault
 
 MANIFEST = "index.json"
@@ -99,7 +99,8 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
         made.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         sync(folder)
         put_in_place(made, place / MANIFEST)
-    except BaseException:
+    except BaseException as error:
+        name_place(error, place)
         made.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -23,11 +23,10 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy
 from simbert_hf.hub import open_repository, plan_upload, push
 from simbert_hf.training.sharding import own_shards
 from simbert_hf.training.stopping import StopAtStepEnd
-from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.atomic import SCRATCH, put_in_place
 
 logger = logging.getLogger(__name__)
 
-SCRATCH = "_saving"
 TRAINING_HEADS = ("training_head", "class_centres", "pair_classifier")
 
 

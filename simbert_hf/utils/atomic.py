@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+SCRATCH = "_saving"  # a folder for what is not complete yet
+
 
 def put_in_place(made: Path, place: Path) -> None:
     """Move a finished file or folder to its final name in one step, once it is all on the disk.
@@ -52,10 +54,50 @@ def whole(place: Path) -> Iterator[Path]:
         yield part
         put_in_place(part, place)
     except BaseException as error:
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(place)
+        name_place(error, place)
         part.unlink(missing_ok=True)
         raise
+
+
+def name_place(error: BaseException, place: Path) -> None:
+    """Let an error of the system say where it failed; on a full disk, it does not.
+
+    Example:
+        >>> full = OSError(28, "No space left on device")
+        >>> name_place(full, Path("outputs"))
+        >>> print(full)
+        [Errno 28] No space left on device: 'outputs'
+    """
+    if isinstance(error, OSError) and error.errno and error.filename is None:
+        error.filename = str(place)
+
+
+@contextmanager
+def filled(place: Path) -> Iterator[Path]:
+    """Yield a folder in ``place`` to fill, and move what it holds there if the block succeeds.
+
+    Weights are moved last: without them, no loader takes a part of a model for a whole one.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with filled(Path(folder, "out")) as made:
+        ...         _ = (made / "config.json").write_text("{}")
+        ...     [path.name for path in Path(folder, "out").iterdir()]
+        ['config.json']
+    """
+    made = place / SCRATCH
+    shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+    made.mkdir(parents=True)
+    try:
+        yield made
+        for part in sorted(made.iterdir(), key=lambda path: path.suffix == ".safetensors"):
+            put_in_place(part, place / part.name)
+    except BaseException as error:
+        name_place(error, place)
+        raise
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def check_writable(place: Path) -> None:
