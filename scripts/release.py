@@ -34,6 +34,7 @@ from simbert_hf.utils.script import run_script, script_parser
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
+FINISHED = ("all_results.json", "README.md")  # what a run writes last
 DRAWN = 25_000  # sentences per file, among which related ones are mined
 
 
@@ -337,7 +338,7 @@ def train(
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun = f"{out}-start" if stage.begins else path
-        if not (out / "all_results.json").exists():
+        if not all((out / name).exists() for name in FINISHED):
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)

@@ -85,6 +85,22 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     return called
 
 
+def test_a_stage_is_finished_once_its_card_is_written(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    out, trained = tmp_path / "out" / "tiny-1-english", []
+    out.mkdir()
+    for name in ("all_results.json", "README.md"):
+        (out / name).touch()
+        commands.clear()
+        release.main(
+            ["tiny", f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}",
+             f"--output_dir={tmp_path / 'out'}"]
+        )  # fmt: skip
+        trained.append(sum(script == "train_simbert.py" for script, _ in commands))
+    assert trained == [2, 1]
+
+
 def test_every_stage_holds_out_what_is_judged(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
