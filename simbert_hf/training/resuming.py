@@ -130,10 +130,8 @@ def lacks_best(args: TrainingArguments, state: TrainerState) -> bool:
 
     Trainer has then forgotten its place, but not its figure, which later ones would have to beat.
     """
-    if state.best_model_checkpoint or not (state.best_global_step and args.load_best_model_at_end):
-        return False
-    moved = Path(str(args.output_dir), f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}")
-    return not moved.is_dir()
+    wanted = args.load_best_model_at_end and state.best_global_step
+    return bool(wanted) and not state.best_model_checkpoint
 
 
 def file_names(value: Any) -> Any:
