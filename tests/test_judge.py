@@ -92,6 +92,14 @@ def test_save_and_load(tmp_path) -> None:
     assert Judge.load(tmp_path / "b").score(PAIRS).tolist() == judge.score(PAIRS).tolist()
 
 
+def test_a_judge_without_some_weights_is_refused(tmp_path) -> None:
+    tiny_judge(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 9}))
+    with pytest.raises(ValueError, match=r"describes; missing or mismatched: .*layer"):
+        Judge.load(tmp_path)
+
+
 def test_a_whole_number_is_a_threshold(tmp_path) -> None:
     tiny_judge(tmp_path)
     record = json.loads((tmp_path / "judge.json").read_text())

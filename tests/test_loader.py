@@ -209,6 +209,15 @@ def test_weights_of_another_shape_are_told(load: Callable[[str], object], tmp_pa
         load(str(tmp_path))
 
 
+@pytest.mark.parametrize("load", [*LOADERS, SentenceEncoder.from_pretrained])
+def test_weights_that_are_not_there_are_told(load: Callable[[str], object], tmp_path: Path) -> None:
+    """transformers draws them at random, and each time others."""
+    tiny_simbert().save_pretrained(tmp_path)
+    update_json(tmp_path / "config.json", {"num_hidden_layers": 9})
+    with pytest.raises(ValueError, match=r"describes; missing or mismatched: .*encoder\.layer"):
+        load(str(tmp_path))
+
+
 class Hostile:
     """A pickle of it writes a file when it is loaded."""
 

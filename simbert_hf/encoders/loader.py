@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
-from simbert_hf.modeling.loading import loading, resolve_name
+from simbert_hf.modeling.loading import complete, loading, resolve_name
 from simbert_hf.modeling.reading import check_tokenizer, optional_json, sentence_limit
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
@@ -27,8 +27,8 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
 
     Raises:
         OSError: If there is no such checkpoint, or it lacks the modules that make its vectors.
-        ValueError: If it has no tokenizer. (transformers then invents one of special tokens only,
-            which makes all texts equal.)
+        ValueError: If it lacks weights, which transformers would draw at random, or a tokenizer, of
+            which it would invent one of special tokens only, which makes all texts equal.
     """
     name_or_path = resolve_name(name_or_path)
     path = Path(name_or_path)
@@ -49,7 +49,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
     check_modules(name_or_path, config)
     if path.is_dir():
         sentence_limit(name_or_path, {})  # raises if it is no number
-    with loading(name_or_path):
+    with loading(name_or_path), complete(name_or_path, "pooler"):
         model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
     check_tokenizer(name_or_path, model.tokenizer)
     return model

@@ -30,7 +30,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
 from simbert_hf.evaluation.report import layout
-from simbert_hf.modeling.loading import loading, quiet_transformers
+from simbert_hf.modeling.loading import complete, loading, quiet_transformers
 from simbert_hf.modeling.reading import OWN_CODE
 from simbert_hf.utils.atomic import put_in_place, share_weights, sync, write_json
 from simbert_hf.utils.text import place_spaces
@@ -87,7 +87,7 @@ class Judge:
                 f"{path}: the threshold {threshold!r} is not a number from 0 to 1; train the judge "
                 "again."
             )
-        with loading(directory):
+        with loading(directory), complete(directory):
             return cls(CrossEncoder(str(directory)), threshold, record)
 
     def save(self, directory: str | Path) -> None:

@@ -23,7 +23,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint
-from simbert_hf.modeling.loading import loading, quiet_transformers
+from simbert_hf.modeling.loading import lacking, loading, quiet_transformers
 from simbert_hf.modeling.modules import Module, take_vector_layers
 from simbert_hf.modeling.reading import (
     HUB_ARGUMENTS,
@@ -93,10 +93,7 @@ class Embedder(PreTrainedModel):
         missing, misshapen = set(loaded[1]["missing_keys"]) - taken, loaded[1]["mismatched_keys"]
         broken = sorted(key for key in missing if not any(part in key for part in dispensable))
         if broken or misshapen:
-            raise ValueError(
-                f"{name_or_path} does not hold the weights its config.json describes; missing or "
-                f"mismatched: {', '.join(broken or map(str, misshapen))[:200]}."
-            )
+            raise lacking(name_or_path, broken or [*map(str, misshapen)])
         if model.whitening is not None:
             model.whitening.requires_grad_(False)  # loading makes every weight trainable
         return model, missing, bool(taken)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
@@ -21,6 +23,7 @@ READ = (
     "*config*.json", "*token*.json", "modules.json", "vocab.*", "*.safetensors",
     "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
 )  # fmt: skip
+MISSING = re.compile(r"^(.+?) *\| *\S*MISSING", re.MULTILINE)  # a row of transformers' load report
 
 
 def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
@@ -97,6 +100,44 @@ def loading(name_or_path: str | os.PathLike[str]) -> Iterator[None]:
             if told := told_plainly(name_or_path, error):
                 raise told from error
             raise
+
+
+@contextmanager
+def complete(name_or_path: str | os.PathLike[str], *dispensable: str) -> Iterator[None]:
+    """Raise a ValueError if transformers lacks weights of the model loaded in the block.
+
+    It draws them at random and only says so in a report. That is all which other libraries that
+    load with it leave to tell: the report is read, and not shown.
+
+    Args:
+        name_or_path: The model, for the message.
+        *dispensable: Parts of the names of weights that may be missing.
+    """
+    missing: list[str] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        missing.extend(MISSING.findall(record.getMessage()))
+        return record.levelno >= logging.ERROR
+
+    logger = logging.getLogger("transformers.modeling_utils")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    logger.addFilter(note)
+    try:
+        yield
+    finally:
+        logger.removeFilter(note)
+        logger.setLevel(level)
+    if broken := [name for name in missing if not any(part in name for part in dispensable)]:
+        raise lacking(name_or_path, broken)
+
+
+def lacking(name_or_path: str | os.PathLike[str], names: Sequence[str]) -> ValueError:
+    """Make the error for a model without some of its weights."""
+    return ValueError(
+        f"{name_or_path} does not hold the weights its config.json describes; missing or "
+        f"mismatched: {', '.join(names)[:200]}."
+    )
 
 
 def told_plainly(name_or_path: str | os.PathLike[str], error: Exception) -> Exception | None:
