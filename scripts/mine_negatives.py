@@ -54,7 +54,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    idle = [n for n in ("use_faiss", "batch_size") if getattr(args, n) != parser.get_default(n)]
+    unread = ("use_faiss", "batch_size", "range_max")  # by BM25
+    idle = [name for name in unread if getattr(args, name) != parser.get_default(name)]
     if args.bm25 and idle:
         parser.error(f"--{idle[0]} needs a model; --bm25 has none")
     if not args.output_file.endswith(".csv"):

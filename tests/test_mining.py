@@ -163,7 +163,7 @@ def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> N
     assert "22 triplets" in capsys.readouterr().out
     main(["--bm25", *flags[1:], f"--output_file={out}"])
     assert load_triplets(out) == mine_by_words(groups, MiningSettings(range_min=1))
-    for idle in ("--use_faiss", "--batch_size=7"):
+    for idle in ("--use_faiss", "--batch_size=7", "--range_max=9"):
         with pytest.raises(SystemExit):
             main(["--bm25", *flags[1:], f"--output_file={out}", idle])
         assert f"{idle.split('=')[0]} needs a model; --bm25 has none" in capsys.readouterr().err
