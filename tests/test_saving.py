@@ -371,6 +371,29 @@ def test_a_run_stopped_before_it_is_saved_ends_elsewhere_as_its_best_checkpoint(
     assert not all(torch.equal(saved[name], last[name]) for name in last)
 
 
+def test_the_best_checkpoint_outlives_a_better_step_that_is_not_saved(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures, evaluate = {3: 0.5, 5: 0.9}, SimilarityTrainer.evaluate
+
+    def measured(self, *args, **kwargs):
+        found = {"eval_similarity_accuracy": figures.get(self.state.global_step, 0.1)}
+        return evaluate(self, *args, **kwargs) | found
+
+    monkeypatch.setattr(SimilarityTrainer, "evaluate", measured)
+    more = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=1",
+            "--metric_for_best_model=similarity_accuracy")  # fmt: skip
+    for last, resume in ((6, "false"), (9, "true")):
+        main(setting(tmp_path, *more, f"--max_steps={last}", f"--resume_from_checkpoint={resume}"))
+        names = {path.name for path in tmp_path.glob("checkpoint-*")}
+        assert names == {"checkpoint-3", f"checkpoint-{last}"}
+        saved, best = (
+            load_file(folder / "model.safetensors")
+            for folder in (tmp_path, tmp_path / "checkpoint-3")
+        )
+        assert all(torch.equal(saved[name], best[name]) for name in best)
+
+
 def stop(_: SimilarityTrainer) -> None:
     """End a run as Ctrl-C does."""
     raise KeyboardInterrupt

@@ -83,8 +83,10 @@ class SavingTrainer(Trainer):
     def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
         """Look for a resumed run's best checkpoint in its folder, which may have been moved."""
         found = super()._init_training_state(*args, **kwargs)
-        own = checkpoints_in(Path(str(self.args.output_dir))).get(self.state.best_global_step or 0)
-        if own is not None and str(own) != self.state.best_model_checkpoint:
+        best = self.state.best_model_checkpoint
+        name = Path(best).name if best else f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
+        own = Path(str(self.args.output_dir), name)
+        if own.is_dir() and str(own) != best:
             self.state.best_model_checkpoint = str(own)
             logger.info("the best checkpoint so far is %s", own)
         return found
@@ -171,7 +173,8 @@ class SavingTrainer(Trainer):
         say nothing of age, as Trainer assumes: clocks are set back, and folders are copied.
         """
         now, there = self.state.global_step, checkpoints_in(out)
-        kept = {now, self.state.best_global_step} & there.keys()
+        best = self.state.best_model_checkpoint  # evaluated more often, the best step has none
+        kept = {step for step, path in there.items() if step == now or str(path) == best}
         others = sorted(there.keys() - kept, key=lambda step: (step < now, step))
         if limit := max(self.args.save_total_limit or 0, 0):
             for step in others[: max(len(there) - max(limit, len(kept)), 0)]:
