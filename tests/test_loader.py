@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers.utils import logging as hf_logging
 
 from simbert_hf import DEFAULT_MODEL, SentenceEncoder, SimBert
@@ -99,11 +100,13 @@ def test_vectors_are_not_made_otherwise_where_modules_are_missing(tmp_path: Path
 def test_errors_that_no_file_is_to_blame_for_are_told_as_they_are(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path)
     (tmp_path / "notes.txt").write_bytes("\u4f60".encode("gbk"))
-    for error in (torch.OutOfMemoryError("full"), MemoryError("full"), ValueError("wrong")):
+    no_device = AssertionError("Torch not compiled with CUDA enabled")
+    full = torch.OutOfMemoryError("full"), MemoryError("full")
+    for error in (*full, no_device, ValueError("wrong")):
         with pytest.raises(type(error), match=str(error)), loading.loading(tmp_path):
             raise error
     (tmp_path / "tokenizer.json").write_text("{")
-    for error in (torch.OutOfMemoryError("full"), MemoryError("full")):
+    for error in full:
         with pytest.raises(type(error), match="full"), loading.loading(tmp_path):
             raise error
 
@@ -173,7 +176,11 @@ FORMS = [
     ("config.json", None, r"config\.json does not hold|cannot be loaded: one of its files"),
     ("1_Pooling/config.json", [1], r"config\.json holds no JSON object|cannot be loaded: one of"),
     ("sentence_bert_config.json", {"max_seq_length": "a"}, r"sets max_seq_length to 'a', not to"),
-    ("tokenizer_config.json", [], r"cannot be loaded: one of its files does not say what it must"),
+    (
+        "tokenizer_config.json",
+        [],
+        r"cannot be loaded: one of its files, or an argument, is not what",
+    ),
 ]
 
 
@@ -241,3 +248,31 @@ def test_a_pickle_of_more_than_weights_is_refused(
     ):
         load(str(tmp_path))
     assert not (tmp_path / "was_run").exists()
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("content", [b"", b"version https://git-lfs.github.com/spec/v1\n", None])
+def test_a_damaged_pickle_is_no_hostile_one(
+    load: Callable[[str], object], content: bytes | None, tmp_path: Path
+) -> None:
+    """Such as git's note of a file that was not downloaded, or half a file."""
+    tiny_simbert().save_pretrained(tmp_path)
+    weights, file = load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.bin"
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(weights, file, _use_new_zipfile_serialization=False)  # as old versions did
+    load(str(tmp_path))
+    torch.save(weights, file)
+    load(str(tmp_path))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    with pytest.raises(
+        OSError, match=r"pytorch_model\.bin is truncated or damaged .* Copy or down"
+    ):
+        load(str(tmp_path))
+
+
+def test_a_module_of_another_shape_is_told(tmp_path: Path) -> None:
+    tiny_simbert("tanh_pooler").save_pretrained(tmp_path)
+    update_json(tmp_path / "2_Dense" / "config.json", {"out_features": 9})
+    with pytest.raises(ValueError, match=r"does not hold the weights its config\.json describes: "):
+        load_sentence_transformer(str(tmp_path))

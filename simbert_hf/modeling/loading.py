@@ -21,8 +21,10 @@ from simbert_hf import DEFAULT_MODEL
 # What loaders read of a folder
 READ = (
     "*config*.json", "*token*.json", "modules.json", "vocab.*", "*.safetensors",
-    "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
+    "pytorch_model*.bin", "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
 )  # fmt: skip
+PICKLE = b"\x80\x02"  # how torch's files began before they were zip archives
+MISSHAPEN = "ignore_mismatched_sizes|loading state_dict"  # transformers' and torch's words
 MISSING = re.compile(r"^(.+?) *\| *\S*MISSING", re.MULTILINE)  # a row of transformers' load report
 
 
@@ -62,7 +64,8 @@ def damage(file: Path) -> str:
             with safe_open(file, "pt"):
                 pass
         elif file.suffix in (".pt", ".pth", ".bin") and not is_zipfile(file):
-            return "it is truncated"
+            with file.open("rb") as raw:
+                return "" if raw.read(len(PICKLE)) == PICKLE else "it is truncated"
     except (OSError, ValueError, SafetensorError, RecursionError) as error:
         return str(error)
     return ""
@@ -149,25 +152,25 @@ def told_plainly(name_or_path: str | os.PathLike[str], error: Exception) -> Exce
             "anything. Choose another model; or, if you trust it, load it in Python with "
             "SentenceTransformer(..., trust_remote_code=True) and pass that."
         )
-    if isinstance(error, RuntimeError) and "ignore_mismatched_sizes" in words:
+    if isinstance(error, RuntimeError) and re.search(MISSHAPEN, words):
         return ValueError(
             f"{name_or_path} does not hold the weights its config.json describes: some have other "
             "shapes. Copy both from the same model."
         )
+    if isinstance(error, RuntimeError | AssertionError) and not isinstance(error, RecursionError):
+        return None  # torch's, of devices and memory
+    if folder.is_dir() and (fault := fault_of_model(folder)):
+        return OSError(f"{fault} Copy or download it again.")
     if isinstance(error, UnpicklingError):
         return OSError(
             f"{name_or_path} has a pickle (.bin) with more than weights in it, which is not "
             "loaded, as it could run code. Choose a model whose weights are in safetensors."
         )
-    if isinstance(error, RuntimeError) and not isinstance(error, RecursionError):
-        return None  # torch's, of devices and memory
     if folder.is_dir():
-        if fault := fault_of_model(folder):
-            return OSError(f"{fault} Copy or download it again.")
         if isinstance(error, ValueError | OSError) or "unexpected keyword" in words:
             return None
         return OSError(
-            f"{folder} cannot be loaded: one of its files does not say what it must "
+            f"{folder} cannot be loaded: one of its files, or an argument, is not what it must be "
             f"({type(error).__name__}: {words[:120]}). Copy or download it again."
         )
     if not isinstance(error, OSError):
