@@ -115,6 +115,7 @@ def test_another_kind_of_faiss_index_is_refused(spec, metric, why, tmp_path):
         ],
         *[("model", {"name": "a"}), ("model", {"name": "", "fingerprint": "", "prompt": 5})],
         *[("store", {}), ("store", {"type": "faiss"}), ("store", {"type": "faiss", "kind": "x"})],
+        *[("store", {"type": "milvus"}), ("store", {"type": "milvus", "uri": 5})],
         *[
             ("calibration", 5),
             ("calibration", {"threshold": 0.5}),

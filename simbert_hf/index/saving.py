@@ -34,6 +34,10 @@ NEEDED = {  # of a manifest
     "recall": NUMBER,
     "calibration": dict | None,
 }
+STORES: dict[str, dict[str, type]] = {
+    "faiss": {"kind": str},
+    "milvus": {"uri": str, "collection": str, "index_type": str, "count": int},
+}
 MODEL = {"name": str | None, "fingerprint": str}
 LATER = {"dtype": str | None, "prompt": str | None}  # which the first manifests lack
 CALIBRATION = {
@@ -208,6 +212,7 @@ def check_form(manifest: Mapping[str, Any]) -> None:
     check_types(manifest["model"], MODEL)
     check_types({**dict.fromkeys(LATER), **manifest["model"]}, LATER)
     check_types(manifest["store"], {"type": str})
+    check_types(manifest["store"], STORES.get(manifest["store"]["type"], {}))
     check_types(manifest["files"], dict.fromkeys(manifest["files"], int))
     if manifest["votes"] < 1:
         raise ValueError("votes")

@@ -358,7 +358,7 @@ def _read(path: Path, mmap: bool) -> Any:
 def store_from(facts: Mapping[str, Any], folder: Path, removed: Ints, *, mmap: bool) -> Any:
     """Open the store that :meth:`VectorStore.save` described; raise a DataError if it is bad."""
     if facts["type"] == "faiss":
-        kind = facts.get("kind")
+        kind = facts["kind"]
         if kind not in KINDS:
             problem = f"has its vectors in an unknown kind of faiss index, {shorten(kind)}"
             raise fault(folder.parent, None, problem, "Rebuild it")
