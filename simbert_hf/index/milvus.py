@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 
 from simbert_hf.utils.arrays import Ints, Vectors
-from simbert_hf.utils.extras import install
+from simbert_hf.utils.extras import require
 from simbert_hf.utils.textfiles import DataError
 
-try:
-    import pymilvus  # type: ignore[import-untyped]
-except ImportError as error:
-    raise ImportError(f"Milvus needs pymilvus: {install('milvus')}.") from error
+pymilvus = require("pymilvus", "milvus")
 
 logger = logging.getLogger(__name__)
 
