@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -119,7 +119,8 @@ def alone(path: Path) -> Iterator[None]:
         yield
     finally:
         if lock.is_locked:
-            Path(lock.lock_file).unlink(missing_ok=True)
+            with suppress(OSError):  # on Windows, releasing removes it
+                Path(lock.lock_file).unlink()
             lock.release()
 
 
