@@ -18,7 +18,6 @@ import pytest
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_file
-from transformers import TrainerState
 from transformers.trainer_utils import get_last_checkpoint
 
 from scripts.train_simbert import main
@@ -374,13 +373,7 @@ def test_a_run_stopped_before_it_is_saved_ends_elsewhere_as_its_best_checkpoint(
 def test_the_best_checkpoint_outlives_a_better_step_that_is_not_saved(
     setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures, evaluate = {3: 0.5, 5: 0.9}, SimilarityTrainer.evaluate
-
-    def measured(self, *args, **kwargs):
-        found = {"eval_similarity_accuracy": figures.get(self.state.global_step, 0.1)}
-        return evaluate(self, *args, **kwargs) | found
-
-    monkeypatch.setattr(SimilarityTrainer, "evaluate", measured)
+    measure(monkeypatch, {3: 0.5, 5: 0.9})
     more = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=1",
             "--metric_for_best_model=similarity_accuracy")  # fmt: skip
     for last, resume in ((6, "false"), (9, "true")):
@@ -392,6 +385,17 @@ def test_the_best_checkpoint_outlives_a_better_step_that_is_not_saved(
             for folder in (tmp_path, tmp_path / "checkpoint-3")
         )
         assert all(torch.equal(saved[name], best[name]) for name in best)
+
+
+def measure(monkeypatch: pytest.MonkeyPatch, figures: dict[int, float]) -> None:
+    """Let evaluations find these figures, by step, and 0.1 at others."""
+    evaluate = SimilarityTrainer.evaluate
+
+    def measured(self, *args, **kwargs):
+        found = {"eval_similarity_accuracy": figures.get(self.state.global_step, 0.1)}
+        return evaluate(self, *args, **kwargs) | found
+
+    monkeypatch.setattr(SimilarityTrainer, "evaluate", measured)
 
 
 def stop(_: SimilarityTrainer) -> None:
@@ -415,21 +419,32 @@ def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
     assert (tmp_path / "there" / "checkpoint-3").is_dir()
 
 
-@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize(("best", "then", "lost"), [(3, 9, True), (3, 3, False), (2, None, False)])
 def test_a_best_checkpoint_that_was_not_copied_is_sought_anew(
-    tmp_path: Path, lost: bool, caplog: pytest.LogCaptureFixture
+    setting,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    best: int,
+    then: int | None,
+    lost: bool,
 ) -> None:
-    """No later one might be better than what is lost; then the last one's weights were saved."""
-    args = SimilarityTrainingArguments(
-        str(tmp_path), eval_strategy="steps", save_strategy="steps", save_steps=3, eval_steps=3,
-        report_to="none", use_cpu=True,
-    )  # fmt: skip
-    state = TrainerState(max_steps=9, best_metric=0.9, best_global_step=3)
-    if not lost:
-        state.best_model_checkpoint = "former/checkpoint-3"
-    SameRun({}).on_train_begin(args, state)
-    assert (state.best_metric, state.best_global_step) == ((None, None) if lost else (0.9, 3))
-    assert ("will be chosen among those from here on" in caplog.text) == lost
+    """No later one might be better than what is lost; but one that was never saved is none."""
+    measure(monkeypatch, {best: 0.9, 9: 0.5})
+    more = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=1",
+            "--metric_for_best_model=similarity_accuracy", "--save_total_limit=9")  # fmt: skip
+    main(setting(tmp_path / "here", *more))
+    (tmp_path / "there").mkdir()
+    for step in [6] if lost else [3, 6]:
+        (tmp_path / "here" / f"checkpoint-{step}").rename(tmp_path / "there" / f"checkpoint-{step}")
+    shutil.rmtree(tmp_path / "here")
+    caplog.clear()
+    more = ("--resume_from_checkpoint=true", "--max_steps=9", *more)
+    state = main(setting(tmp_path / "there", *more)).state
+    assert ("checkpoint-3 is missing: the best checkpoint will be" in caplog.text) == lost
+    assert ("from here on" in caplog.text) == lost
+    place = state.best_model_checkpoint
+    assert place == (str(tmp_path / "there" / f"checkpoint-{then}") if then else None)
 
 
 def test_with_another_measure_the_best_is_sought_anew(

@@ -15,14 +15,13 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.modeling.loading import damage
-from simbert_hf.training.saving import CheckpointPart, checkpoints_in
+from simbert_hf.training.saving import ANEW, CheckpointPart, checkpoints_in
 from simbert_hf.utils.atomic import write_json
 from simbert_hf.utils.textfiles import read_json
 
 logger = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"
-ANEW = "the best checkpoint will be chosen among those from here on"
 UNSAID = ("token", "cache_dir")  # a secret, and a path on this machine
 NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_state*", "*model*")
 # A checkpoint restores the optimiser's; with another seed, other groups would be held out.
@@ -51,7 +50,7 @@ class SameRun(CheckpointPart):
     Attributes:
         settings: Values by name.
         writes: Whether this process writes them.
-        measures_anew: Whether the resumed run was evaluated differently, or its best is lost.
+        measures_anew: Whether the resumed run was evaluated differently.
     """
 
     settings: dict[str, Any]
@@ -88,10 +87,7 @@ class SameRun(CheckpointPart):
     ) -> None:
         """Use the current steps and learning rate, not those of the checkpoint."""
         state.compute_steps(args, state.max_steps)
-        if not self.measures_anew and lacks_best(args, state):
-            logger.warning(ANEW)
-            self.measures_anew = True
-        if self.measures_anew:  # the former best had another metric, or is not there
+        if self.measures_anew:  # the former best had another metric
             state.best_metric = state.best_global_step = state.best_model_checkpoint = None
         if isinstance(lr_scheduler, LambdaLR):  # a loaded optimizer has the former rate
             groups = lr_scheduler.optimizer.param_groups
@@ -123,15 +119,6 @@ class SameRun(CheckpointPart):
             self.measures_anew |= name not in UNMEASURED and file_names(then) != file_names(now)
         if self.measures_anew:
             logger.warning(ANEW)
-
-
-def lacks_best(args: TrainingArguments, state: TrainerState) -> bool:
-    """Whether a resumed run's best checkpoint was not copied with the one it resumes from.
-
-    Trainer has then forgotten its place, but not its figure, which later ones would have to beat.
-    """
-    wanted = args.load_best_model_at_end and state.best_global_step
-    return bool(wanted) and not state.best_model_checkpoint
 
 
 def file_names(value: Any) -> Any:

@@ -15,7 +15,7 @@ import torch
 from huggingface_hub import CommitInfo
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
 from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy
@@ -27,6 +27,7 @@ from simbert_hf.utils.atomic import SCRATCH, put_in_place
 
 logger = logging.getLogger(__name__)
 
+ANEW = "the best checkpoint will be chosen among those from here on"
 TRAINING_HEADS = ("training_head", "class_centres", "pair_classifier")
 
 
@@ -80,15 +81,25 @@ class SavingTrainer(Trainer):
             self.remove_callback(stop)
         raise KeyboardInterrupt
 
-    def _init_training_state(self, *args: Any, **kwargs: Any) -> Any:
-        """Look for a resumed run's best checkpoint in its folder, which may have been moved."""
-        found = super()._init_training_state(*args, **kwargs)
-        best = self.state.best_model_checkpoint
-        name = Path(best).name if best else f"{PREFIX_CHECKPOINT_DIR}-{self.state.best_global_step}"
-        own = Path(str(self.args.output_dir), name)
-        if own.is_dir() and str(own) != best:
-            self.state.best_model_checkpoint = str(own)
+    def _init_training_state(
+        self, steps: int, updates: int, epochs: int, checkpoint: str | None, trial: Any
+    ) -> Any:
+        """Look for a resumed run's best checkpoint in its folder, which may have been moved.
+
+        If it was not copied, forget its figure too, which later ones would have to beat.
+        """
+        found = super()._init_training_state(steps, updates, epochs, checkpoint, trial)
+        place, state = Path(checkpoint or "", TRAINER_STATE_NAME), self.state
+        if checkpoint is None or not place.is_file():
+            return found
+        best = TrainerState.load_from_json(str(place)).best_model_checkpoint
+        own = Path(str(self.args.output_dir), Path(best or "").name)
+        if best and own.is_dir():
+            state.best_model_checkpoint = str(own)
             logger.info("the best checkpoint so far is %s", own)
+        elif best and state.best_model_checkpoint is None and self.args.load_best_model_at_end:
+            logger.warning("%s is missing: %s", Path(best).name, ANEW)
+            state.best_metric = state.best_global_step = None
         return found
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
