@@ -184,8 +184,9 @@ class SavingTrainer(Trainer):
         say nothing of age, as Trainer assumes: clocks are set back, and folders are copied.
         """
         now, there = self.state.global_step, checkpoints_in(out)
-        best = self.state.best_model_checkpoint  # evaluated more often, the best step has none
-        kept = {step for step, path in there.items() if step == now or str(path) == best}
+        # The best step itself has none, if it was evaluated but not saved
+        best = Path(self.state.best_model_checkpoint or "")
+        kept = {step for step, path in there.items() if step == now or path == best}
         others = sorted(there.keys() - kept, key=lambda step: (step < now, step))
         if limit := max(self.args.save_total_limit or 0, 0):
             for step in others[: max(len(there) - max(limit, len(kept)), 0)]:
