@@ -14,12 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data import DataError, load_sentences
@@ -27,6 +24,7 @@ from simbert_hf.encoders.text_encoder import fingerprint
 from simbert_hf.generation.synonyms import load
 from simbert_hf.mining.pairs import different
 from simbert_hf.utils.atomic import make_room, write_json, write_text
+from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
 from simbert_hf.utils.textfiles import fault, read_json, read_objects
 
@@ -99,31 +97,6 @@ def append(path: Path, lines: Sequence[str]) -> None:
         os.fsync(file.fileno())
 
 
-@contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Lock a file for the block: two runs would both append each block.
-
-    Raises:
-        ValueError: If another run is writing it.
-    """
-    lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise ValueError(
-            f"--output_file {path} is in use by another process: wait for it, or name another file."
-        ) from None
-    except (OSError, NotImplementedError) as error:  # on network file systems
-        print(f"{path} cannot be locked ({error}): do not start another run of it.")
-    try:
-        yield
-    finally:
-        if lock.is_locked:
-            with suppress(OSError):  # on Windows, releasing removes it
-                Path(lock.lock_file).unlink()
-            lock.release()
-
-
 def generate(args: argparse.Namespace, texts: Sequence[str]) -> None:
     """Generate and write what is missing."""
     blocks = {text: i // BLOCK for i, text in enumerate(texts)}
@@ -160,7 +133,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise ValueError(f"--output_file {args.output_file}: name a .jsonl file for the pairs.")
     make_room(args.output_file, args.sentences_file)
     texts = different([text for file in args.sentences_file for text in load_sentences(file)])
-    with alone(args.output_file):
+    out = args.output_file
+    with alone(out.with_name(f"{out.name}.lock"), out) as free:  # two runs would append each block
+        if not free:
+            raise ValueError(
+                f"--output_file {out} is in use by another process: wait for it, or name another "
+                "file."
+            )
         generate(args, texts)
 
 

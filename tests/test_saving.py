@@ -641,7 +641,7 @@ def test_where_no_folder_can_be_locked_runs_go_on(
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("simbert_hf.training.run.FileLock.acquire", refuse)
+    monkeypatch.setattr("simbert_hf.utils.locks.FileLock.acquire", refuse)
     with sole_run(SimilarityTrainingArguments(str(tmp_path), report_to="none")):
         pass
     assert f"{tmp_path} cannot be locked ([Errno {errno.ENOLCK}] No locks" in caplog.text

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 
 from filelock import FileLock
@@ -24,7 +24,7 @@ MANIFEST = "index.json"
 FORMAT = 1
 LOCK = "faqindex.lock"  # held by the current save or change; the file is empty
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
-DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp makes them
+DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp made them too
 NUMBER = int | float
 NEEDED = {  # of a manifest
     "rows": int,
@@ -93,10 +93,10 @@ def check_known(place: Path, known: str) -> None:
 
 
 def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    folder = place / f"{PREFIX}{token_hex(4)}"
+    folder.mkdir()
     made = place / f"{folder.name}.json"
     try:
-        share(folder)
         facts = write(folder)
         sizes = {file.name: file.stat().st_size for file in folder.iterdir()}
         manifest = {"format": FORMAT, "data": folder.name, "files": sizes, **facts}
@@ -115,14 +115,6 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
     return folder.name
-
-
-def share(folder: Path) -> None:
-    """Give a folder the mode of new ones: mkdtemp lets only the owner in, whatever the umask."""
-    new = folder / "new"
-    new.mkdir()
-    shutil.copymode(new, folder)
-    new.rmdir()
 
 
 def is_data(path: Path) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
-from filelock import FileLock, Timeout
 from transformers import set_seed
 
 from simbert_hf.arguments import PRESETS, SimilarityTrainingArguments
@@ -20,6 +19,7 @@ from simbert_hf.run_record import record_run
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.first_look import check_read, some_sentences
 from simbert_hf.training.resuming import SameRun, checkpoint_of, newest_checkpoint
+from simbert_hf.utils.locks import alone
 from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
 
@@ -74,35 +74,23 @@ def sole_run(args: SimilarityTrainingArguments) -> Iterator[None]:
     Raises:
         ValueError: In every process, if another run is using the folder.
     """
-    out, taken = Path(str(args.output_dir)), False
-    lock = FileLock(out / LOCK, timeout=0)
-    if not args.process_index:
+    out = Path(str(args.output_dir))
+    with nullcontext(True) if args.process_index else alone(out / LOCK, out) as free:
+        [free] = broadcast_object_list([free])
+        if not free:
+            raise ValueError(
+                f"--output_dir {out} is in use by another process: wait for it, or name another "
+                f"folder. (If no process on any machine is using it, remove {LOCK} in it.)"
+            )
         try:
-            lock.acquire()
-        except Timeout:
-            taken = True
-        except (OSError, NotImplementedError) as error:  # on network file systems
-            logger.warning("%s cannot be locked (%s): do not start another run there", out, error)
-    [taken] = broadcast_object_list([taken])
-    if taken:
-        raise ValueError(
-            f"--output_dir {out} is in use by another process: wait for it, or name another "
-            f"folder. (If no process on any machine is using it, remove {LOCK} in it.)"
-        )
-    try:
-        yield
-    except KeyboardInterrupt:
-        checkpoint = newest_checkpoint(out)
-        raise KeyboardInterrupt(
-            f"{checkpoint} is complete: resume from it with --resume_from_checkpoint true."
-            if checkpoint
-            else f"There is no checkpoint in {out} to resume from."
-        ) from None
-    finally:
-        if lock.is_locked:
-            with suppress(OSError):  # on Windows, releasing removes it
-                (out / LOCK).unlink()
-            lock.release()
+            yield
+        except KeyboardInterrupt:
+            checkpoint = newest_checkpoint(out)
+            raise KeyboardInterrupt(
+                f"{checkpoint} is complete: resume from it with --resume_from_checkpoint true."
+                if checkpoint
+                else f"There is no checkpoint in {out} to resume from."
+            ) from None
 
 
 def train(trainer: SimilarityTrainer) -> None:
