@@ -21,7 +21,7 @@ from simbert_hf.data import DataError
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.utils.parsing import parse_arguments
-from tests.tiny import WORDS, killed_at, losses_of, save_tiny_simbert, tiny_simbert
+from tests.tiny import WORDS, assert_resumes, lines_with, losses_of, save_tiny_simbert, tiny_simbert
 
 TEXTS = [f"{a} {b} cat" for a in WORDS[:8] for b in WORDS[8:14]]
 TYPES = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
@@ -68,7 +68,7 @@ def test_trains_without_labels_keeps_the_best_and_drops_the_head(
     trainer = main(flags(start, sentences, out, *more))
     losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.6 * sum(losses[:4])
-    figures = [line for line in trainer.state.log_history if "eval_sts_spearman" in line][:-1]
+    figures = lines_with("eval_sts_spearman", trainer)[:-1]
     best = max(figures, key=lambda line: line["eval_sts_spearman"])
     assert (
         trainer.state.best_metric
@@ -115,7 +115,7 @@ def test_an_encoder_without_lm_head_stays_without(sentences: Path, tmp_path: Pat
     assert not SimBert.from_pretrained(tmp_path / "plain").has_lm_head
     given = flags(tmp_path / "start", sentences, tmp_path / "mlm", "--mlm_weight=0.5", *more)
     trainer = main(given)
-    line = next(line for line in trainer.state.log_history if "mlm" in line)
+    line = lines_with("mlm", trainer)[0]
     assert line["loss"] == pytest.approx(line["similarity"] + 0.5 * line["mlm"], rel=1e-4)
     assert SimBert.from_pretrained(tmp_path / "mlm").has_lm_head
 
@@ -159,7 +159,7 @@ def test_mlm_alone_trains_a_language_model_and_measures_its_vectors(
     losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.9 * sum(losses[:4])
     assert not any("similarity" in line for line in trainer.state.log_history)
-    assert sum("eval_sts_spearman" in line for line in trainer.state.log_history) > 1
+    assert len(lines_with("eval_sts_spearman", trainer)) > 1
     trained = [p for p in trainer.model.parameters() if p.requires_grad]
     assert all(p.grad is not None or p in trainer.optimizer.state for p in trained)
     assert SimBert.from_pretrained(tmp_path / "out").has_lm_head
@@ -193,15 +193,15 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     more += ("--eval_strategy=no", "--save_strategy=no", "--max_length=32")
     long = (*more, "--max_steps=16", "--simcse_scale=10")
     trainer = train_simbert(flags(start, pairs, tmp_path / "out", *long))
-    lines = [line for line in trainer.state.log_history if "simcse" in line]
+    lines = lines_with("simcse", trainer)
     first, last = lines[0], lines[-1]
     expected = first["seq2seq"] + first["similarity"] + 0.5 * first["simcse"]
     assert first["loss"] == pytest.approx(expected, rel=1e-4)
     assert last["simcse"] < first["simcse"]
     assert last["seq2seq"] < first["seq2seq"]
     once = (*more, "--max_steps=1", "--simcse_scale=20")
-    others = train_simbert(flags(start, pairs, tmp_path / "other", *once)).state.log_history
-    other = next(line["simcse"] for line in others if "simcse" in line)
+    other = train_simbert(flags(start, pairs, tmp_path / "other", *once))
+    other = lines_with("simcse", other)[0]["simcse"]
     assert abs(other - first["simcse"]) > 1e-3
 
 
@@ -217,7 +217,7 @@ def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_pat
         "--eval_strategy=no", "--save_strategy=no",
     )  # fmt: skip
     trainer = train_simbert(given)
-    lines = [line for line in trainer.state.log_history if "preference" in line]
+    lines = lines_with("preference", trainer)
     first, last = lines[0], lines[-1]
     expected = first["seq2seq"] + 0.5 * first["preference"]
     assert first["loss"] == pytest.approx(expected, rel=1e-4)
@@ -230,18 +230,12 @@ def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_pat
 def test_a_resumed_run_equals_an_uninterrupted_one(
     start: Path, sentences: Path, sts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(out: Path, *more: str) -> dict[str, torch.Tensor]:
+    def run(out: Path, *more: str) -> None:
         options = (f"--sts_file={sts}", "--training_head=true", "--max_steps=10", "--mlm_weight=1")
         options += ("--load_best_model_at_end=false", "--augmentation=delete")
         main(flags(start, sentences, out, *options, *more))
-        return load_file(out / "model.safetensors")
 
-    whole = run(tmp_path / "whole")
-    out = tmp_path / "stopped"
-    with killed_at(9, monkeypatch):
-        run(out)
-    resumed = run(out, "--resume_from_checkpoint=true")  # from step 8, in the second epoch
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert_resumes(run, tmp_path, {9: 8}, monkeypatch)  # in the second epoch
 
 
 def test_two_equal_views_are_refused(start: Path, sentences: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from simbert_hf.data.streams import Position, stream_loader
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from tests.processes import run_processes
-from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
+from tests.tiny import WORDS, lines_with, save_tiny_simbert, tiny_simbert
 
 SIZES = (7, 0, 31, 1, 20, 44)  # rows of each shard
 N = sum(SIZES)
@@ -316,7 +316,7 @@ def train(folder: Path, out: Path, *more: str) -> dict[str, torch.Tensor]:
          "--warmup_steps=0", "--logging_steps=1", *more]
     )  # fmt: skip
     assert trainer.state.global_step == 9
-    assert [line["epoch"] for line in trainer.state.log_history if "loss" in line] == [
+    assert [line["epoch"] for line in lines_with("loss", trainer)] == [
         pytest.approx(step / 9) for step in range(1, 10)
     ]
     return trainer.accelerator.unwrap_model(trainer.model).state_dict()

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -41,7 +42,7 @@ from simbert_hf.training.simbert import load_unpaired
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import run_script
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import WORDS, killed_at, tiny_simbert
+from tests.tiny import WORDS, assert_resumes, lines_with, losses_of, tiny_simbert
 
 TYPES = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
 
@@ -64,24 +65,29 @@ def groups(tmp_path: Path) -> Path:
     return path
 
 
-def flags(start: Path, groups: Path | str, out: Path, *more: str) -> list[str]:
-    return [
-        f"--model_name_or_path={start}", f"--train_file={groups}", f"--output_dir={out}",
-        *([] if any("validation" in flag for flag in more) else ["--validation_groups=6"]),
-        "--per_device_train_batch_size=4", "--use_cpu", "--max_steps=6",
-        "--eval_strategy=steps", "--eval_steps=3", "--save_strategy=steps", "--save_steps=3",
-        "--logging_steps=1", "--learning_rate=5e-3", "--head_learning_rate=1e-2",
-        "--report_to=none", "--disable_tqdm=true", "--max_length=24", *more,
-    ]  # fmt: skip
+@pytest.fixture
+def train(start: Path, groups: Path, tmp_path: Path) -> Callable[..., SimilarityTrainer]:
+    """Run the script; of a flag that is given again, such as --train_file, the last counts."""
+
+    def run(*more: str) -> SimilarityTrainer:
+        return main([
+            f"--model_name_or_path={start}", f"--train_file={groups}",
+            f"--output_dir={tmp_path / 'out'}",
+            *([] if any("validation" in flag for flag in more) else ["--validation_groups=6"]),
+            "--per_device_train_batch_size=4", "--use_cpu", "--max_steps=6",
+            "--eval_strategy=steps", "--eval_steps=3", "--save_strategy=steps", "--save_steps=3",
+            "--logging_steps=1", "--learning_rate=5e-3", "--head_learning_rate=1e-2",
+            "--report_to=none", "--disable_tqdm=true", "--max_length=24", *more,
+        ])  # fmt: skip
+
+    return run
 
 
 # What is not asked about is left out: no evaluation, no writing, no checkpoint.
 BRIEFLY = ("--validation_groups=0", "--eval_strategy=no", "--save_strategy=no", "--max_steps=1")
 
 
-def test_trains_on_a_subset_of_the_hub(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trains_on_a_subset_of_the_hub(train, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def load_dataset(path: str, **options: object) -> Dataset:
@@ -90,16 +96,13 @@ def test_trains_on_a_subset_of_the_hub(
         return Dataset.from_dict(columns)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    given = flags(start, "org/name", tmp_path / "out")
-    main([*given, "--dataset_config=pair", "--dataset_split=dev", *BRIEFLY])
+    train("--train_file=org/name", "--dataset_config=pair", "--dataset_split=dev", *BRIEFLY)
     assert asked == [("org/name", {"name": "pair", "split": "dev", "streaming": False})]
 
 
-def test_trains_evaluates_and_saves_one_checkpoint(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
+def test_trains_evaluates_and_saves_one_checkpoint(train, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    trainer = main(flags(start, groups, out, "--mlm_weight=0.5"))
+    trainer = train("--mlm_weight=0.5")
     log = trainer.state.log_history
     first, last = (
         next(line for line in lines if "seq2seq" in line) for lines in (log, reversed(log))
@@ -110,8 +113,7 @@ def test_trains_evaluates_and_saves_one_checkpoint(
     assert first["loss"] == pytest.approx(
         first["seq2seq"] + first["similarity"] + 0.5 * first["mlm"], rel=1e-4
     )
-    evaluated = [line for line in log if "eval_top1" in line]
-    assert len(evaluated) >= 2
+    assert len(lines_with("eval_top1", trainer)) >= 2
     assert "## Step 3" in (out / "paraphrases.md").read_text()
     assert not list(out.rglob("training_args.bin"))
     model = SimBert.from_pretrained(out)
@@ -121,7 +123,7 @@ def test_trains_evaluates_and_saves_one_checkpoint(
 
 
 def test_the_flags_of_batches_reach_the_sampler_and_losses_are_logged_anew_at_each_step(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
 
@@ -133,12 +135,12 @@ def test_the_flags_of_batches_reach_the_sampler_and_losses_are_logged_anew_at_ea
     monkeypatch.setattr("simbert_hf.trainer.LengthGroupedBatchSampler", Recorded)
     more = (*BRIEFLY, "--seed=7", "--length_window=3", "--dataloader_drop_last=false",
             "--max_steps=3")  # fmt: skip
-    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    trainer = train(*more)
     assert made[0] == {
         "seed": 7, "window": 3, "drop_last": False, "process": 0, "processes": 1,
         "even_tokens": False,
     }  # fmt: skip
-    lines = [line for line in trainer.state.log_history if "loss" in line]
+    lines = lines_with("loss", trainer)
     assert len(lines) == 3
     for line in lines:
         assert line["loss"] == pytest.approx(line["seq2seq"] + line["similarity"], rel=1e-4)
@@ -175,9 +177,9 @@ def test_the_log_holds_means_and_rates_since_its_last_line(
 
 @pytest.mark.parametrize(("more", "attention"), [((), "sdpa"), (("--bf16=true",), "eager")])
 def test_the_attention_of_bfloat16_on_a_cpu_is_the_faster_one(
-    start: Path, groups: Path, tmp_path: Path, more: tuple[str, ...], attention: str
+    train, more: tuple[str, ...], attention: str
 ) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, *more))
+    trainer = train(*BRIEFLY, *more)
     assert trainer.model.config._attn_implementation == attention
 
 
@@ -198,24 +200,14 @@ def test_the_attention_of_bfloat16_on_a_cpu_is_the_faster_one(
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(
-    start: Path, groups: Path, tmp_path: Path, options: tuple[str, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    def run(out: Path, *more: str) -> dict[str, torch.Tensor]:
-        main(flags(start, groups, out, *options, "--max_steps=14", *more))
-        return load_file(out / "model.safetensors")
+    train, tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(out: Path, *more: str) -> None:
+        train(f"--output_dir={out}", "--load_best_model_at_end=false", "--hidden_dropout=0.2",
+              *options, "--max_steps=14", *more)  # fmt: skip
 
-    more = ("--load_best_model_at_end=false", "--hidden_dropout=0.2")
-    whole = run(tmp_path / "whole", *more)
-    out = tmp_path / "stopped"
     # 42 groups in batches of 4: step 3 and step 12 lie inside the first and the second epoch.
-    for stop, saved in ((4, 3), (13, 12)):
-        with killed_at(stop, monkeypatch):
-            run(out, *more, "--resume_from_checkpoint=true")
-        assert (out / f"checkpoint-{saved}").is_dir()
-        assert not (out / "model.safetensors").exists()
-    resumed = run(out, *more, "--resume_from_checkpoint=true")
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert_resumes(run, tmp_path, {4: 3, 13: 12}, monkeypatch)
 
 
 class Rates(TrainerCallback):
@@ -229,7 +221,7 @@ class Rates(TrainerCallback):
 
 
 def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates, build = Rates(), SimilarityTrainer.__init__
     monkeypatch.setattr(
@@ -244,37 +236,34 @@ def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
             f"--save_steps={steps}",
             "--load_best_model_at_end=false",
         )
-        main(flags(start, groups, tmp_path / "out", *given, "--resume_from_checkpoint=true"))
+        train(*given, "--resume_from_checkpoint=true")
     assert rates.seen == pytest.approx([0.008, 0.006, 0.004, 0.002, 0.004, 0.003, 0.002, 0.001])
 
 
-def test_data_too_small_for_the_processes_is_named(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_too_small_for_the_processes_is_named(train, monkeypatch: pytest.MonkeyPatch) -> None:
     more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1", "--seq2seq_weight=0"]
-    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    trainer = train(*more)
     monkeypatch.setattr(SimilarityTrainingArguments, "world_size", 11)
     with pytest.raises(DataError, match="42 examples do not fill a batch of 4 for each of 11"):
         trainer.get_train_dataloader()
 
 
-def test_streaming_trains(start: Path, groups: Path, tmp_path: Path) -> None:
+def test_streaming_trains(train, groups: Path, tmp_path: Path) -> None:
     """By steps alone, as a stream has no epochs; the validation file is measured at the end."""
     held_out = tmp_path / "held_out.jsonl"
     held_out.write_text("\n".join(groups.read_text().splitlines()[:6]))
-    kept = [f for f in flags(start, groups, tmp_path / "out")
-            if "strategy" not in f and "validation" not in f]  # fmt: skip
-    trainer = main([*kept, "--streaming=true", "--max_steps=14", f"--validation_file={held_out}"])
+    usual = ("--eval_strategy=epoch", "--save_strategy=epoch")
+    trainer = train(*usual, "--streaming=true", "--max_steps=14", f"--validation_file={held_out}")
     assert (tmp_path / "out" / "checkpoint-12").is_dir()
-    assert [line["step"] for line in trainer.state.log_history if "eval_top1" in line] == [14]
-    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert [line["step"] for line in lines_with("eval_top1", trainer)] == [14]
+    losses = losses_of(trainer)
     assert len(losses) == 14
     assert sum(losses[-3:]) < sum(losses[:3])
 
 
-def test_vectors_alone_train_without_an_lm_head(start: Path, groups: Path, tmp_path: Path) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", "--seq2seq_weight=0"))
-    evaluated = [line for line in trainer.state.log_history if "eval_top1" in line]
+def test_vectors_alone_train_without_an_lm_head(train, tmp_path: Path) -> None:
+    trainer = train("--seq2seq_weight=0")
+    evaluated = lines_with("eval_top1", trainer)
     assert [line["step"] for line in evaluated[:2]] == [3, 6]
     assert "eval_seq2seq" not in evaluated[0]
     assert "eval_perplexity" not in evaluated[0]
@@ -282,11 +271,11 @@ def test_vectors_alone_train_without_an_lm_head(start: Path, groups: Path, tmp_p
     assert not SimBert.from_pretrained(tmp_path / "out").has_lm_head
 
 
-def test_an_lm_head_without_a_loss_stays_as_it_is(groups: Path, tmp_path: Path) -> None:
+def test_an_lm_head_without_a_loss_stays_as_it_is(train, tmp_path: Path) -> None:
     model = tiny_simbert()
     model.save_pretrained(tmp_path / "writes")
     more = (*BRIEFLY, "--seq2seq_weight=0", "--weight_decay=0.5", "--max_steps=3")
-    main(flags(tmp_path / "writes", groups, tmp_path / "out", *more))
+    train(f"--model_name_or_path={tmp_path / 'writes'}", *more)
     found = SimBert.from_pretrained(tmp_path / "out")
     assert found.has_lm_head
     head, trained = model.cls.predictions, found.cls.predictions
@@ -317,19 +306,17 @@ def test_the_best_is_kept_where_each_checkpoint_is_measured(
     assert args.load_best_model_at_end is kept
 
 
-def test_a_best_checkpoint_that_nothing_measures_is_saved_as_others(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
+def test_a_best_checkpoint_that_nothing_measures_is_saved_as_others(train, tmp_path: Path) -> None:
     more = ("--validation_groups=0", "--save_strategy=best", "--eval_strategy=epoch")
-    main(flags(start, groups, tmp_path / "out", *more))
+    train(*more)
     assert (tmp_path / "out" / "checkpoint-6").is_dir()
 
 
 def test_every_process_writes_and_the_first_shows(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where layers are sharded, one process alone would wait for the others for ever."""
-    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1"))
+    trainer = train("--max_steps=1")
     shown = (tmp_path / "out" / "paraphrases.md").read_text()
     written = []
     paraphrases = trainer.evaluator.paraphrases
@@ -342,10 +329,8 @@ def test_every_process_writes_and_the_first_shows(
     assert (tmp_path / "out" / "paraphrases.md").read_text() == shown
 
 
-def test_what_was_shown_before_a_kill_is_shown_once(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", "--max_steps=1"))
+def test_what_was_shown_before_a_kill_is_shown_once(train, tmp_path: Path) -> None:
+    trainer = train("--max_steps=1")
     place = tmp_path / "out" / "paraphrases.md"
     shown = place.read_text()
     assert shown.startswith("## Step 1\n")
@@ -442,7 +427,7 @@ def test_what_cannot_be_resumed_is_named(
 
 
 def test_a_diverged_run_leaves_the_checkpoint_before(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = SimilarityTrainer.training_step
 
@@ -456,18 +441,16 @@ def test_a_diverged_run_leaves_the_checkpoint_before(
     out = tmp_path / "out"
     more = ("--eval_strategy=no", "--logging_steps=100")  # seen where it would be saved
     with pytest.raises(ValueError, match="diverged: at step 6 weights are infinite or NaN"):
-        main(flags(start, groups, out, *more))
+        train(*more)
     assert [path.name for path in out.iterdir() if path.is_dir()] == ["checkpoint-3"]
     assert all(
         w.isfinite().all() for w in load_file(out / "checkpoint-3/model.safetensors").values()
     )
 
 
-def test_the_best_of_losses_that_are_not_measured(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
+def test_the_best_of_losses_that_are_not_measured(train) -> None:
     more = ("--seq2seq_weight=0", "--similarity_weight=0", "--mlm_weight=1", "--max_steps=3")
-    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    trainer = train(*more)
     assert trainer.args.metric_for_best_model == "eval_top1"
     assert trainer.state.best_metric > 0
     assert not any("eval_loss" in line for line in trainer.state.log_history)
@@ -479,28 +462,26 @@ def test_the_value_of_a_flag_is_none() -> None:
 
 
 def test_a_best_figure_reached_again_is_told_and_its_epoch_is_the_models(
-    start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("WARNING")
     more = ("--metric_for_best_model=eval_top10", "--greater_is_better=true", "--eval_steps=2",
             "--save_steps=2", "--learning_rate=1e-9")  # fmt: skip
-    trainer = main(flags(start, groups, tmp_path / "out", *more))
+    trainer = train(*more)
     assert "The model is that of step 2: eval_top10 was" in caplog.text
     assert "and again at step 4, 6. Hold out more" in caplog.text
-    lines = [line for line in trainer.state.log_history if "eval_top10" in line]
+    lines = lines_with("eval_top10", trainer)
     told = json.loads((tmp_path / "out" / "eval_results.json").read_text())
     assert told["epoch"] == lines[0]["epoch"] < lines[1]["epoch"]
 
 
-def test_each_process_drops_units_of_its_own(
-    start: Path, groups: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_process_drops_units_of_its_own(train, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds = []
     monkeypatch.setattr(
         Trainer, "_prepare_for_training", lambda *_: seeds.append(torch.initial_seed())
     )
     monkeypatch.setattr(Trainer, "train", lambda *_, **__: None)
-    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, "--seed=7"))
+    trainer = train(*BRIEFLY, "--seed=7")
     for process in (0, 1):
         monkeypatch.setattr(SimilarityTrainingArguments, "process_index", process)
         torch.manual_seed(7)  # as Trainer does before it makes a model
@@ -586,10 +567,8 @@ def test_a_flag_beats_the_file_and_the_file_beats_the_preset(tmp_path: Path) -> 
     assert args.lr_scheduler_kwargs == {"min_lr": 1e-6}
 
 
-def test_a_fresh_head_and_norms_have_their_own_settings(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
-    trainer = main(flags(start, groups, tmp_path / "out", *BRIEFLY, "--weight_decay=0.1"))
+def test_a_fresh_head_and_norms_have_their_own_settings(train) -> None:
+    trainer = train(*BRIEFLY, "--weight_decay=0.1")
     model = trainer.model
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     seen = {}
@@ -694,10 +673,10 @@ def test_a_fresh_head_and_norms_have_their_own_settings(
     ],
 )
 def test_bad_arguments_are_named_before_training(
-    start: Path, groups: Path, tmp_path: Path, more: list[str], message: str
+    train, tmp_path: Path, more: list[str], message: str
 ) -> None:
     with pytest.raises((ValueError, OSError), match=message):
-        main(flags(start, groups, tmp_path / "out", *more))
+        train(*more)
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
@@ -741,7 +720,7 @@ def test_what_trains_nothing_or_fails_late_is_refused_at_once(
         parse_arguments(TYPES, ["--use_cpu", "--report_to=none", given], PRESETS)
 
 
-def test_a_run_needs_a_folder_of_its_own(start: Path, groups: Path, tmp_path: Path) -> None:
+def test_a_run_needs_a_folder_of_its_own(train, start: Path, tmp_path: Path) -> None:
     teacher = tmp_path / "teacher"
     teacher.mkdir()
     (file := tmp_path / "file").touch()
@@ -753,39 +732,38 @@ def test_a_run_needs_a_folder_of_its_own(start: Path, groups: Path, tmp_path: Pa
         teacher: "teacher is also an input",
     }.items():
         with pytest.raises((ValueError, OSError), match=message):
-            main(flags(start, groups, place, f"--teacher_name_or_path={teacher}"))
+            train(f"--output_dir={place}", f"--teacher_name_or_path={teacher}")
     for script in (train_simcse, train_triplet, train_margin_softmax):
         with pytest.raises(ValueError, match="start is also an input"):
             script.main([f"--model_name_or_path={start}", f"--output_dir={start}"])
 
 
-def test_text_that_the_start_cannot_read_is_refused(start: Path, tmp_path: Path) -> None:
+def test_text_that_the_start_cannot_read_is_refused(train, tmp_path: Path) -> None:
     words = ("שלום", "מה שלומך", "a cat")
     rows = "".join(f"{i}\t{word} {i}\n" for i in range(20) for word in words)
     (path := tmp_path / "hebrew.tsv").write_text(rows, encoding="utf-8")
+    given = (f"--train_file={path}", "--data_format=groups")
     with pytest.raises(DataError, match=r"hebrew\.tsv: [67].% of the sentences are mostly unknown"):
-        main(flags(start, path, tmp_path / "out", "--data_format=groups"))
-    more = ("--data_format=groups", "--streaming=true", "--max_steps=1", "--validation_groups=0")
+        train(*given)
     with pytest.raises(DataError, match=r"hebrew\.tsv: .* of the sentences are mostly unknown"):
-        main(flags(start, path, tmp_path / "stream", *more))
+        train(*given, "--streaming=true", "--max_steps=1", "--validation_groups=0")
 
 
 @pytest.mark.parametrize(("labels", "warned"), [(29, True), (31, False)])
 def test_labels_named_as_sentences_are_told(
-    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, labels: int, warned: bool
+    train, tmp_path: Path, caplog: pytest.LogCaptureFixture, labels: int, warned: bool
 ) -> None:
     rows = "".join(f"{i % labels} kind,cat {i}\n" for i in range(600))
     (path := tmp_path / "intents.csv").write_text(f"kind,text\n{rows}")
-    more = ("--text_columns", "text", "kind")
     with pytest.raises(ValueError, match="cannot be held out"):
-        main(flags(start, path, tmp_path / "out", *more))
+        train(f"--train_file={path}", "--text_columns", "text", "kind")
     told = "intents.csv has 29 different values of kind in 600 rows, such as '0 kind': they are"
     assert (told in caplog.text) == warned
     assert ("give --data_format groups --text_columns kind text" in caplog.text) == warned
 
 
 def test_what_changes_little_is_said(
-    start: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Groups joined by sentences they share are no negatives; without a new head its rate idles."""
     (path := tmp_path / "chain.tsv").write_text(
@@ -793,7 +771,7 @@ def test_what_changes_little_is_said(
     )
     more = ("--data_format=pairs", "--validation_groups=0", "--seq2seq_weight=0", "--max_steps=1")
     with caplog.at_level(logging.INFO, logger="simbert_hf"):
-        main(flags(start, path, tmp_path / "out", "--save_strategy=no", *more))
+        train(f"--train_file={path}", "--save_strategy=no", *more)
     assert "The groups form 1 sets that share no sentence, fewer than the 4 pairs" in caplog.text
     assert "--head_learning_rate 0.01 has no effect" in caplog.text
 
@@ -839,35 +817,30 @@ def test_yaml_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
         parse_arguments(TYPES, [str(path)], PRESETS)
 
 
-def test_a_teacher_is_loaded_and_logged(start: Path, groups: Path, tmp_path: Path) -> None:
-    trainer = main(
-        flags(start, groups, tmp_path / "out", *BRIEFLY, "--max_steps=3",
-              f"--teacher_name_or_path={start}", "--hidden_dropout=0", "--attention_dropout=0",
-              "--warmup_steps=0")
-    )  # fmt: skip
-    logged = [line["distillation"] for line in trainer.state.log_history if "distillation" in line]
+def test_a_teacher_is_loaded_and_logged(train, start: Path) -> None:
+    more = ("--max_steps=3", "--hidden_dropout=0", "--attention_dropout=0", "--warmup_steps=0")
+    trainer = train(*BRIEFLY, *more, f"--teacher_name_or_path={start}")
+    logged = [line["distillation"] for line in lines_with("distillation", trainer)]
     assert logged[0] == pytest.approx(0, abs=1e-6)  # the start is its own teacher
     assert logged[-1] > 1e-4
 
 
-def test_a_new_run_leaves_a_former_ones_checkpoints_alone(
-    start: Path, groups: Path, tmp_path: Path
-) -> None:
+def test_a_new_run_leaves_a_former_ones_checkpoints_alone(train, tmp_path: Path) -> None:
     (tmp_path / "out" / "checkpoint-8").mkdir(parents=True)
     with pytest.raises(ValueError, match="checkpoint-8 is from an earlier run: give --resume"):
-        main(flags(start, groups, tmp_path / "out"))
+        train()
 
 
-def test_a_pair_alone_is_refused(start: Path, groups: Path, tmp_path: Path) -> None:
+def test_a_pair_alone_is_refused(train, tmp_path: Path) -> None:
     alone = (*BRIEFLY, "--per_device_train_batch_size=1")
     with pytest.raises(ValueError, match="a single pair has no negatives"):
-        main(flags(start, groups, tmp_path / "out", *alone))
+        train(*alone)
     writes = (*alone, "--similarity_weight=0")
     (tmp_path / "sentences.txt").write_text("a cat ran\na dog sat\n")
     sentences = f"--sentences_file={tmp_path / 'sentences.txt'}"  # of which one stands twice
     with pytest.raises(ValueError, match="a single pair has no negatives"):
-        main(flags(start, groups, tmp_path / "out", *writes, sentences))
-    main(flags(start, groups, tmp_path / "out", *writes))
+        train(*writes, sentences)
+    train(*writes)
 
 
 def test_figures_of_which_less_is_better(start: Path) -> None:
@@ -880,13 +853,12 @@ def test_figures_of_which_less_is_better(start: Path) -> None:
 
 @pytest.mark.slow
 def test_resume_skips_a_half_written_checkpoint(
-    start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    out = tmp_path / "out"
-    main(flags(start, groups, out))
-    (out / "checkpoint-6" / "trainer_state.json").unlink()
+    train()
+    (tmp_path / "out" / "checkpoint-6" / "trainer_state.json").unlink()
     with caplog.at_level(logging.INFO, "simbert_hf"):
-        trainer = main(flags(start, groups, out, "--resume_from_checkpoint=true"))
+        trainer = train("--resume_from_checkpoint=true")
     assert "resuming from" in caplog.text
     assert "checkpoint-3" in caplog.text
     assert trainer.state.global_step == 6
@@ -899,23 +871,23 @@ def test_no_training_data_are_named(tmp_path: Path) -> None:
 
 
 def test_validation_sentences_leave_the_training_groups(
-    start: Path, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train, groups: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     held_out = tmp_path / "held_out.jsonl"
     held_out.write_text("\n".join(groups.read_text().replace("how", "HOW").splitlines()[:5]))
     more = (*BRIEFLY[1:], "--seq2seq_weight=0", f"--validation_file={held_out}")
     with caplog.at_level(logging.INFO, "simbert_hf"):
-        trainer = main(flags(start, groups, tmp_path / "out", *more))
+        trainer = train(*more)
     assert "left out held-out sentences, and with them 5 groups" in caplog.text
     assert len(trainer.train_dataset) == 43
     one = tmp_path / "one.tsv"
     one.write_text("sentence1\tsentence2\nA\tB\nB\tC\n")
     with pytest.raises(DataError, match=r"one\.tsv: has all sentences in one group"):
-        main(flags(start, groups, tmp_path / "none", f"--validation_file={one}"))
+        train(f"--validation_file={one}")
     with pytest.raises(
         ValueError, match="No training group is left without sentences of the validation"
     ):
-        main(flags(start, held_out, tmp_path / "none", f"--validation_file={held_out}"))
+        train(f"--train_file={held_out}", f"--validation_file={held_out}")
 
 
 def test_a_held_out_sentence_costs_its_group_no_other() -> None:
@@ -966,7 +938,7 @@ def test_preferences_are_not_held_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs.tsv", "groups.txt", "pairs.parquet"])
-def test_every_format_trains(start: Path, tmp_path: Path, name: str) -> None:
+def test_every_format_trains(train, tmp_path: Path, name: str) -> None:
     path, pairs = tmp_path / name, [(f"{a} cat", f"the {a} cat") for a in WORDS[:16]]
     if name == "pairs.parquet":
         columns = {"question1": [a for a, _ in pairs], "question2": [b for _, b in pairs]}
@@ -978,6 +950,6 @@ def test_every_format_trains(start: Path, tmp_path: Path, name: str) -> None:
         mark = "," if name.endswith("csv") else "\t"
         path.write_text("\n".join(mark.join(row) for row in [("text_a", "text_b"), *pairs]))
     more = (*BRIEFLY[1:], "--seq2seq_weight=0", "--validation_groups=6")
-    trainer = main(flags(start, path, tmp_path / "out", *more))
+    trainer = train(f"--train_file={path}", *more)
     assert trainer.state.global_step == 1
     assert len(trainer.train_dataset) == 10

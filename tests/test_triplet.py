@@ -19,13 +19,20 @@ from simbert_hf.evaluation.evaluators import StsEvaluator
 from simbert_hf.evaluation.geometry import CollapseMeter
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets
-from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.training import TripletArguments, examples_of
 from simbert_hf.utils.textfiles import read_json
 from tests.naive import naive_topk_accuracy
-from tests.tiny import NOUNS, ROWS, killed_at, save_tiny_simbert, tiny_simbert
+from tests.tiny import (
+    NOUNS,
+    ROWS,
+    assert_resumes,
+    lines_with,
+    losses_of,
+    save_tiny_simbert,
+    tiny_simbert,
+)
 
 
 @pytest.fixture
@@ -56,10 +63,6 @@ def flags(start: Path, data: Path, out: Path, *more: str) -> list[str]:
         "--learning_rate=5e-3", "--report_to=none", "--disable_tqdm=true", "--length_window=1",
         *more,
     ]  # fmt: skip
-
-
-def lines_with(name: str, trainer: SimilarityTrainer) -> list[dict[str, float]]:
-    return [line for line in trainer.state.log_history if name in line]
 
 
 def test_an_epoch_cuts_every_group_into_different_parts() -> None:
@@ -122,7 +125,7 @@ def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path)
     more = (*more, "--validation_groups=2", "--max_steps=24", "--warmup_steps=0",
             "--eval_steps=12", "--save_strategy=no")  # fmt: skip
     trainer = main(flags(start, intents, out, *more))
-    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
     name = "accuracy" if more[0] in ("--loss=sdml", "--loss=siamese") else "active"
     assert all(0 <= line[name] <= 1 for line in lines_with("loss", trainer))
@@ -154,7 +157,7 @@ def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplo
     columns = trainer.train_dataset.columns
     assert {*columns} == {"source", "target", "negative"}
     assert held_out.isdisjoint(text for column in columns.values() for text in column)
-    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
 
 
@@ -166,7 +169,7 @@ def test_a_gru_learns_by_triplets_of_its_own_and_by_given_ones(
     more = (*gru, "--loss=softmax", "--validation_groups=2", "--max_steps=40",
             "--eval_steps=20", "--save_strategy=no")  # fmt: skip
     trainer = main(flags(start, intents, out, *more, "--learning_rate=2e-2"))
-    losses = [line["loss"] for line in lines_with("loss", trainer)]
+    losses = losses_of(trainer)
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
     assert set(CharGru.from_pretrained(out).tokenizer.get_vocab()) == {"[PAD]", "[UNK]"} | {
         letter for texts in trainer.train_dataset.groups["texts"] for text in texts
@@ -215,24 +218,14 @@ def test_mining_anew_shortens_no_run(start: Path, intents: Path, tmp_path: Path)
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(
-    more: tuple[str, ...],
-    start: Path,
-    intents: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    more, start, intents, tmp_path, monkeypatch
 ) -> None:
-    def run(out: Path, *flag: str) -> dict[str, torch.Tensor]:
+    def run(out: Path, *flag: str) -> None:
         options = (*more, "--validation_groups=0", "--per_device_train_batch_size=3")
         options += ("--max_steps=9", "--eval_strategy=no", *flag)
         main(flags(start, intents, out, *options))
-        return load_file(out / "model.safetensors")
 
-    whole = run(tmp_path / "whole")
-    out = tmp_path / "stopped"
-    with killed_at(7, monkeypatch):
-        run(out)
-    resumed = run(out, "--resume_from_checkpoint=true")  # from step 4
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert_resumes(run, tmp_path, {7: 4}, monkeypatch)
 
 
 @pytest.mark.parametrize(

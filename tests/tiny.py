@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
@@ -188,6 +189,26 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
 
 
+def assert_resumes(run, folder: Path, kills: dict[int, int], monkeypatch) -> None:
+    """A run killed at the ends of steps, each with the checkpoint it then has, ends as one that is
+    not: ``run(folder, *flags)`` trains into a folder."""
+    whole, stopped = folder / "whole", folder / "stopped"
+    run(whole)
+    for step, saved in kills.items():
+        with killed_at(step, monkeypatch):
+            run(stopped, "--resume_from_checkpoint=true")
+        assert (stopped / f"checkpoint-{saved}").is_dir()
+        assert not (stopped / "model.safetensors").exists()
+    run(stopped, "--resume_from_checkpoint=true")
+    wanted, found = (load_file(each / "model.safetensors") for each in (whole, stopped))
+    assert all(torch.equal(wanted[name], found[name]) for name in wanted)
+
+
+def lines_with(name: str, trainer: SimilarityTrainer) -> list[dict[str, float]]:
+    """Give the lines of a run's log that hold a figure, in order."""
+    return [line for line in trainer.state.log_history if name in line]
+
+
 def losses_of(trainer: SimilarityTrainer) -> list[float]:
     """Give the losses that a run has logged, in order."""
-    return [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    return [line["loss"] for line in lines_with("loss", trainer)]
