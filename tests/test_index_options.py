@@ -105,24 +105,13 @@ def test_another_kind_of_faiss_index_is_refused(spec, metric, why, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[
-            ("rows", "6"),
-            ("votes", -1),
-            ("votes", 1.5),
-            ("recall", None),
-            ("model", {}),
-            ("store", 5),
-        ],
-        *[("model", {"name": "a"}), ("model", {"name": "", "fingerprint": "", "prompt": 5})],
-        *[("store", {}), ("store", {"type": "faiss"}), ("store", {"type": "faiss", "kind": "x"})],
-        *[("store", {"type": "milvus"}), ("store", {"type": "milvus", "uri": 5})],
-        *[
-            ("calibration", 5),
-            ("calibration", {"threshold": 0.5}),
-            ("files", {"rows.parquet": None}),
-        ],
+        ("rows", "6"), ("votes", -1), ("votes", 1.5), ("recall", None), ("model", {}), ("store", 5),
+        ("model", {"name": "a"}), ("model", {"name": "", "fingerprint": "", "prompt": 5}),
+        ("store", {}), ("store", {"type": "faiss"}), ("store", {"type": "faiss", "kind": "x"}),
+        ("store", {"type": "milvus"}), ("store", {"type": "milvus", "uri": 5}),
+        ("calibration", 5), ("calibration", {"threshold": 0.5}), ("files", {"rows.parquet": None}),
     ],
-)
+)  # fmt: skip
 def test_a_manifest_of_another_form_is_told(model, name, value, tmp_path):
     """Not as a TypeError or KeyError; and -1 votes gave scores that nothing has."""
     FaqIndex.build(model, ROWS).save(tmp_path)
@@ -136,11 +125,11 @@ def test_a_manifest_of_another_form_is_told(model, name, value, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("threshold", "x"), ("threshold", float("nan")), ("scores", [0.5]), ("scores", 5)],
-        *[("kinds", [7, 7]), ("kinds", None), ("interval", []), ("interval", ["x", 1])],
-        *[("interval", [10**30, None]), ("target", None)],
+        ("threshold", "x"), ("threshold", float("nan")), ("scores", [0.5]), ("scores", 5),
+        ("kinds", [7, 7]), ("kinds", None), ("interval", []), ("interval", ["x", 1]),
+        ("interval", [10**30, None]), ("target", None),
     ],
-)
+)  # fmt: skip
 def test_a_calibration_of_another_form_is_told(model, name, value, tmp_path):
     index = FaqIndex.build(model, ROWS)
     index.calibration = calibrate_scores([0.9, 0.1], [0, 2], "false_accept_rate", 0.5)
