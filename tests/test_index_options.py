@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import warnings
 
 import faiss
@@ -160,12 +159,6 @@ def test_saved_metadata_that_are_no_object_are_told(text):
         DataError, match="The metadata of the index's row '7' are not a JSON object"
     ):
         table.faqs([0])
-
-
-def test_others_may_read_a_saved_index(model, tmp_path):
-    FaqIndex.build(model, ROWS).save(tmp_path)
-    (folder,) = tmp_path.glob("faqindex-*/")
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
 def test_an_index_knows_its_model_by_what_makes_vectors():
