@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,8 @@ from simbert_hf.arguments import ModelArguments, SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.training.run import LOCK, sole_run
-from simbert_hf.utils.atomic import put_in_place, write_text
+from simbert_hf.utils import atomic
+from simbert_hf.utils.atomic import filled, put_in_place, write_text
 from simbert_hf.utils.script import run_script
 from tests.tiny import WORDS, save_tiny_simbert
 
@@ -52,6 +54,59 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]
         ]  # fmt: skip
 
     return flags
+
+
+def test_processes_that_write_one_file_take_turns(tmp_path: Path) -> None:
+    place, begun = tmp_path / "groups.jsonl", []
+
+    def second() -> None:
+        with atomic.whole(place) as part:
+            begun.append(part)
+            part.write_text("second")
+
+    with atomic.whole(place) as part:
+        part.write_text("first, ")
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(0.2)
+        assert not begun
+        part.write_text("first, and longer than the second")
+    other.join(60)
+    assert place.read_text() == "second"
+    assert [*tmp_path.iterdir()] == [place]
+
+
+def test_processes_that_fill_one_folder_take_turns(tmp_path: Path) -> None:
+    out, begun = tmp_path / "out", []
+
+    def fill(name: str) -> None:
+        with filled(out) as made:
+            begun.append(name)
+            (made / "config.json").write_text(name)
+            (made / "model.safetensors").write_text(name)
+
+    with filled(out) as made:
+        (made / "config.json").write_text("first")
+        other = threading.Thread(target=fill, args=["second"])
+        other.start()
+        other.join(0.2)
+        assert not begun
+        (made / "model.safetensors").write_text("first")
+    other.join(60)
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        "config.json": "second", "model.safetensors": "second",
+    }  # fmt: skip
+
+
+def test_where_nothing_can_be_locked_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    write_text(tmp_path / "a", "b")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["b"]
 
 
 def test_a_file_system_that_syncs_no_folders_will_do(

@@ -7,10 +7,15 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where no file is replaced while another process has it open
+    fcntl = None  # type: ignore[assignment]
 
 SCRATCH = "_saving"  # a folder for what is not complete yet
 
@@ -40,6 +45,8 @@ def put_in_place(made: Path, place: Path) -> None:
 def whole(place: Path) -> Iterator[Path]:
     """Yield a file beside ``place`` to write to, and move it there if the block succeeds.
 
+    Processes that write to one place take turns: the last one's file stays.
+
     Raises:
         OSError: If writing fails; it names the place, which the system does not on a full disk.
 
@@ -51,12 +58,56 @@ def whole(place: Path) -> Iterator[Path]:
     """
     part = place.with_name(f"{place.name}.part")
     try:
-        yield part
-        put_in_place(part, place)
+        with in_turn(part, os.O_RDWR | os.O_CREAT):
+            try:
+                yield part
+                put_in_place(part, place)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
     except BaseException as error:
         name_place(error, place)
-        part.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def in_turn(path: Path, mode: int = os.O_RDONLY) -> Iterator[None]:
+    """Lock a file or folder for the block, once no other process has it locked.
+
+    Where files cannot be locked, as on some network file systems, the block goes on without.
+
+    Args:
+        path: The file or folder itself is locked: there is no lock file.
+        mode: How to open it; with ``os.O_CREAT``, a file that does not exist is made.
+
+    Example:
+        >>> with in_turn(Path(".")):
+        ...     pass
+    """
+    handle = _locked(path, mode) if fcntl else None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # which processes forked in the block hold, too
+            os.close(handle)
+
+
+def _locked(path: Path, mode: int) -> int:
+    while True:
+        handle = os.open(path, mode, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:  # this file system cannot
+            return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        os.close(handle)  # another process has moved it to its place meanwhile
 
 
 def name_place(error: BaseException, place: Path) -> None:
@@ -77,6 +128,7 @@ def filled(place: Path) -> Iterator[Path]:
     """Yield a folder in ``place`` to fill, and move what it holds there if the block succeeds.
 
     Weights are moved last: without them, no loader takes a part of a model for a whole one.
+    Processes that fill one folder take turns.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -87,17 +139,19 @@ def filled(place: Path) -> Iterator[Path]:
         ['config.json']
     """
     made = place / SCRATCH
-    shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
-    made.mkdir(parents=True)
-    try:
-        yield made
-        for part in sorted(made.iterdir(), key=lambda path: path.suffix == ".safetensors"):
-            put_in_place(part, place / part.name)
-    except BaseException as error:
-        name_place(error, place)
-        raise
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+    place.mkdir(parents=True, exist_ok=True)
+    with in_turn(place):
+        shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+        try:
+            made.mkdir()
+            yield made
+            for part in sorted(made.iterdir(), key=lambda path: path.suffix == ".safetensors"):
+                put_in_place(part, place / part.name)
+        except BaseException as error:
+            name_place(error, place)
+            raise
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
 
 
 def check_writable(place: Path) -> None:
