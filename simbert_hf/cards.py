@@ -20,6 +20,7 @@ from simbert_hf.evaluation.report import TITLES, card_results, figure_cell, layo
 from simbert_hf.evaluation.results import TaskResult
 from simbert_hf.modeling.loading import model_name
 from simbert_hf.run_record import describe_run, read_recipe
+from simbert_hf.utils.atomic import whole
 from simbert_hf.utils.parsing import flag
 from simbert_hf.utils.textfiles import DataError, fault, read_json
 
@@ -90,8 +91,14 @@ def write_card(args: CardArguments) -> Path:
             path,
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    card.save(path)
+    save_card(card, path)
     return path
+
+
+def save_card(card: ModelCard, path: Path) -> None:
+    """Write a card atomically: a former one stays if the disk is full."""
+    with whole(path) as part:
+        card.save(part)
 
 
 def make_card(args: CardArguments) -> ModelCard:
@@ -212,7 +219,7 @@ def add_results(model_dir: str | Path, model: str, tasks: Mapping[str, TaskResul
     if data.eval_results and MARK in card.text:
         card.text = card.text.replace(UNMEASURED, "The figures are in this card's metadata.")
     path = Path(model_dir, "README.md")
-    card.save(path)
+    save_card(card, path)
     return path
 
 

@@ -1,5 +1,6 @@
 """Cards say what the JSON files say, and the code in them runs."""
 
+import errno
 import json
 import logging
 import re
@@ -17,6 +18,7 @@ from simbert_hf import DEFAULT_MODEL, CharGru
 from simbert_hf.arguments import DataArguments, ModelArguments, TrainingArguments
 from simbert_hf.cards import (
     CardArguments,
+    add_results,
     describe_model,
     judged_samples,
     longest,
@@ -78,6 +80,25 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def code(card: ModelCard) -> list[str]:
     return re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+
+
+def test_a_full_disk_leaves_the_card_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(self: ModelCard, filepath: Path) -> None:
+        Path(filepath).write_text(str(self)[:20])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    CharGru.for_texts(["a cat sat"], min_count=1).save_pretrained(tmp_path)
+    card = write_card(CardArguments(model=str(tmp_path)))
+    former = card.read_text()
+    monkeypatch.setattr(ModelCard, "save", save)
+    with pytest.raises(OSError, match=r"No space left on device: .*README\.md"):
+        write_card(CardArguments(model=str(tmp_path), license="mit"))
+    with pytest.raises(OSError, match=r"No space left on device: .*README\.md"):
+        add_results(tmp_path, "name", {})
+    assert card.read_text() == former
+    assert not [*tmp_path.glob("*.part")]
 
 
 def test_the_card_s_code_runs_and_agrees(model: Path) -> None:
