@@ -10,11 +10,10 @@ teacher of the models to judge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
-from simbert_hf.judging.judge import RECORD, Judge, figures_table
+from simbert_hf.judging.judge import Judge, figures_table
 from simbert_hf.judging.training import JUDGE_PRESETS, JudgeArguments, train_judge
 from simbert_hf.utils.parsing import parse_arguments
 from simbert_hf.utils.script import check_new_output, check_output, run_script
@@ -24,8 +23,8 @@ def main(argv: Sequence[str] | None = None) -> Judge:
     """Train, measure and save a judge."""
     types = (JudgeArguments, CrossEncoderTrainingArguments)
     given, args = parse_arguments(types, argv, JUDGE_PRESETS)
-    is_judge = Path(args.output_dir, RECORD).exists()  # which is replaced
-    (check_output if is_judge else check_new_output)(args.output_dir, [given.model_name_or_path])
+    check = check_output if Judge.is_in(args.output_dir) else check_new_output  # one is replaced
+    check(args.output_dir, [given.model_name_or_path])
     judge = train_judge(given, args)
     judge.save(args.output_dir)
     print(figures_table(judge.record["figures"]))

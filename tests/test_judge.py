@@ -392,6 +392,14 @@ def test_files_of_one_name_are_measured_apart(tmp_path) -> None:
     assert [file.name for file in found["train"]] == ["train.tsv"]
 
 
+def test_a_save_sweeps_what_a_kill_has_left(tmp_path: Path) -> None:
+    (left := tmp_path / "_savingx").mkdir()
+    (left / "model.safetensors").touch()
+    tiny_judge(tmp_path)
+    assert not left.exists()
+    assert Judge.load(tmp_path).threshold == 0.5
+
+
 def test_flags_of_training_that_cannot_work(flags) -> None:
     with pytest.raises(ValueError, match=r"--columns \['a', 'b'\]: give three names"):
         train([*flags, "--columns", "a", "b"])
@@ -405,7 +413,11 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
     (other / "config.json").touch()
     with pytest.raises(ValueError, match="judge already holds a model or a run"):
         train(flags)
-    (other / "judge.json").touch()  # a former judge makes room
+    (other / "_savingx").mkdir()
+    (other / "_savingx" / "judge.json").touch()  # what a save that was killed has left makes room
+    with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
+        train([*flags, "--columns", "a", "b", "c"])
+    (other / "judge.json").touch()  # as a former judge does
     with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
         train([*flags, "--columns", "a", "b", "c"])
 

@@ -14,6 +14,7 @@ user. Training both on the same text shows nowhere, and has to be stated beside 
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -32,7 +33,14 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import complete, loading, quiet_transformers
 from simbert_hf.modeling.reading import OWN_CODE
-from simbert_hf.utils.atomic import put_in_place, share_weights, sync, write_json
+from simbert_hf.utils.atomic import (
+    SCRATCH,
+    in_turn,
+    put_in_place,
+    share_weights,
+    sync,
+    write_json,
+)
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -101,8 +109,12 @@ class Judge:
         record = {"threshold": self.threshold, **self.record}
         try:
             out.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix="_saving", dir=out) as made, quiet_transformers():
-                self.model.save_pretrained(made, create_model_card=False)
+            with in_turn(out), TemporaryDirectory(prefix=SCRATCH, dir=out) as made:
+                for left in out.glob(f"{SCRATCH}*"):  # by saves that were killed
+                    if left != Path(made):
+                        shutil.rmtree(left, ignore_errors=True)
+                with quiet_transformers():
+                    self.model.save_pretrained(made, create_model_card=False)
                 share_weights(Path(made))
                 parts = list(Path(made).iterdir())
                 write_json(Path(made, RECORD), record)
@@ -115,6 +127,12 @@ class Judge:
                 f"Saving the judge in {out} failed: {error}. Fix the cause (a full disk?) and "
                 "train it again."
             ) from error
+
+    @staticmethod
+    def is_in(directory: str | Path) -> bool:
+        """Whether a directory holds a judge, or what a save that was killed has left of one."""
+        place = Path(directory)
+        return any([*place.glob(RECORD), *place.glob(f"{SCRATCH}*/{RECORD}")])
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs from 0 to 1, independently of their order. Shape: (N,)."""
