@@ -355,6 +355,14 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["released"]
 
 
+def test_what_a_kill_has_left_is_swept(tmp_path: Path) -> None:
+    left, others = tmp_path / ".out-abc_saving", tmp_path / ".out-mine"
+    for folder in (left, others):
+        folder.mkdir()
+    main([str(FIXTURE), "--output_dir", str(tmp_path / "out")])
+    assert {path.name for path in tmp_path.iterdir()} == {"out", ".out-mine"}
+
+
 def test_what_an_output_directory_holds_is_kept(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ValueError, match="is not an empty directory"):
