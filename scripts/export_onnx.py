@@ -39,11 +39,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     check_exportable(model)
     folder = Path(args.output_dir or args.model_name_or_path)
     if args.output_dir:
-        with filled(folder) as made:
+        with filled(folder) as made:  # with its graphs, else a killed export could not be repeated
             model.save_pretrained(made)
+            paths = [folder / path.relative_to(made) for path in export(model, made)]
     elif not folder.is_dir():
         raise ValueError(f"{folder} is not a directory; give --output_dir for a Hub model.")
-    for path in export(model, folder):
+    else:
+        paths = export(model, folder)
+    for path in paths:
         print(f"{path.stat().st_size:>13,}  {path}")
     foreign = unread(model.loaded_tokenizer(), TEXTS)
     texts = [text for text in TEXTS if text not in foreign]

@@ -61,6 +61,8 @@ def test_half_a_model_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     assert (seen, list(out.iterdir())) == (["_saving"], [])
     (out / "_saving").mkdir()  # left by a kill
     (out / "_saving" / "model.safetensors").touch()
+    for name in ("config.json", "modules.json"):  # moved before the kill
+        (out / name).touch()
     run([*flags, f"--output_dir={out}"])
     assert len(SentenceTransformer(str(out), device="cpu")) > 2
     assert not (out / "_saving").exists()

@@ -21,7 +21,13 @@ from simbert_hf.hub import plan_upload
 from simbert_hf.modeling.architectures import FactorisedConfig, FactorisedSimBert
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.onnx_export import OPSET, QUANTIZED, OnnxSimBert, export, quantize
-from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
+from tests.tiny import (
+    WORDS,
+    save_tiny_simbert,
+    tiny_simbert,
+    unigram_tokenizer,
+    wordpiece_tokenizer,
+)
 
 TEXTS = ["how can i", "the weather is nice today", "where are you going to go", "a cat"]
 
@@ -113,6 +119,18 @@ def test_8_bit_columns_have_scales_of_their_own(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "near")
     (found,) = session.run(None, {"x": given})
     np.testing.assert_allclose(found, given @ weights, rtol=0.03)
+
+
+def test_a_stopped_export_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scripts.export_onnx.export", stop)
+    save_tiny_simbert(tmp_path / "model")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            main([f"--model_name_or_path={tmp_path / 'model'}", f"--output_dir={tmp_path / 'out'}"])
+        assert not [*(tmp_path / "out").iterdir()]
 
 
 @pytest.mark.slow

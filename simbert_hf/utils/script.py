@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from simbert_hf.utils.atomic import check_writable
+from simbert_hf.utils.atomic import SCRATCH, check_writable
 
 # Files that show that a folder holds a model or a training run.
 SIGNS = ("config.json", "modules.json", "*.safetensors", "pytorch_model*", "checkpoint-*")
@@ -98,7 +98,8 @@ def check_output(directory: str, inputs: Sequence[str]) -> None:
 def check_new_output(directory: str, inputs: Sequence[str]) -> None:
     """Check a folder as :func:`check_output` does, and that it does not hold a model yet.
 
-    Files of an earlier model that the new one lacks would otherwise remain and describe it.
+    Files of an earlier model that the new one lacks would otherwise remain and describe it. What a
+    save that was killed has left of a model, without its weights, makes room.
 
     Raises:
         OSError: As :func:`check_output` does.
@@ -106,7 +107,8 @@ def check_new_output(directory: str, inputs: Sequence[str]) -> None:
     """
     check_output(directory, inputs)
     found = sorted(path.name for sign in SIGNS for path in Path(directory).glob(sign))
-    if found:
+    begun = any(Path(directory, SCRATCH).glob("*.safetensors"))  # which are moved last
+    if found and not (begun and {*found} <= {*SIGNS[:2]}):
         raise ValueError(
             f"--output_dir {directory} already holds a model or a run ({', '.join(found)[:80]}): "
             "name a new folder, or remove this one."
