@@ -29,7 +29,8 @@ import torch
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
-from simbert_hf.utils.atomic import filled, write_text
+from simbert_hf.utils.atomic import check_writable, filled, write_text
+from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
 
 HERE = Path(__file__).parent
@@ -414,15 +415,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(bases)):
         parser.error(f"--base_models lacks {', '.join(missing)}")
+    if args.pack:  # hours of training later
+        check_writable(args.pack / "config.json")
     if args.judge:  # refuse a related judge before hours of training
         judge = Judge.load(args.judge)
         for name in sorted(wanted):
             check_independent(judge, bases[name], name, args.allow_related_judge)
-    held_out = hold_out(release, args)
-    model = train(release, args, bases, held_out)
-    measure(release, model, args, bases, held_out)
-    if args.pack:
-        pack(model, args.pack)
+    args.output_dir.mkdir(parents=True, exist_ok=True)
+    lock = args.output_dir / f"{args.name}.lock"
+    with alone(lock, args.output_dir) as free:
+        if not free:
+            parser.error(f"another process makes this release in {args.output_dir}: wait for it")
+        held_out = hold_out(release, args)
+        model = train(release, args, bases, held_out)
+        measure(release, model, args, bases, held_out)
+        if args.pack:
+            pack(model, args.pack)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from simbert_hf.arguments import (
 from simbert_hf.data import load_groups
 from simbert_hf.evaluation.suite import EvaluationArguments
 from simbert_hf.training.data import hold_out
+from simbert_hf.utils.locks import alone
 from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import save_tiny_simbert, tiny_judge
 
@@ -204,6 +205,21 @@ def test_missing_files_are_named_before_training(
     given = [f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}"]
     with pytest.raises(SystemExit, match=r"There is no sts\.csv below"):
         release.main(["tiny", *given, f"--output_dir={tmp_path / 'new'}"])
+    assert not commands
+
+
+def test_what_cannot_work_is_known_before_training(
+    commands: list[tuple[str, list[str]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.clear()
+    given = ["tiny", f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}"]
+    given.append(f"--output_dir={tmp_path / 'out'}")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="file is a file, so"):
+        release.main([*given, f"--pack={tmp_path / 'file'}"])
+    with alone(tmp_path / "out" / "tiny.lock", tmp_path), pytest.raises(SystemExit):
+        release.main(given)
+    assert "another process makes this release in" in capsys.readouterr().err
     assert not commands
 
 
