@@ -10,6 +10,8 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score, r
 from simbert_hf.evaluation import bootstrap
 from simbert_hf.evaluation.bootstrap import Bootstrap, Distinct, Figure, compare, correlation, mean
 from simbert_hf.evaluation.pairs import pair_figures, resampled_auc
+from simbert_hf.evaluation.report import make_table
+from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.sts import correlations
 
 RNG = np.random.default_rng(5)
@@ -115,6 +117,17 @@ def test_p_value_by_hand() -> None:
     assert compare(Figure(0.8, differences), Figure(0.8, differences)).p_value == 1.0
     assert compare(Figure(0.8), Figure(0.6)).p_value is None
     assert Figure(1.0, np.ones(199)).interval is None
+
+
+def test_no_p_value_is_printed_as_zero() -> None:
+    right, wrong = np.ones(10_000), np.zeros(10_000)
+    models = {
+        name: {"set": TaskResult("retrieval", 50, {"top1": Figure(values[0], values)})}
+        for name, values in (("a", right), ("b", wrong))
+    }
+    table = make_table(Results(models, {"bootstrap": 10_000}))
+    assert "-100.00 | 0.0002 |" in table
+    assert "at least 0.0002, not corrected" in table
 
 
 def test_p_value_is_even_where_models_are_equally_good_and_small_where_not() -> None:

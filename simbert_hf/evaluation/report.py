@@ -112,7 +112,7 @@ def _rows(models: Mapping[str, Mapping[str, TaskResult]]) -> Iterator[list[str]]
                 against = compare(other.figures[metric], figure)
                 scale, digits = (1, 3) if metric in UNSCALED else (100, 2)
                 row += [_cell(metric, other), f"{scale * against.difference:+.{digits}f}"]
-                row.append("" if against.p_value is None else f"{against.p_value:.3f}")
+                row.append("" if against.p_value is None else p_cell(against.p_value))
             yield row
 
 
@@ -175,6 +175,16 @@ def figure_cell(metric: str, value: float, interval: Sequence[float] | None) -> 
     return f"{text} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
+def p_cell(p_value: float) -> str:
+    """Write a p-value, which is never 0: of one below .001, its first digit.
+
+    Example:
+        >>> p_cell(0.0319), p_cell(2 / 10_001)
+        ('0.032', '0.0002')
+    """
+    return f"{p_value:.3f}" if p_value >= 0.001 else f"{p_value:.1g}"
+
+
 def _legend(results: Results) -> str:
     resamples = int(results.settings.get("bootstrap", 0))
     lines = ["All figures but alignment and uniformity are times 100."]
@@ -186,7 +196,7 @@ def _legend(results: Results) -> str:
         if len(results.models) > 1:
             lines.append(
                 f"p: two-sided paired bootstrap test against {next(iter(results.models))}, at "
-                f"least {2 / (resamples + 1):.3f}, not corrected for several rows."
+                f"least {p_cell(2 / (resamples + 1))}, not corrected for several rows."
             )
     if any("accuracy_threshold" in task.facts for task in results.baseline.values()):
         lines.append("Thresholds (at ...) were chosen on the dev file.")
