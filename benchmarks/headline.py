@@ -37,8 +37,18 @@ WINDOW = 50  # batches that are drawn, and among which training groups like leng
 # Mean and standard deviation of the log of a sentence's characters, and a pair's correlation.
 LOG_MEAN, LOG_STD, CORRELATION = 2.484, 0.399, 0.658
 ORIGINAL_ROWS = 1.17e6 * 128  # what the released base model was trained on
-# Dense bfloat16 FLOP/s by the maker's data sheets, by a part of the device's name.
-PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+# Dense bfloat16 FLOP/s by the maker's data sheets, by a part of the device's name: the first that
+# is in it, so longer parts come first.
+PEAKS = {
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L40": 181e12,
+    "L4": 121e12,
+}
 TOY = {
     "hidden_size": 64,
     "num_hidden_layers": 2,

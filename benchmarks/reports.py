@@ -96,7 +96,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"  # not 1e+03
     return f"{value:,}" if isinstance(value, int) else str(value or "")
 
 

@@ -58,6 +58,15 @@ def test_operations_are_those_that_torch_counts() -> None:
     assert headline.flops(model.config, batch) == 3 * (counter.get_total_flops() - left_out)
 
 
+def test_a_device_is_measured_against_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, peak in (
+        ("NVIDIA H200", 989e12), ("NVIDIA H100 80GB HBM3", 989e12), ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA L40S", 362e12), ("NVIDIA L40", 181e12), ("NVIDIA L4", 121e12), ("Tesla T4", None),
+    ):  # fmt: skip
+        monkeypatch.setattr(headline, "environment", lambda device, name=name: {"device": name})
+        assert headline.utilisation(1e12, "cuda") == (peak and 1e12 / peak)
+
+
 def test_stages_are_run_once_and_failures_again(tmp_path: Path, monkeypatch, capsys) -> None:
     calls: list[str] = []
 

@@ -54,8 +54,8 @@ def test_the_orders_hold_the_same_pairs_and_the_larger_shape_half_as_many(tmp_pa
 
 
 def test_tables_show_figures_shortly_and_leave_out_what_is_missing() -> None:
-    rows = [{"rows": 8192, "MB": 1253.7, "MFU": None}, {"rows": 1, "s": 0.1234}]
+    rows = [{"rows": 8192, "MB": 1253.7, "MFU": None}, {"rows": 1, "MB": 999.7, "s": 0.1234}]
     lines = [line.replace(" ", "") for line in markdown(rows).splitlines()]
-    assert lines[2:] == ["|8,192|1,254|||", "|1|||0.123|"]
+    assert lines[2:] == ["|8,192|1,254|||", "|1|1,000||0.123|"]
     assert spread([0.5, 0.75], 1, scale=100) == "62.5 ± 17.7"
     assert spread([0.5]) == "0.50"
