@@ -92,7 +92,9 @@ class Calibration:
         kinds: Kind of each: 0 right, 1 wrong, 2 out of scope. Shape: (N,).
         target: ``false_accept_rate`` or ``precision``.
         wanted: Target value.
-        threshold: Minimum score for an answer: the lowest one that reaches the target.
+        threshold: Minimum score for an answer: the lowest one that reaches the target on these
+            queries. On new ones of the same kind the mean false-accept rate is higher than on the
+            n out-of-scope queries here, by at most 1 / (n + 1).
         interval: 95 % percentile interval of the threshold over bootstrap resamples of the
             queries; an end is infinite where too many of them reach the precision at no threshold.
             None without resamples.
