@@ -283,6 +283,12 @@ def test_encode_goes_on_after_a_full_disk(run, model, tmp_path, monkeypatch):
     code, _, error = run(*argv)
     assert (code, output.exists()) == (1, False)
     assert f"No space left on device: '{output}'" in error
+    (block := tmp_path / "out.npy.parts" / "0.npy").rename(tmp_path / "kept")
+    block.with_name("0.npy.part").symlink_to("/dev/full")
+    code, _, error = run(*argv)
+    assert (code, output.exists()) == (1, False)
+    assert f"No space left on device: '{block}'" in error
+    (tmp_path / "kept").rename(block)
     code, (facts,), _ = run(*argv)
     assert (code, facts["resumed"]) == (0, 2)
     np.testing.assert_allclose(

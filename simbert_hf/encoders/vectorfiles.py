@@ -128,8 +128,11 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
 
 
 def _write_block(file: Path, vectors: Vectors) -> None:
-    with whole(file) as made, made.open("wb") as stream:
-        np.save(stream, vectors, allow_pickle=False)
+    vectors = np.ascontiguousarray(vectors)
+    with whole(file) as made, made.open("wb") as stream:  # np.save does not say that a disk is full
+        facts = np.lib.format.header_data_from_array_1_0(vectors)
+        np.lib.format.write_array_header_1_0(stream, facts)
+        stream.write(vectors.data)
 
 
 @contextmanager
