@@ -20,6 +20,7 @@ from simbert_hf.data.scored import LabelledPair
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.evaluators import sts_spearman
 from simbert_hf.evaluation.pairs import PairTask, load_pair_task
+from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import average, load_sts_tasks
@@ -431,6 +432,27 @@ def test_results_are_written_whole_or_not_at_all(
         Results({"a": {}}).save(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]  # a half takes no room
+
+
+def test_a_full_disk_costs_plots_but_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(_: object, path: Path) -> None:
+        path.write_text("half a picture")
+        raise OSError("No space left on device")
+
+    results = Results({"a": {"set": TaskResult("retrieval", 5, {"top1": Figure(0.5)})}})
+    for name in ("histograms", "curves", "geometry"):
+        monkeypatch.setattr(f"simbert_hf.evaluation.report.plot_{name}", full)
+    write_report(results, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.md"]
+    assert "no plots: No space left on device" in caplog.text
+    caplog.clear()
+    (tmp_path / "table.md").unlink()
+    (tmp_path / "table.md").mkdir()  # which cannot be written, either
+    with pytest.raises(OSError, match="is a folder"):
+        write_report(results, tmp_path)
+    assert "| set      | 5 | top-1  | 50.00 |" in caplog.text.replace("  5", " 5")
 
 
 def test_sentences_that_differ_in_case_alone_are_one(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -96,6 +97,12 @@ def test_processes_that_fill_one_folder_take_turns(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in out.iterdir()} == {
         "config.json": "second", "model.safetensors": "second",
     }  # fmt: skip
+
+
+def test_weights_that_do_not_fit_are_told_with_their_place(tmp_path: Path) -> None:
+    told = pytest.raises(SafetensorError, match=r"No space left on device: '.*out'")
+    with told, filled(tmp_path / "out"):
+        raise SafetensorError("No space left on device")
 
 
 def test_where_nothing_can_be_locked_files_are_written(

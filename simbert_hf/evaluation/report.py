@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from huggingface_hub import EvalResult
@@ -60,18 +61,28 @@ def write_report(results: Results, output_dir: str | Path) -> str:
 
     Returns:
         The table.
+
+    Raises:
+        OSError: If the table cannot be written; it is logged then. Plots are left out.
     """
     folder = Path(output_dir)
     table = make_table(results)
     plots = {"histograms": plot_histograms, "curves": plot_curves, "geometry": plot_geometry}
     for name in plots:  # of other results
         (folder / f"{name}.png").unlink(missing_ok=True)
-    try:
-        for name, plot in plots.items():
+    for name, plot in plots.items():
+        try:
             plot(results, folder / f"{name}.png")
-    except ImportError as error:
-        logger.warning("no plots: %s", error)
-    write_text(folder / "table.md", table)
+        except (ImportError, OSError) as error:  # the latter on a full disk
+            logger.warning("no plots: %s", error)
+            with suppress(OSError):
+                (folder / f"{name}.png").unlink()
+            break
+    try:
+        write_text(folder / "table.md", table)
+    except OSError:
+        logger.warning("%s", table)
+        raise
     return table
 
 

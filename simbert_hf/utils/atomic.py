@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from safetensors import SafetensorError
+
 try:
     import fcntl
 except ImportError:  # on Windows, where no file is replaced while another process has it open
@@ -121,6 +123,8 @@ def name_place(error: BaseException, place: Path) -> None:
     """
     if isinstance(error, OSError) and error.errno and error.filename is None:
         error.filename = str(place)
+    if isinstance(error, SafetensorError):
+        error.args = (f"{error}: '{place}'",)
 
 
 @contextmanager
