@@ -283,17 +283,23 @@ def test_encode_goes_on_after_a_full_disk(run, model, tmp_path, monkeypatch):
     code, _, error = run(*argv)
     assert (code, output.exists()) == (1, False)
     assert f"No space left on device: '{output}'" in error
-    (block := tmp_path / "out.npy.parts" / "0.npy").rename(tmp_path / "kept")
-    block.with_name("0.npy.part").symlink_to("/dev/full")
-    code, _, error = run(*argv)
-    assert (code, output.exists()) == (1, False)
-    assert f"No space left on device: '{block}'" in error
-    (tmp_path / "kept").rename(block)
     code, (facts,), _ = run(*argv)
     assert (code, facts["resumed"]) == (0, 2)
     np.testing.assert_allclose(
         np.load(output), tiny_simbert().encode(["a cat", "a dog"]), atol=1e-5
     )
+
+
+def test_a_block_that_does_not_fit_is_told_of(tmp_path):
+    resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*0\.npy'"):
+            vectorfiles._write_block(tmp_path / "0.npy", np.zeros((1000, 100), dtype=np.float32))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
 
 
 def test_encode_refuses_what_is_left_of_other_texts(model, tmp_path, monkeypatch):
