@@ -157,6 +157,22 @@ def test_max_chars_cuts_whatever_a_collator_reads(build: Callable[..., Collator]
     assert collator.lengths([example]).tolist() == [6]
 
 
+def test_max_chars_cuts_what_the_seeds_of_pairs_draw() -> None:
+    rows, text = RowBuilder(wordpiece_tokenizer()), OVER_LONG
+    drawn = {"sentences": [text], "one_way": [(text, text)], "preferences": [(text, text, text)]}
+    collator = PairCollator(rows, max_chars=10, **drawn)
+    example = PAIR | {"source": text, "target": text}
+    assert collator.lengths([example]).tolist() == [2 + 4 + 4 + 1]
+    batch = collator([example])
+    cut = [
+        [*rows.sources([text[:10]], 9)[0], *end] for end in (rows.targets([text[:10]], 9)[0], [])
+    ]
+    assert batch["one_way_rows"].tolist() == [4, 5]
+    lengths = batch["attention_mask"].sum(dim=1).tolist()
+    found = [row[:n] for row, n in zip(batch["input_ids"].tolist(), lengths, strict=True)]
+    assert found == [cut[i] for i in (0, 0, 1, 1, 0, 0, 0, 0)]
+
+
 def test_mlm_without_a_mask_token_is_refused() -> None:
     tokenizer = wordpiece_tokenizer()
     tokenizer.mask_token = None
@@ -232,7 +248,9 @@ def test_unpaired_sentences_stay_with_their_neighbours(
     sentences = ["a cat", "cats sat", "go", "going", "climate"][:count]
     rows = RowBuilder(wordpiece_tokenizer())
     collator = PairCollator(rows, texts=True, sentences=sentences, twice=False)
-    texts = collator([PAIR | {"seed": seed} for seed in range(12)])["texts"][24:]
+    batch = collator([PAIR | {"seed": seed} for seed in range(12)])
+    assert "sentence_groups" not in batch  # they have no loss of their own
+    texts = batch["texts"][24:]
     found = zip(texts[0::2], texts[1::2], strict=True)
     assert set(found) == {(sentences[a], sentences[b]) for a, b in couples}
 
@@ -244,6 +262,9 @@ def test_only_the_second_view_is_augmented() -> None:
     batch = collator([{"source": text, "target": text, "group": 0, "seed": 3}])
     assert batch["attention_mask"].sum(1).tolist() == [12, 7]
     assert rows.sources([text], 32)[0] == batch["input_ids"][0].tolist()
+    pairs = [{"source": text, "target": text, "group": 0, "seed": seed} for seed in range(9)]
+    views = collator(pairs)["input_ids"][1::2].tolist()
+    assert len(set(map(str, views))) > 1  # cut by their seeds
 
 
 LONG, SHORT, CHINESE = "a cat sat on the mat and a dog ran", "go", "一只猫"

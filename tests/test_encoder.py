@@ -105,6 +105,16 @@ def test_every_loader_agrees(start: Path, tmp_path: Path, pooling: str) -> None:
         model.save_pretrained(tmp_path / "out", push_to_hub=True)
 
 
+def test_what_no_vector_depends_on_is_frozen(start: Path) -> None:
+    model = SentenceEncoder.from_pretrained(start)
+    model.freeze_idle()
+    idle = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    assert all(weight.grad is None for weight in model.parameters())
+    model(**model.rows.pad(model.rows.sources(TEXTS, 9))).sentence_embedding.sum().backward()
+    assert idle == {name for name, weight in model.named_parameters() if weight.grad is None}
+    assert any("pooler" in name for name in idle) == (start.name == "roberta")
+
+
 def test_too_long_a_text_is_cut_alike(start: Path, tmp_path: Path) -> None:
     model = SentenceEncoder.from_pretrained(start)
     text = "the cat " * 30

@@ -339,6 +339,10 @@ def test_angle_needs_an_even_dimension() -> None:
 # Blocks -----------------------------------------------------------------------------------------
 
 
+def test_a_block_has_a_row_at_least() -> None:
+    assert module.chunk_rows(torch.device("cpu"), 2 * module.CPU_CHUNK) == 1
+
+
 @pytest.mark.parametrize("kind", ["pairs", "one_way"])
 def test_blocks_of_queries_give_the_loss_of_all(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def losses(size: int) -> tuple[torch.Tensor, ...]:
@@ -353,7 +357,8 @@ def test_blocks_of_queries_give_the_loss_of_all(kind: str, monkeypatch: pytest.M
         else:
             found = one_way_loss(
                 vectors[4:14], vectors, vectors.flip(0), scale=5.0, hard_negative_weight=0.5,
-                offset=3,
+                offset=3, groups=torch.arange(20).view(10, 2) // 3,
+                key_groups=torch.arange(80).view(40, 2) % 9,
             )  # fmt: skip
         return found.loss, found.accuracy, *torch.autograd.grad(found.loss, vectors)
 

@@ -29,7 +29,7 @@ from simbert_hf.gru import CharGru
 from simbert_hf.margin.centres import SampledCentres
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.encoder import SentenceEncoder
-from simbert_hf.pooling import POOLINGS
+from simbert_hf.pooling import POOLINGS, masked_mean
 from simbert_hf.training.packing import use_packing
 from tests.tiny import tiny_judge, tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
 
@@ -492,3 +492,7 @@ def test_threads_leave_each_other_s_dropout_off_and_training_as_it_was() -> None
     with evaluating(model):
         pass
     assert (model.training, model.bert.training) == (True, False)
+
+
+def test_the_mean_of_no_tokens_is_zero() -> None:
+    assert masked_mean(torch.ones(1, 2, 3), torch.zeros(1, 2)).tolist() == [[0, 0, 0]]

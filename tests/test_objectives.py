@@ -91,6 +91,11 @@ def test_weights_scale_the_parts() -> None:
     parts = SimBertObjective(seq2seq_weight=0.5, similarity_weight=3.0)(model, batch)
     expected = 0.5 * parts.seq2seq + 3 * parts.similarity
     assert parts.total.item() == pytest.approx(expected.item())
+    original = SimBertObjective(mask_false_negatives=False)(model, batch)
+    assert original.similarity > parts.similarity  # among more candidates
+    nothing = torch.zeros(0, dtype=torch.long)
+    parts = SimBertObjective()(model, batch | {"mlm_positions": nothing, "mlm_labels": nothing})
+    assert parts.mlm.item() == 0
 
 
 def test_unless_told_otherwise_the_total_is_the_plain_sum() -> None:
@@ -227,6 +232,9 @@ def test_one_way_simcse_with_hard_negatives_equals_the_naive_loss() -> None:
     naive.backward()
     assert parts.total.item() == pytest.approx(naive.item(), abs=1e-9)
     assert_same_gradients(model, weights)
+    masked = SimCseObjective(symmetric=False)(model, batch)  # negatives are of unknown groups
+    expected = naive_one_way_loss(*vectors, out=[(0, 3), (3, 0)])
+    assert masked.total.item() == pytest.approx(expected.item(), abs=1e-9)
     with pytest.raises(ValueError, match="Hard negatives need the one-directional loss"):
         SimCseObjective(symmetric=True)(model, batch)
 
@@ -315,7 +323,8 @@ def test_scored_pairs_equal_the_naive_loss() -> None:
         ["the cat sat", "a dog ran", "a dog ran", "what time is it"],
         [5.0, 0.5, 3, 0.5],
     )
-    batch = SimCseCollator(model.rows)(examples(target=targets, score=scores))
+    rows = examples(target=targets, score=scores, negative=SENTENCES)
+    batch = SimCseCollator(model.rows, mlm=True)(rows)  # whose other rows are left out
     parts = ScoredPairObjective()(model, batch)
     parts.total.backward()
     weights = float64_weights(model.state_dict(), requires_grad=True)
@@ -331,15 +340,15 @@ def test_scored_pairs_equal_the_naive_loss() -> None:
 
 def test_joint_training_is_the_sum_of_both_in_one_pass() -> None:
     model = tiny_simbert().double()
-    collator = PairCollator(model.rows, max_length=20, sentences=SENTENCES[:3])
-    joint = collator(PAIRS)
+    collator = PairCollator(model.rows, max_length=20, sentences=SENTENCES[:2])
+    joint = collator(PAIRS)  # which draw a sentence twice, which is no negative of itself
     seen = []
     model.register_forward_pre_hook(lambda *_: seen.append(1))
     parts = SimBertObjective(simcse_weight=0.5, simcse_scale=7.0)(model, joint)
     assert len(seen) == 1
     alone = SimBertObjective()(model, PairCollator(model.rows, max_length=20)(PAIRS))
     assert alone.simcse is alone.mlm is alone.distillation is None
-    drawn = [pair["seed"] % 3 for pair in PAIRS for _ in (0, 1)]
+    drawn = [pair["seed"] % 2 for pair in PAIRS for _ in (0, 1)]
     assert joint["sentence_groups"].tolist() == drawn
     vectors = naive_vectors(
         float64_weights(model.state_dict()), model, [SENTENCES[i] for i in drawn]
@@ -399,6 +408,7 @@ def test_preferences_equal_the_naive_loss_and_leave_the_other_parts_alone() -> N
 def test_one_way_pairs_are_written_one_way_and_leave_the_other_parts_alone() -> None:
     model, preferences = tiny_simbert().double(), [Triplet("a cat sat", "the cat", "a cat cat")]
     pairs = [("a cat is sitting", "a cat sat"), ("time", "what time is it"), ("it is", "is it")]
+    pairs += [("a dog", "the dog ran"), ("reset", "reset the password")]
     with_them, without = (
         PairCollator(
             model.rows, max_length=20, sentences=SENTENCES, preferences=preferences, one_way=some
@@ -416,7 +426,7 @@ def test_one_way_pairs_are_written_one_way_and_leave_the_other_parts_alone() -> 
     weights, written = float64_weights(model.state_dict(), requires_grad=True), []
     for pair in PAIRS:
         both = [(pair["source"], pair["target"]), (pair["target"], pair["source"])]
-        for source, target in [*both, *(pairs[(2 * pair["seed"] + i) % 3] for i in (0, 1))]:
+        for source, target in [*both, *(pairs[(2 * pair["seed"] + i) % 5] for i in (0, 1))]:
             [read], [answer] = model.rows.sources([source], 20), model.rows.targets([target], 20)
             ids, segments = read + answer, [0] * len(read) + [1] * len(answer)
             hidden = naive_encode_row(weights, model.config, ids, segments)[-1]
@@ -467,8 +477,10 @@ def test_distillation_pulls_the_cosines_to_the_teachers() -> None:
     assert parts.total.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"unrelated_cosine": 1.0}, {"unrelated_weight": 0.0}])
-def test_numbers_for_unrelated_sentences_are_in_range(options: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"unrelated_cosine": 1.0}, {"unrelated_weight": 0.0}, {"simcse_scale": 0.0}]
+)
+def test_numbers_of_the_loss_are_in_range(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=f"--{next(iter(options))}"):
         SimBertObjective(**options)
 
@@ -484,6 +496,7 @@ def test_a_loss_that_is_none_is_named() -> None:
         ({"score": [5.0, 0.0]}, PairCollator, SimBertObjective, "pairs have a score"),
         ({"negative": ["a", "b"]}, PairCollator, SimBertObjective, "pairs have a negative"),
         ({"score": [5.0, 0.0]}, SimCseCollator, TripletObjective, "Scored pairs may be dissimilar"),
+        ({"score": [5.0, 0.0]}, SimCseCollator, SimCseObjective, "Scored pairs may be dissimilar"),
     ],
 )
 def test_columns_that_would_be_ignored_are_refused(columns, collator, objective, message) -> None:

@@ -112,6 +112,16 @@ def test_an_optimizer_made_again_has_the_same_groups(tmp_path: Path) -> None:
     assert len(found.create_optimizer().param_groups) == groups > 1
 
 
+@pytest.mark.parametrize(("everything", "decays"), [(False, {0.0, 0.1}), (True, {0.1})])
+def test_biases_and_norms_decay_only_if_all_parameters_do(
+    tmp_path: Path, everything: bool, decays: set[float]
+) -> None:
+    found = trainer(tmp_path)
+    found.args.weight_decay, found.args.decay_all_parameters = 0.1, everything
+    groups = found.create_optimizer().param_groups
+    assert {group["weight_decay"] for group in groups} == decays
+
+
 def test_weights_of_schedule_free_optimizers_are_measured_and_saved_at_rest(tmp_path: Path) -> None:
     recorder = Recorder()
     given = (Moded, {"lr": 0.1})

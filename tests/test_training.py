@@ -163,8 +163,10 @@ def test_the_log_holds_means_and_rates_since_its_last_line(
     assert meter.read(1) == {}
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     batch = {"input_ids": torch.zeros_like(mask), "attention_mask": mask}
-    parts = SimCseLoss(total=torch.tensor(9.0), similarity=torch.tensor(1.0))
+    similarity = torch.tensor(1.0, requires_grad=True)
+    parts = SimCseLoss(total=torch.tensor(9.0), similarity=similarity)
     meter.add(parts, batch)
+    assert not meter.sums["similarity"].requires_grad  # or it would keep each step's activations
     meter.add(replace(parts, similarity=torch.tensor(2.0)), batch)
     clock[0] += 4
     rates = {"rows_per_second": 3.0, "tokens_per_second": 6.0}  # of three processes like this one

@@ -116,8 +116,8 @@ def row_ends(mask: Tensor) -> list[int]:
     """Return where each row's last token ends, in one transfer from the device: (B, L) -> B.
 
     Example:
-        >>> row_ends(torch.tensor([[1, 1, 0], [0, 0, 0]]))
-        [2, 0]
+        >>> row_ends(torch.tensor([[1, 1, 0], [0, 0, 1], [0, 0, 0]]))
+        [2, 3, 0]
     """
     columns = torch.arange(1, mask.shape[1] + 1, device=mask.device)
     ends: list[int] = ((mask != 0) * columns).amax(dim=1).tolist()
