@@ -40,6 +40,13 @@ def joined(tokenizer, source: str, text: str) -> set[tuple[str, str]]:
     return {pair for pair in set.difference(*pairs) if pair[1].startswith("##")}
 
 
+def test_a_weaker_copying_also_coins_more_readily(english):
+    texts = ["fix the heater"]
+    settings, rows = SearchSettings(copying=0.5, repeats=True), english.rows.sources(texts, 9)
+    decoder = writing.restrained(FlatDecoder(1, 9), english, texts, rows, settings)
+    assert (decoder.loss, decoder.decoder.decoder.weight) == (2.0, 0.5)
+
+
 def test_a_real_model_puts_fewer_new_words_together(english, monkeypatch):
     text = "Sunflowers in a vase on a windowsill."
     counts = []

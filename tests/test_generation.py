@@ -1,4 +1,5 @@
 import math
+import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -250,8 +251,9 @@ def test_min_similarity_and_fluency_weight(model):
     by_meaning = model.gen_synonyms(TEXTS[0], fluency_weight=0.0, **options)
     assert all(p.score == p.similarity for p in by_meaning)
     middle = by_meaning[len(by_meaning) // 2].similarity
-    kept = model.gen_synonyms(TEXTS[0], fluency_weight=0.0, min_similarity=middle, **options)
-    assert kept == [p for p in by_meaning if p.similarity >= middle]
+    kept = model.gen_synonyms(TEXTS[0], fluency_weight=1.0, min_similarity=middle, **options)
+    alike = [p.text for p in by_meaning if p.similarity >= middle]  # whatever their scores
+    assert sorted(p.text for p in kept) == sorted(alike)
     assert len(kept) < len(by_meaning)
     by_fluency = model.gen_synonyms(TEXTS[0], fluency_weight=1e6, **options)
     log_probs = [p.log_prob + p.reverse_log_prob for p in by_fluency]
@@ -396,6 +398,10 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
     model.save_pretrained(tmp_path / "a")
     gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a")
     assert len(loads) == 2
+    for count, file in enumerate(("config.json", "model.safetensors"), start=3):
+        os.utime(tmp_path / "a" / file, (2**31 + count, 2**31 + count))
+        gen_synonyms(TEXTS[0], 1, seed=0, model=tmp_path / "a")
+        assert len(loads) == count
     (tmp_path / "a" / ".#README.md").symlink_to("nowhere")  # as Emacs makes them
     assert gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a") == expected
 

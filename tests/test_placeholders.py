@@ -4,7 +4,7 @@ import pytest
 
 from simbert_hf.generation.placeholders import Held, hold_words, letters_known
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.writing import write
+from simbert_hf.generation.writing import Draft, restored, write
 from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
 
 
@@ -114,3 +114,9 @@ def test_a_text_of_which_nothing_is_read_has_no_paraphrase(english, text):
     assert write(english, [text], SearchSettings(3, max_new_tokens=8)) == [[]]
     without = SearchSettings(3, copying=0, max_new_tokens=8)
     assert text != "\u00ad" or write(english, [text], without) == [[]]
+
+
+def test_only_what_has_every_placeholder_is_restored():
+    held = Held("Is ɕ at ɴ?", {"ɕ": "李雷", "ɴ": "a@b.c"})
+    drafts = [Draft(text, -1.0) for text in ("At ɴ, is ɕ?", "Is ɕ there?", "Is ɕ at ɴ or ɴ?")]
+    assert restored(drafts, held) == [Draft("At a@b.c, is 李雷?", -1.0)]

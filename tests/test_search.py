@@ -113,6 +113,19 @@ def test_samples_follow_the_model(warp):
     assert_same_distribution(counts, exact)
 
 
+@pytest.mark.parametrize(("number", "token"), [(0.0, 0), (1 - 2**-53, VOCAB - 1)])
+def test_the_least_and_the_greatest_number_draw_the_first_and_the_last_token(number, token):
+    """Those between which ``torch.rand`` draws."""
+    logits = torch.zeros(2, VOCAB)
+    live = search_module.start(2, settings(n=3), SEP, logits.device)
+
+    def noise(places):
+        return torch.full((len(places),), number, dtype=torch.float64)
+
+    drawn = search_module.count_draws(live, next_tokens(logits, settings()), noise)
+    assert drawn.tolist() == [[3.0 if i == token else -INF for i in range(VOCAB)]] * 2
+
+
 def test_the_chi_square_sees_a_wrong_distribution():
     exact = {s: math.exp(p) for s, p in enumerate_sentences(temperature=1.1).items()}
     (rows,) = found(n=20_000)
@@ -141,8 +154,8 @@ def test_a_shared_prefix_is_computed_once():
 
 def test_without_replacement_draws_in_order(monkeypatch):
     monkeypatch.setattr(search_module, "Noise", IndependentNoise)
-    exact = enumerate_sentences(temperature=1.3, top_k=3)
-    rows = found(4000, n=2, strategy="without_replacement", temperature=1.3, top_k=3)
+    exact = enumerate_sentences(temperature=0.5, top_k=3)
+    rows = found(4000, n=2, strategy="without_replacement", temperature=0.5, top_k=3)
     firsts = Counter(row[0][0] for row in rows)
     assert_same_distribution(firsts, {s: math.exp(p) for s, p in exact.items()})
     pairs = {(a, b): naive_ordered_draw_probability(exact, [a, b]) for a in exact for b in exact}

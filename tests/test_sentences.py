@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.sentences import cut_signs, end_as, split_sentences
+from simbert_hf.generation.sentences import cut_signs, end_as, split_sentences, worth_writing
 from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, join
 from simbert_hf.generation.writing import write
 from tests.tiny import tiny_simbert, wordpiece_tokenizer
@@ -48,6 +48,9 @@ def model():
         ("Reset password\nLock card", ["Reset password\n", "Lock card"]),
         ("...", None),
         (" \n one two three\r\n \n", None),
+        ("\n\nHi.now", None),
+        ("1. \nok\n\n", ["1. \n", "ok\n\n"]),
+        ("<b><br>is it mine?</b>", None),
         ("", None),
         ("我的卡丢了。可以补办吗？谢谢！", ["我的卡丢了。", "可以补办吗？谢谢！"]),
     ],
@@ -55,6 +58,10 @@ def model():
 def test_sentences_of_a_text(text, sentences):
     assert split_sentences(text) == (sentences or [text])
     assert "".join(split_sentences(text)) == text
+
+
+def test_numerals_of_lists_are_no_words_to_paraphrase():
+    assert worth_writing(["十二、", "好的"]) == ["好的"]
 
 
 def test_a_sentence_takes_the_mark_that_it_lacks():

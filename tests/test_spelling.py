@@ -74,6 +74,8 @@ def respelled(source, written, tokenizer):
         ("Go 🙂!", "now go!", "Now go!"),
         ("a top-up - or a Wi-Fi", "the wi-fi - a top-up", "the Wi-Fi - a top-up"),
         ("WHO HAS AN ATM?", "is this a atm?", "IS THIS AN ATM?"),
+        ("Open at 9 a.m.?", "does it open at 9 a.m.", "Does it open at 9 a.m.?"),
+        ("Ask Nguyen Kowalski", "did nguyen kowalski ask?", "Did Nguyen Kowalski ask?"),  # no title
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),
         ("It is what the mba costs.", "an mba has an deadline.", "An mba has a deadline."),
@@ -117,6 +119,12 @@ def test_a_tokenizer_that_forgets_nothing_needs_no_spelling():
     text, tokenizer = "who? i am in paris", unigram_tokenizer()
     tokenizer.backend_tokenizer.decoder = decoders.Metaspace()
     assert respelled("So i am? A THING, in paris.", text, tokenizer) == text
+
+
+def test_only_articles_change_with_a_tokenizer_that_forgets_nothing():
+    tokenizer = unigram_tokenizer("A", "-")
+    tokenizer.backend_tokenizer.decoder = decoders.Metaspace()
+    assert respelled("IS IT - OR NOT?", "A end-on", tokenizer) == "An end-on"
 
 
 def test_spelling_changes_no_token(english):
