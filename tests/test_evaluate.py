@@ -3,6 +3,7 @@
 import json
 import logging
 import lzma
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import average, load_sts_tasks
-from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
+from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks, split_name
 from simbert_hf.modeling.bridge import EmbedderModule
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
@@ -100,6 +101,10 @@ def test_table_json_plots_and_card(
         found["value"] - models["one"]["STS-B"]["figures"]["spearman"]["value"]
     )
     assert 0 < found["p_value"] <= 1
+    shown = {(row[0], row[2]): row[5] for row in rows if len(row) == 7}
+    assert shown["STS-B", "Spearman"] == f"{100 * found['difference']:+.2f}"
+    less = models["second"]["mine"]["figures"]["uniformity"]["difference"]
+    assert shown["mine", "uniformity"] == f"{less:+.3f}"
     together = spearmanr(cosines[:30], scores[:30]).statistic  # of all files of a year at once
     year = models["second"]["STS12"]
     assert year["figures"]["spearman"]["value"] == pytest.approx(together)
@@ -111,6 +116,7 @@ def test_table_json_plots_and_card(
     tasks = results.models["one"]
     halves = [tasks[name].figures["pearson"].replicates for name in ("STS12", "STS-B")]
     replicates = tasks["STS average"].figures["pearson"].replicates
+    assert tasks["STS average"].size == tasks["STS12"].size + tasks["STS-B"].size
     assert replicates == pytest.approx((halves[0] + halves[1]) / 2)
     assert set(models["one"]["mine"]["figures"]) == {
         "auc", "ap", "accuracy", "f1", "alignment", "uniformity",
@@ -235,6 +241,31 @@ def test_a_card_made_for_figures_is_true(tmp_path: Path, kind: str) -> None:
     assert "Nothing was measured" not in card.text
     assert '("ours")' not in card.text
     assert ('("mine")' in card.text) == (kind != "foreign")
+
+
+def test_a_report_shows_no_plots_of_other_results_and_compares_with_no_other(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "geometry.png").touch()
+    found = {"intents": TaskResult("retrieval", 4, {"top1": Figure(0.5)})}
+    table = write_report(Results({"one": found}, {"bootstrap": 100}), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.md"]
+    assert "Brackets" in table
+    assert "p:" not in table
+
+
+def test_what_has_a_name_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b.csv").touch()
+    assert split_name("a=b.csv") == (None, "a=b.csv")
+    assert split_name("a=b.csv,c.csv") == (None, "a=b.csv,c.csv")
+    assert split_name("a=c.csv") == ("a", "c.csv")
+
+
+def test_only_the_first_model_needs_a_folder_for_its_card(files: Path) -> None:
+    models = [f"{files}/one", "org/other"]
+    given = EvaluationArguments(models=models, sts=[f"{files}/stsb.tsv"], write_card=True)
+    assert [*given.model_paths()] == ["one", "other"]
 
 
 def test_one_task_makes_no_average() -> None:
@@ -393,6 +424,8 @@ def test_named_columns_hold_the_classes(files: Path) -> None:
     )
     task = load_tasks(given)[1]
     assert (task.name, task.sentences) == ("意图", ("A", "B", "C", "D"))
+    with pytest.raises(ValueError, match="name three: both sentences, score or label"):
+        load_tasks(replace(given, retrieval=[]))
 
 
 def test_sentences_that_a_model_cannot_read_are_told_of(

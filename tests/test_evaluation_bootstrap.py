@@ -72,6 +72,12 @@ def test_a_resample_of_one_kind_has_no_auc_and_one_of_a_single_couple_has() -> N
     assert resampled_auc(same, other).tolist() == pytest.approx([np.nan, 1.0], nan_ok=True)
 
 
+def test_where_nothing_is_the_same_or_said_to_be_f1_is_zero() -> None:
+    labels = np.array([True, False, False])
+    found = pair_figures("set", np.array([0.3, 0.2, 0.1]), labels, {"f1": 0.9}, Bootstrap(100))
+    assert not found["f1"].replicates.any()
+
+
 def test_ranks_within_a_resample_are_scipys() -> None:
     counts = next(Bootstrap(100).counts("set", len(COSINES)))
     ranks = Distinct(COSINES).ranks(counts)

@@ -1,12 +1,13 @@
 """Geometry, thresholds and retrieval against loops written from their definitions."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from simbert_hf.data.scored import LabelledPair
+from simbert_hf.data.scored import LabelledPair, ScoredPair
 from simbert_hf.evaluation import geometry, retrieval
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.geometry import (
@@ -17,7 +18,7 @@ from simbert_hf.evaluation.geometry import (
 )
 from simbert_hf.evaluation.pairs import PairTask, best_thresholds
 from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
-from simbert_hf.evaluation.sts import score_curve
+from simbert_hf.evaluation.sts import StsTask, score_curve
 from tests.naive import naive_retrieval
 
 
@@ -66,10 +67,17 @@ def test_geometry_of_many_sentences_is_estimated(monkeypatch: pytest.MonkeyPatch
     whole = geometry.geometry(x[:0], x[:0], x)
     assert set(whole) == {"uniformity"}  # no positives, no alignment
     monkeypatch.setattr(geometry, "MOST", 600)
+    assert geometry.geometry(x[:0], x[:0], np.eye(700))["uniformity"].value == -4  # none is twice
     part = geometry.geometry(x, x, x)
     assert part["alignment"].value == 0.0
     assert part["uniformity"].value == pytest.approx(whole["uniformity"].value, abs=0.05)
     assert part["uniformity"].value != whole["uniformity"].value
+
+
+def test_a_meter_draws_no_vector_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometry, "METERED", 30)
+    found = geometry.CollapseMeter()(np.eye(40))
+    assert found == {"mean_cosine": 0.0, "effective_rank": pytest.approx(30)}
 
 
 @pytest.mark.parametrize("measure", [uniformity, mean_pairwise_cosine, effective_rank])
@@ -130,22 +138,32 @@ def test_where_no_threshold_helps_none_is_the_same() -> None:
 
 
 def test_labelled_pairs_bring_the_curve_and_the_parts_of_their_cosines() -> None:
-    vectors = {"a": (1.0, 0.0), "b": (0.5, 0.75**0.5), "c": (0.0, 1.0)}
+    vectors = {"a": (1.0, 0.0), "b": (0.495, (1 - 0.495**2) ** 0.5), "c": (0.005, 1.0)}
     pairs = [LabelledPair("a", "b", True), LabelledPair("a", "c", False)]
     found = PairTask("set", pairs).measure(
         lambda texts: np.array([vectors[text] for text in texts], dtype=np.float32), Bootstrap(0)
     )
     assert found.curve["threshold"] == pytest.approx((np.arange(51) / 100).tolist())
-    assert found.curve["accuracy"] == [0.5, *[1.0] * 50]
-    assert found.curve["f1"] == pytest.approx([2 / 3, *[1.0] * 50])
-    assert found.figures["alignment"].value == pytest.approx(1.0)
+    assert found.curve["accuracy"] == [0.5, *[1.0] * 49, 0.5]
+    assert found.curve["f1"] == pytest.approx([2 / 3, *[1.0] * 49, 0])
+    assert found.figures["alignment"].value == pytest.approx(1.01)
     assert np.argmax(found.histograms["negatives"]) < np.argmax(found.histograms["positives"])
 
 
+def test_the_close_pairs_have_at_least_four_fifths_of_the_best_score() -> None:
+    pairs = [ScoredPair("a", text, score) for text, score in zip("bcde", (5, 4, 1, 0), strict=True)]
+    vectors = dict(zip("abcde", np.eye(5)[[0, 0, 1, 2, 3]], strict=True))
+    found = StsTask("set", {Path("set.csv"): pairs}).measure(
+        lambda texts: np.array([vectors[text] for text in texts]), Bootstrap(0)
+    )
+    assert found.figures["alignment"].value == pytest.approx((0 + 2) / 2)
+    assert [sum(found.histograms[side]) for side in ("positives", "negatives")] == [2, 2]
+
+
 def test_score_curve_by_hand() -> None:
-    scores = np.array([0.0, 0.4, 0.5, 5.0])
-    curve = score_curve(np.array([0.1, 0.3, 0.6, 0.9]), scores)
-    assert curve["score"] == pytest.approx([0.2, 0.5, 5.0])  # bins of width 0.5
+    scores = np.array([0.0, 0.4, 0.5, 4.6, 5.0])
+    curve = score_curve(np.array([0.1, 0.3, 0.6, 0.9, 0.9]), scores)
+    assert curve["score"] == pytest.approx([0.2, 0.5, 4.8])  # bins of width 0.5
     assert curve["mean"] == pytest.approx([0.2, 0.6, 0.9])
     assert curve["high"] == pytest.approx([0.3, 0.6, 0.9])
     assert curve["low"] == pytest.approx([0.1, 0.6, 0.9])
@@ -163,6 +181,16 @@ def test_ranks_equal_a_loop(chunk: int, n_groups: int) -> None:
     first, precision = naive_retrieval(torch.from_numpy(vectors), groups.tolist())
     assert found.first.tolist() == first
     assert found.average_precision == pytest.approx(precision)
+
+
+@pytest.mark.parametrize("few", [0, 16])
+def test_scores_at_a_limit_reach_it(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(retrieval, "FEW", few)
+    scores, limits = (
+        torch.tensor([[0.1, 0.5, 0.9], [0.5, 0.5, 0.2]]),
+        torch.tensor([[0.5, 0.9]] * 2),
+    )
+    assert retrieval.count_at_least(scores, limits).tolist() == [[2, 1], [2, 0]]
 
 
 def test_few_scores_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,12 +215,13 @@ def test_equal_vectors_of_other_groups_come_first() -> None:
     # 0 finds its mate level with the stranger 1, behind it; 1 finds 3 behind 0 and 2
     assert found.first.tolist() == [2, 3, 2, 3]
     nearly = vectors.copy()
-    nearly[2, 3] = 1e-5  # a cosine that rounding alone could change does not count as better
+    nearly[2, 0] += 5e-7  # a cosine that rounding alone could change does not count as better
     assert rank_group_mates(nearly, np.array([5, 6, 5, 6])).first.tolist() == [2, 3, 2, 3]
 
 
 def test_retrieval_resamples_groups() -> None:
-    vectors, groups = unit_vectors(40).astype(np.float32), np.arange(40) // 4 * 7
+    vectors, sizes = unit_vectors(40).astype(np.float32), [2, 3, 4, 7] * 2 + [3, 5]
+    groups = np.repeat(np.arange(10), sizes) * 7
     texts = [str(i) for i in range(40)]
     task = RetrievalTask("set", texts, groups)
     strap = Bootstrap(100)
@@ -209,6 +238,5 @@ def test_retrieval_resamples_groups() -> None:
     counts = np.concatenate(list(strap.counts("set", 10)))
     for name, values in shares.items():
         assert found.figures[name].value == pytest.approx(np.mean(values))
-        by_group = np.reshape(values, (10, 4))
-        loop = [np.repeat(by_group, row, axis=0).mean() for row in counts]
+        loop = [np.average(values, weights=np.repeat(row, sizes)) for row in counts]
         assert found.figures[name].replicates == pytest.approx(loop)

@@ -47,7 +47,7 @@ SCORES = [[0.9, 0.95], [0.2], []]
 
 
 def test_figures_of_a_system_by_hand() -> None:
-    found = measure(SYSTEM, SCORES, 0.5, DATA, k=2)
+    found = measure(SYSTEM, SCORES, 0.9, DATA, k=2)
     assert found["candidates"] == pytest.approx(3 / 3)
     assert found["accepted_1"]["share"] == pytest.approx(1 / 3)
     assert found["accepted_k"]["share"] == pytest.approx((2 + 0 + 0) / 6)
@@ -109,6 +109,8 @@ def test_controls_are_what_they_say() -> None:
     for source, (changed,) in zip(DATA.sources, exchanged.candidates, strict=True):
         before, after = source.split(), changed.split()
         assert sum(a != b for a, b in zip(before, after, strict=True)) == 1
+        [new] = {*after} - {*before}
+        assert any(new.strip("?") in other for other in DATA.sources if other != source)
     for seed in range(20):
         others = controls(DATA, seed)[-1].candidates
         assert sorted(others) == sorted([[row[0]] for row in DATA.references])
@@ -144,7 +146,7 @@ def test_table_and_samples_show_good_and_bad() -> None:
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in page
     assert "1. what time is it now (**refused** 0.20, cosine 0.80)" in page
     assert "where are you" not in page
-    everything = samples_page([SYSTEM], [SCORES], 0.0, DATA, count=1)
+    everything = samples_page([SYSTEM], [SCORES], 0.9, DATA, count=1)
     assert "1. how do i go there (accepted 0.90, cosine 0.90)" in everything
 
 
@@ -153,6 +155,7 @@ def test_caption_warns_of_a_judge_that_takes_anything() -> None:
     judge = Judge(None, 0.5, {"start": {"name": "s"}, "figures": {"dev": figures}})
     random = controls(DATA, 0)[-1]
     good, bad = ([measure(random, [[s]] * 3, 0.5, DATA, 2)] for s in (0.1, 0.9))
+    fair = [measure(random, [[0.9], [0.1], [0.1]], 0.5, DATA, 2)]
     line = "- dev: 9 pairs, AUC 0.800; accepts 90.0% of the paraphrases, 25.0% of the others."
     assert line in caption(judge, good, DATA, {})
     assert "CAUTION" not in caption(judge, good, DATA, {"a": 0.01})
@@ -161,6 +164,7 @@ def test_caption_warns_of_a_judge_that_takes_anything() -> None:
     assert kin in caption(judge, good, DATA, {"a": 0.91})
     caution = "CAUTION: it accepts 100% of the control row 'random other sentence'"
     assert caution in caption(judge, bad, DATA, {})
+    assert "CAUTION: it accepts 33% of the control row" in caption(judge, fair, DATA, {})
 
 
 def test_json_holds_finite_numbers_only() -> None:
@@ -194,6 +198,8 @@ def test_held_out_groups_are_those_of_the_training_run(tmp_path) -> None:
     )
     whole = load_held_out([str(path)], None, 42, None)
     assert len(whole.sources) == 12
+    assert (data.others, whole.others) == (7, None)
+    assert whole.sources != load_held_out([str(path)], None, 43, None).sources
     assert whole.origin.startswith("12 drawn from all groups of groups.jsonl, as if no model was")
 
 

@@ -126,6 +126,7 @@ def test_chinese_characters_are_tokens() -> None:
     assert bleu(["今天天气很好"], [["今天的天气很好"]], "zh") == pytest.approx(
         naive_bleu([pair], effective=False)
     )
+    assert bleu(["现在很晚了?"], [["现在很晚了？"]], "zh") == pytest.approx(100)
     assert self_bleu([["今天天气很好", "今天的天气很好"]], "zh") > 30
     assert self_bleu([["今天天气很好", "今天的天气很好"]]) == 0  # each is one token
 
