@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from argparse import Namespace
 from itertools import takewhile
 from pathlib import Path
 
@@ -82,7 +83,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     given += [f"--judge={tmp_path / 'judge'}"]
     for _ in range(2):  # as after a stop: the list is drawn once
         called.clear()
-        release.main([*given, f"--output_dir={tmp_path / 'out'}"])
+        release.main([*given, f"--output_dir={tmp_path / 'out'}", "--", "--bf16=false"])
     return called
 
 
@@ -91,15 +92,15 @@ def test_a_stage_is_finished_once_its_card_is_written(
 ) -> None:
     out, trained = tmp_path / "out" / "tiny-1-english", []
     out.mkdir()
-    for name in ("all_results.json", "README.md"):
+    for name, more in (("all_results.json", []), ("README.md", []), ("README.md", ["--stages=1"])):
         (out / name).touch()
         commands.clear()
         release.main(
             ["tiny", f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}",
-             f"--output_dir={tmp_path / 'out'}"]
+             f"--output_dir={tmp_path / 'out'}", *more]
         )  # fmt: skip
         trained.append(sum(script == "train_simbert.py" for script, _ in commands))
-    assert trained == [2, 1]
+    assert trained == [2, 1, 0]
 
 
 def test_every_stage_holds_out_what_is_judged(
@@ -127,7 +128,7 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     recipe, *flags = given["train_simbert.py"]
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     told = parse_arguments(types, [recipe, *flags, "--report_to=none"], PRESETS)
-    assert told[3].max_steps == 2
+    assert (told[3].max_steps, flags[-1]) == (2, "--bf16=false")
     Path(f"{told[3].output_dir}-average").mkdir()  # as the scripts would have
     (measured,) = parse_arguments((EvaluationArguments,), given["evaluate.py"])
     assert measured.prompts == ["", "say: "]
@@ -159,6 +160,24 @@ def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     assert not former.exists()
 
 
+def test_what_a_stage_ends_in_is_what_later_ones_begin_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    averaged = []
+    monkeypatch.setattr(release, "run", lambda _, *flags: averaged.append([*flags]))
+    for name in ("some.jsonl", "dev.csv"):
+        (tmp_path / name).touch()
+    stages = (
+        release.Stage("english", 1, (), ("some.jsonl",), ends={release.MADE: 0.5, "a": 0.5}),
+        release.Stage("english_polish", 1, (), ("some.jsonl",), begins={"english": 1.0}),
+    )
+    args = Namespace(output_dir=tmp_path, name="t", data=tmp_path, flags=[])
+    tiny = release.Release("a", stages, "dev.csv", (), (), ())
+    release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
+    _, ended, begun, _ = averaged
+    assert begun[:2] == ["--models", flag(ended, "output_dir")]
+
+
 def test_related_sentences_are_mined_for_a_stage(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
@@ -166,6 +185,7 @@ def test_related_sentences_are_mined_for_a_stage(
     drawn = Path(flag(mined, "sentences_file")).read_text().splitlines()
     assert len(set(drawn)) == 14
     assert sum(text.startswith("Sentence") for text in drawn) == 7
+    assert flag(mined, "model_name_or_path") == str(tmp_path / "start")  # not what is trained
     validated = flag(commands[0][1], "validation_file")
     assert not set(drawn) & release.texts_of(validated)
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
@@ -177,6 +197,19 @@ def test_related_sentences_are_mined_for_a_stage(
     assert folder == str(tmp_path / "out" / "tiny-english_related-rated")
     assert made == str(Path(folder, "preferences.jsonl.gz"))
     assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
+
+
+def test_pairs_of_another_range_are_mined_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "run", lambda *_: None)
+    (tmp_path / "open.txt").write_text("Sentence 1.\nSentence 2.\n")
+    write(held_out := tmp_path / "held-out.jsonl", [["a", "b"]])
+    args = Namespace(output_dir=tmp_path, name="tiny", data=tmp_path)
+    ranges = [(0.3, 0.9), (0.5, 0.9), (0.3, 0.9)]
+    stages = [release.Stage("x", 1, (), (), ("open.txt",), related=each) for each in ranges]
+    files = [release.mine(stage, "start", held_out, args) for stage in stages]
+    assert files[0] == files[2] != files[1]
 
 
 @pytest.mark.parametrize(
