@@ -77,7 +77,9 @@ def test_processes_that_write_one_file_take_turns(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [place]
 
 
-def test_processes_that_fill_one_folder_take_turns(tmp_path: Path) -> None:
+def test_processes_that_fill_one_folder_take_turns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     out, begun = tmp_path / "out", []
 
     def fill(name: str) -> None:
@@ -92,6 +94,7 @@ def test_processes_that_fill_one_folder_take_turns(tmp_path: Path) -> None:
         other.start()
         other.join(0.2)
         assert not begun
+        assert f"Another process writes {out}: waiting for it to end" in caplog.text
         (made / "model.safetensors").write_text("first")
     other.join(60)
     assert {path.name: path.read_text() for path in out.iterdir()} == {

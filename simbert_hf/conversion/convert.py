@@ -18,7 +18,8 @@ from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.atomic import SCRATCH, in_turn, put_in_place
+from simbert_hf.utils.atomic import SCRATCH, put_in_place
+from simbert_hf.utils.locks import in_turn
 from simbert_hf.utils.textfiles import read_json
 
 WORDS = "bert/embeddings/word_embeddings"

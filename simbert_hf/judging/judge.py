@@ -33,14 +33,8 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import complete, loading, quiet_transformers
 from simbert_hf.modeling.reading import OWN_CODE
-from simbert_hf.utils.atomic import (
-    SCRATCH,
-    in_turn,
-    put_in_place,
-    share_weights,
-    sync,
-    write_json,
-)
+from simbert_hf.utils.atomic import SCRATCH, put_in_place, share_weights, sync, write_json
+from simbert_hf.utils.locks import in_turn
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 

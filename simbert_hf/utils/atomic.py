@@ -7,17 +7,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from safetensors import SafetensorError
 
-try:
-    import fcntl
-except ImportError:  # on Windows, where no file is replaced while another process has it open
-    fcntl = None  # type: ignore[assignment]
+from simbert_hf.utils.locks import in_turn
 
 SCRATCH = "_saving"  # a folder for what is not complete yet
 
@@ -70,46 +67,6 @@ def whole(place: Path) -> Iterator[Path]:
     except BaseException as error:
         name_place(error, place)
         raise
-
-
-@contextmanager
-def in_turn(path: Path, mode: int = os.O_RDONLY) -> Iterator[None]:
-    """Lock a file or folder for the block, once no other process has it locked.
-
-    Where files cannot be locked, as on some network file systems, the block goes on without.
-
-    Args:
-        path: The file or folder itself is locked: there is no lock file.
-        mode: How to open it; with ``os.O_CREAT``, a file that does not exist is made.
-
-    Example:
-        >>> with in_turn(Path(".")):
-        ...     pass
-    """
-    handle = _locked(path, mode) if fcntl else None
-    try:
-        yield
-    finally:
-        if handle is not None:
-            with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)  # which processes forked in the block hold, too
-            os.close(handle)
-
-
-def _locked(path: Path, mode: int) -> int:
-    while True:
-        handle = os.open(path, mode, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError:  # this file system cannot
-            return handle
-        except BaseException:
-            os.close(handle)
-            raise
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        os.close(handle)  # another process has moved it to its place meanwhile
 
 
 def name_place(error: BaseException, place: Path) -> None:

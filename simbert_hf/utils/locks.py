@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where no file is replaced while another process has it open
+    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
@@ -44,3 +50,51 @@ def alone(file: Path, place: Path) -> Iterator[bool]:
             with suppress(OSError):  # on Windows, releasing removes it
                 file.unlink()
             lock.release()
+
+
+@contextmanager
+def in_turn(path: Path, mode: int = os.O_RDONLY) -> Iterator[None]:
+    """Lock a file or folder for the block, once no other process has it locked.
+
+    Where files cannot be locked, as on some network file systems, the block goes on without.
+
+    Args:
+        path: The file or folder itself is locked: there is no lock file.
+        mode: How to open it; with ``os.O_CREAT``, a file that does not exist is made.
+
+    Example:
+        >>> with in_turn(Path(".")):
+        ...     pass
+    """
+    handle = _locked(path, mode) if fcntl else None
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # which processes forked in the block hold, too
+            os.close(handle)
+
+
+def _locked(path: Path, mode: int) -> int:
+    while True:
+        handle = os.open(path, mode, 0o666)
+        try:
+            _wait(handle, path)
+        except OSError:  # this file system cannot
+            return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        os.close(handle)  # another process has moved it to its place meanwhile
+
+
+def _wait(handle: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        logger.warning("Another process writes %s: waiting for it to end", path)
+        fcntl.flock(handle, fcntl.LOCK_EX)
