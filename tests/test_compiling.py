@@ -22,6 +22,7 @@ from tests.tiny import WORDS, tiny_simbert
 pytestmark = [  # torch warns itself
     pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0"),
 ]
 
 PAIRS = [

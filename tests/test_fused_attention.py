@@ -106,6 +106,7 @@ def test_layers_that_are_no_plain_linear_ones_keep_their_way(calls) -> None:
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 def test_compiled_layers_learn_so_too(calls, monkeypatch) -> None:
     monkeypatch.setattr(module, "fused_attention", stand_in)
     torch._dynamo.reset()

@@ -229,6 +229,7 @@ def test_electra_is_packed_and_others_are_refused() -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 @pytest.mark.filterwarnings("ignore:.*Function.* should not be instantiated:DeprecationWarning")
 def test_one_compiled_graph_serves_every_length() -> None:
     torch._dynamo.reset()
