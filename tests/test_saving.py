@@ -57,7 +57,21 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]
     return flags
 
 
-def test_processes_that_write_one_file_take_turns(tmp_path: Path) -> None:
+def waiting(write: Callable[[], None], place: Path, caplog) -> threading.Thread:
+    """Write in a thread, and return once it waits for its turn, or has ended without."""
+    other = threading.Thread(target=write)
+    other.start()
+    told = f"Another process writes {place}: waiting for it to end"
+    end = time.monotonic() + 60
+    while other.is_alive() and told not in caplog.text and time.monotonic() < end:
+        other.join(0.01)
+    assert told in caplog.text
+    return other
+
+
+def test_processes_that_write_one_file_take_turns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     place, begun = tmp_path / "groups.jsonl", []
 
     def second() -> None:
@@ -67,9 +81,7 @@ def test_processes_that_write_one_file_take_turns(tmp_path: Path) -> None:
 
     with atomic.whole(place) as part:
         part.write_text("first, ")
-        other = threading.Thread(target=second)
-        other.start()
-        other.join(0.2)
+        other = waiting(second, place, caplog)
         assert not begun
         part.write_text("first, and longer than the second")
     other.join(60)
@@ -82,19 +94,16 @@ def test_processes_that_fill_one_folder_take_turns(
 ) -> None:
     out, begun = tmp_path / "out", []
 
-    def fill(name: str) -> None:
+    def second() -> None:
         with filled(out) as made:
-            begun.append(name)
-            (made / "config.json").write_text(name)
-            (made / "model.safetensors").write_text(name)
+            begun.append(made)
+            (made / "config.json").write_text("second")
+            (made / "model.safetensors").write_text("second")
 
     with filled(out) as made:
         (made / "config.json").write_text("first")
-        other = threading.Thread(target=fill, args=["second"])
-        other.start()
-        other.join(0.2)
+        other = waiting(second, out, caplog)
         assert not begun
-        assert f"Another process writes {out}: waiting for it to end" in caplog.text
         (made / "model.safetensors").write_text("first")
     other.join(60)
     assert {path.name: path.read_text() for path in out.iterdir()} == {
@@ -117,6 +126,18 @@ def test_where_nothing_can_be_locked_files_are_written(
     monkeypatch.setattr("fcntl.flock", flock)
     write_text(tmp_path / "a", "b")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_what_is_locked_is_not_what_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SMB shares, only the handle that locks a file can write to it."""
+    locked = []
+    monkeypatch.setattr("fcntl.flock", lambda handle, _: locked.append(os.fstat(handle)))
+    with atomic.whole(tmp_path / "a") as part:
+        part.touch()
+        assert len(locked) == 1
+        assert not os.path.samestat(locked[0], part.stat())
 
 
 def test_a_file_system_that_syncs_no_folders_will_do(

@@ -56,17 +56,14 @@ def whole(place: Path) -> Iterator[Path]:
         ('faq.txt.part', 1)
     """
     part = place.with_name(f"{place.name}.part")
-    try:
-        with in_turn(part, os.O_RDWR | os.O_CREAT):
-            try:
-                yield part
-                put_in_place(part, place)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-    except BaseException as error:
-        name_place(error, place)
-        raise
+    with in_turn(place.with_name(f"{place.name}.turn"), place):
+        try:
+            yield part
+            put_in_place(part, place)
+        except BaseException as error:
+            name_place(error, place)
+            part.unlink(missing_ok=True)
+            raise
 
 
 def name_place(error: BaseException, place: Path) -> None:

@@ -53,34 +53,42 @@ def alone(file: Path, place: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def in_turn(path: Path, mode: int = os.O_RDONLY) -> Iterator[None]:
-    """Lock a file or folder for the block, once no other process has it locked.
+def in_turn(path: Path, place: Path | None = None) -> Iterator[None]:
+    """Lock a folder, or a file made for it, for the block, once no other process has it locked.
 
     Where files cannot be locked, as on some network file systems, the block goes on without.
 
     Args:
-        path: The file or folder itself is locked: there is no lock file.
-        mode: How to open it; with ``os.O_CREAT``, a file that does not exist is made.
+        path: A folder; or a file, which is made, and removed at the end. The block must not write
+            to it: on SMB shares, nobody can write to a locked file but by the handle that locks.
+        place: What is written, which a process that waits names; ``path`` by default.
 
     Example:
         >>> with in_turn(Path(".")):
         ...     pass
     """
-    handle = _locked(path, mode) if fcntl else None
+    is_folder = path.is_dir()
+    handle = _locked(path, is_folder, place or path) if fcntl else None
     try:
         yield
     finally:
         if handle is not None:
             with suppress(OSError):
+                if not is_folder:
+                    path.unlink()
+            with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)  # which processes forked in the block hold, too
             os.close(handle)
 
 
-def _locked(path: Path, mode: int) -> int:
+def _locked(path: Path, is_folder: bool, place: Path) -> int | None:
     while True:
-        handle = os.open(path, mode, 0o666)
         try:
-            _wait(handle, path)
+            handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:  # writing there fails likewise, and says where
+            return None
+        try:
+            _wait(handle, place)
         except OSError:  # this file system cannot
             return handle
         except BaseException:
@@ -89,12 +97,12 @@ def _locked(path: Path, mode: int) -> int:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
-        os.close(handle)  # another process has moved it to its place meanwhile
+        os.close(handle)  # another process has removed it meanwhile
 
 
-def _wait(handle: int, path: Path) -> None:
+def _wait(handle: int, place: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        logger.warning("Another process writes %s: waiting for it to end", path)
+        logger.warning("Another process writes %s: waiting for it to end", place)
         fcntl.flock(handle, fcntl.LOCK_EX)
