@@ -3,7 +3,7 @@
 import pytest
 
 from simbert_hf.generation.alterations import alters, misplaces_be
-from simbert_hf.generation.completeness import is_complete
+from simbert_hf.generation.completeness import adds_sentence, is_complete
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.writing import Draft, keep_facts
 
@@ -26,6 +26,8 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("Does she like it?", "Do she like it?"),
         ("He has his hair cut.", "He have his hair cut."),
         ("Tell me why.", "Tell him why."),
+        ("They tried it.", "They try it."),
+        ("If I can, he writes it.", "He write it, if I can."),  # "can" is of another clause
     ],
 )
 def test_what_alters_a_word_is_found(text: str, other: str) -> None:
@@ -50,6 +52,8 @@ def test_what_alters_a_word_is_found(text: str, other: str) -> None:
         ("See the theme.", "See them."),
         ("It is red, and she is glad.", "She is glad, and it is red."),
         ("Ask for it to be sent.", "Ask to have it sent."),
+        ("I was sent a card.", "They sent me a card."),
+        ("I try what I tried.", "I try, I try."),
         ("怎么用 app 支付？", "app 支付怎么用？"),
     ],
 )
@@ -93,6 +97,7 @@ def test_be_is_misplaced(text: str, other: str) -> None:
         ("It has a lid.", "There is a lid on it."),
         ("Is it safe to go?", "Would it be safe to go?"),
         ("It's late.", "It is late."),
+        ("He came, tired but glad.", "He came, was tired but glad."),
     ],
 )
 def test_be_is_not_misplaced(text: str, other: str) -> None:
@@ -104,7 +109,9 @@ def test_be_is_not_misplaced(text: str, other: str) -> None:
     [
         ("May I change the address of an order that I placed yesterday?", True),
         ("Is it possible for me to change the address of my order from yesterday?", True),
+        ("Can I change my order's address, yesterday's?", True),  # three words fewer
         ("Can I change my order?", False),
+        ("Can I get my new thing sent to us here?", False),
         (
             "Can I change what I placed for delivery, yesterday or not, at that address of it?",
             False,
@@ -116,3 +123,7 @@ def test_what_leaves_out_or_adds_much_is_incomplete(other: str, complete: bool) 
     text = "Can I change the address of my order from yesterday?"
     assert is_complete(text, other) == complete
     assert is_complete("我可以改昨天订单的地址吗", "地址能改吗")  # only words are counted
+
+
+def test_a_sentence_in_place_of_another_is_not_added() -> None:
+    assert not adds_sentence("I want it. Now!", "I want it now. Please.")

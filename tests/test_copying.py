@@ -84,6 +84,17 @@ def test_what_a_model_would_write_by_itself_is_not_raised():
     assert rises.tolist() == pytest.approx([0, ELSEWHERE * lacking, 0, 0, 0])
 
 
+def test_of_equal_tokens_the_first_is_written_first():
+    decoder, row = Known(), torch.zeros(1, dtype=torch.long)
+    decoder.step = lambda *_: decoder.start()
+    copying = CopyingDecoder(decoder, torch.tensor([[2, 3, 2]]), torch.zeros(1, 3), weight=1.0)
+    copying.start()
+    written = [copying.step(row, row, torch.tensor([token])) for token in (5, 2, 2)]
+    both, one, none = (float((logits - decoder.start())[0, 2]) for logits in written)
+    assert both == one > 0  # the other one is still lacking
+    assert none == 0
+
+
 def test_nothing_is_foreign_behind_a_rows_end_or_if_banned():
     found = foreignness(Known(), Known().start(), torch.tensor([[0, 2, -1]]))
     assert found[0, [0, 2]].tolist() == [0, 0]

@@ -16,10 +16,18 @@ from transformers.cache_utils import DynamicLayer
 from simbert_hf import DEFAULT_MODEL, SimBert, gen_synonyms
 from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
-from simbert_hf.generation.scoring import score_pairs
-from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.scoring import score_pairs, target_losses
+from simbert_hf.generation.search import Hypotheses, SearchSettings, search
 from simbert_hf.generation.synonyms import Paraphrase, choose, rank
-from simbert_hf.generation.writing import Draft, banned_tokens, distinct, sources_of, write
+from simbert_hf.generation.writing import (
+    Draft,
+    banned_tokens,
+    distinct,
+    sources_of,
+    unpacked,
+    warn_of_unknown,
+    write,
+)
 from simbert_hf.utils.text import normalize_text
 from tests.naive import float64_weights, naive_next_log_probs, naive_sequence_log_prob
 from tests.tiny import tiny_simbert, unigram_tokenizer, wordpiece_tokenizer
@@ -296,6 +304,14 @@ def test_long_pairs_are_cut_as_encode_cuts_and_to_the_room_there_is():
     np.testing.assert_allclose(reading.vectors[0], model.encode(long), atol=1e-5)
 
 
+def test_half_precision_reads_pairs_in_single():
+    model = tiny_simbert().bfloat16()
+    batch = model.rows.pad(model.rows.sources(["a cat"], 9), model.rows.targets(["a dog"], 9))
+    states = model(**batch).last_hidden_state
+    assert states.dtype == torch.bfloat16
+    assert target_losses(model, states, batch).dtype == torch.float32
+
+
 def test_no_pairs_are_read_as_nothing_and_a_model_that_cannot_write_is_refused():
     model = tiny_simbert()
     assert score_pairs(model, []).vectors.shape == (0, model.dimension)
@@ -359,6 +375,24 @@ def test_log_prob_is_the_mean_over_tokens_and_sep(model):
     assert drafts
     means = sorted(log_prob / len(tokens) for tokens, log_prob in rows)
     assert all(min(abs(d.log_prob - mean) for mean in means) < 1e-6 for d in drafts)
+
+
+def test_a_sentence_that_did_not_end_has_no_separator_in_its_mean():
+    tokens = torch.tensor([[5, 6, 7], [5, 2, 2]])
+    log_prob = torch.tensor([-3.0, -3.0])
+    found = Hypotheses(torch.tensor([0, 1]), tokens, log_prob, log_prob, log_prob)
+    assert [*unpacked(found, 2)] == [(0, [5, 6, 7], -1.0), (1, [5, 2], -1.5)]
+
+
+def test_a_warning_names_the_first_text_with_an_unknown_word_and_counts_the_others():
+    tokenizer = wordpiece_tokenizer()
+    texts = ["a cat", "a cat and \u2603", "\u2603", "\u2603 a dog", "the \u2603 time"]
+    rows = [tokenizer(text)["input_ids"] for text in texts]
+    with pytest.warns(UserWarning, match=r"sign in 'a cat and \u2603', and in 2 more: ") as caught:
+        warn_of_unknown(tokenizer, texts, rows)  # the third is mostly unknown: encode warns
+    with pytest.warns(UserWarning, match=r"sign in 'a cat and \u2603': "):
+        warn_of_unknown(tokenizer, texts[:3], rows[:3])
+    assert len(caught) == 1
 
 
 def test_distinct_keeps_the_likeliest_form():

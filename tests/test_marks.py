@@ -35,6 +35,8 @@ def test_a_curly_text_has_the_paraphrases_of_a_straight_one() -> None:
         ("他说“it’s”", "他说“it’s”"),
         ("`code`", "`code`"),
         ("HELP!!! Is it here?!", "HELP! Is it here?"),
+        ("What!? No", "What? No"),
+        ('a 5″ or a 6" one', 'a 5″ or a 6" one'),
         ("Where??? See x.com/a?b=1", "Where? See x.com/a?b=1"),
         ("So.... it's ../b or 1...3", "So\u2026 it's ../b or 1\u20263"),
         ("在哪里？？？我不懂！！", "在哪里？我不懂！"),
@@ -99,3 +101,7 @@ def test_markup_stays(text: str, kept: str) -> None:
 
 def test_marks_in_addresses_stay() -> None:
     assert marks_as_in("See x.com/a?b=1???", "is it x.com/a?b=1?") == "is it x.com/a?b=1???"
+
+
+def test_three_dots_that_a_tokenizer_made_are_one_mark_again() -> None:
+    assert marks_as_in("Wait…", "Please wait...") == "Please wait…"

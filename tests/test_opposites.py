@@ -37,6 +37,7 @@ def test_opposites_are_found(text: str, other: str) -> None:
         ("How do I send it?", "How can it be sent?"),
         ("It is cheap.", "The price is low."),
         ("before noon", "at noon"),
+        ("Go to the shop.", "Go into the shop."),
     ],
 )
 def test_other_words_are_no_opposites(text: str, other: str) -> None:

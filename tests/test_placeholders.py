@@ -13,6 +13,7 @@ from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
     [
         ("Where is my card?", []),
         ("What does 谢谢 mean, or «多谢»?", ["谢谢", "多谢"]),
+        ("What does 谢谢你们大家 mean?", ["谢谢你们大家"]),  # more characters than words
         ("I❤️NY, (pizza🍕) and 👨‍👩‍👧.", ["I❤️NY", "pizza🍕", "👨‍👩‍👧"]),
         ("李雷's boss and 李雷 are in Łódź.", ["李雷"]),  # one letter for both
         ("I need \uff15 tickets\uff0cok, with 中国", ["\uff15", "中国"]),  # it knows both

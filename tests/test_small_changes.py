@@ -3,7 +3,7 @@
 import pytest
 
 from simbert_hf import SimBert
-from simbert_hf.generation.facts import loses_bounds
+from simbert_hf.generation.facts import loses_bounds, repeats_facts
 from simbert_hf.generation.small_changes import coins_word, says_twice, swaps_word
 from simbert_hf.generation.writing import Draft, keep_facts
 
@@ -36,6 +36,7 @@ def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> 
         ("the key does not exist", "the key which does not exist", True),
         ("The key doesn't exist any more.", "That key isn't exist.", True),
         ("It doesn't work.", "It isn't good.", False),
+        ("Tell me about it.", "Tell me what.", False),
     ],
 )
 def test_swapped_words(text: str, other: str, swapped: bool) -> None:
@@ -50,6 +51,8 @@ def test_swapped_words(text: str, other: str, swapped: bool) -> None:
         ("the kids' meal", "the kids' meal for children", True),
         ("a meal for my kids and other children", "a meal for kids and children", False),
         ("Which of your friends is it?", "Which friend of yours is it?", False),
+        ("They would pay if they could.", "They would if they could, would they?", False),
+        ("It is closed.", "It is closed night and evening.", False),  # neither is the text's
     ],
 )
 def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
@@ -72,3 +75,15 @@ def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
 )
 def test_bounds(text: str, other: str, lost: bool) -> None:
     assert loses_bounds(text, other) is lost
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "repeated"),
+    [
+        ("Neither is late.", "NEITHER a NOR b is late.", False),
+        ("the third of 3 books", "3 books of 3", False),
+        ("the third book", "the third and 3", True),
+    ],
+)
+def test_numbers_and_negations_said_twice(text: str, other: str, repeated: bool) -> None:
+    assert repeats_facts(text, other) is repeated

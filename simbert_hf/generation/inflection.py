@@ -51,6 +51,8 @@ def stems(word: str) -> frozenset[str]:
     Example:
         >>> sorted(stems("tries")), sorted(stems("went")), "stop" in stems("stopped")
         (['tri', 'trie', 'tries', 'try'], ['go', 'went'], True)
+        >>> sorted(stems("bed"))  # short words have no endings
+        ['bed']
     """
     found = {word, IRREGULAR.get(word, word)}
     if len(word) > 3:
@@ -95,6 +97,8 @@ def inflect_pieces(pieces: Sequence[str], known: AbstractSet[tuple[str, str]]) -
     Example:
         >>> inflect_pieces("reset ##ing and ping ##ing".split(), {("ping", "##ing")})
         ['resetting', 'and', 'ping', '##ing']
+        >>> inflect_pieces("cry ##s ##tal".split(), set())
+        ['cry', '##s', '##tal']
     """
     words: list[str] = []
     for before, piece, behind in zip(["", *pieces], pieces, [*pieces[1:], ""], strict=False):
