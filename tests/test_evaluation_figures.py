@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from simbert_hf.data.scored import LabelledPair, ScoredPair
-from simbert_hf.evaluation import geometry, retrieval
-from simbert_hf.evaluation.bootstrap import Bootstrap
+from simbert_hf.evaluation import geometry, plots, retrieval
+from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.geometry import (
     alignment,
     effective_rank,
@@ -17,6 +17,7 @@ from simbert_hf.evaluation.geometry import (
     uniformity,
 )
 from simbert_hf.evaluation.pairs import PairTask, best_thresholds
+from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
 from simbert_hf.evaluation.sts import StsTask, score_curve
 from tests.naive import naive_retrieval
@@ -240,3 +241,62 @@ def test_retrieval_resamples_groups() -> None:
         assert found.figures[name].value == pytest.approx(np.mean(values))
         loop = [np.average(values, weights=np.repeat(row, sizes)) for row in counts]
         assert found.figures[name].replicates == pytest.approx(loop)
+
+
+# Plots ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Collect the figures that are drawn, which are not written."""
+    figures, make = [], plots.new_figure
+
+    def new_figure(*size: float) -> object:
+        figures.append(make(*size))
+        monkeypatch.setattr(figures[-1], "savefig", lambda *_, **__: None)
+        return figures[-1]
+
+    monkeypatch.setattr(plots, "new_figure", new_figure)
+    return figures
+
+
+def test_histograms_show_shares_within_the_range_that_occurs(drawn: list) -> None:
+    counts = {"negatives": [0] * 100, "positives": [0] * 100}
+    counts["negatives"][40], counts["positives"][60] = 1, 3
+    counts["positives"][69] = 1
+    task = TaskResult("pairs", 5, {}, histograms=counts)
+    plots.plot_histograms(Results({"one": {"QQP": task}, "two": {"QQP": task}}), "a.png")
+    axes = drawn[0].axes
+    assert [axis.get_title() for axis in axes] == ["QQP: one", "QQP: two"]
+    assert axes[0].get_xlim() == pytest.approx((-0.2, 0.4))  # edges of bins 40 and 69
+    negatives, positives = (patch.get_data() for patch in axes[1].patches)
+    assert negatives.values[40] == 1
+    assert (positives.values[60], positives.values[69]) == (0.75, 0.25)
+    assert positives.edges[60] == pytest.approx(0.2)
+
+
+def test_curves_and_places_show_their_columns(drawn: list) -> None:
+    low, mean, high = [0.1, 0.3], [0.2, 0.5], [0.3, 0.7]
+    sts = TaskResult(
+        "sts", 9, {}, curve={"score": [1.0, 4.0], "mean": mean, "low": low, "high": high}
+    )
+    pairs = TaskResult(
+        "pairs", 9, {}, facts={"accuracy_threshold": 0.6},
+        curve={"threshold": [0.0, 1.0], "accuracy": [0.5, 0.8]},
+    )  # fmt: skip
+    plots.plot_curves(Results({"one": {"STS-B": sts, "QQP": pairs}}), "a.png")
+    first, second = drawn[0].axes
+    assert first.lines[0].get_xydata().tolist() == [[1.0, 0.2], [4.0, 0.5]]
+    area = first.collections[0].get_paths()[0].vertices.tolist()
+    assert all([x, y] in area for x, *ys in zip([1.0, 4.0], low, high, strict=True) for y in ys)
+    curve, chosen = second.lines
+    assert curve.get_xydata().tolist() == [[0.0, 0.5], [1.0, 0.8]]
+    assert chosen.get_xdata() == [0.6, 0.6]
+
+    figures = {"uniformity": Figure(-2.0), "alignment": Figure(0.3)}
+    named = {name: TaskResult("pairs", 9, figures) for name in ("QQP", "PAWS")}
+    plots.plot_geometry(Results({"one": named, "two": named}), "a.png")
+    lines = [line for line in drawn[1].axes[0].lines if len(line.get_xydata())]
+    assert [line.get_xydata().tolist() for line in lines] == [[[-2.0, 0.3]]] * 4
+    looks = [(line.get_color(), line.get_marker()) for line in lines]
+    assert looks == [("C0", "o"), ("C0", "s"), ("C1", "o"), ("C1", "s")]

@@ -397,6 +397,25 @@ def test_flags_out_of_range(flags, capsys, more: list[str], message: str) -> Non
     assert message in capsys.readouterr().err
 
 
+def test_numbers_and_seed_reach_who_writes(tmp_path, flags, monkeypatch) -> None:
+    told = []
+
+    def written(*given: object) -> None:
+        told.append(given[-2:])
+        raise InterruptedError
+
+    monkeypatch.setattr("scripts.evaluate_paraphrases.write_paraphrases", written)
+    monkeypatch.setattr(
+        "scripts.evaluate_paraphrases.controls",
+        lambda data, seed: told.append(seed) or controls(data, seed),
+    )
+    for n in ("7", "3"):  # as many as --k are enough
+        more = ["--models", str(tmp_path / "model"), "--n", n, "--seed", "5"]
+        with pytest.raises(InterruptedError):
+            main([*flags[2:], *more])
+    assert told == [5, (7, 3), 5, (3, 3)]
+
+
 def test_which_groups_has_to_be_said(flags, capsys) -> None:
     flags.remove("--all_groups")
     with pytest.raises(SystemExit):
@@ -437,7 +456,8 @@ def test_what_training_saw_is_not_called_held_out(tmp_path, then, given, message
     paths = ["--groups", "other/a.tsv", "--models", str(tmp_path), "--output_dir", "out"]
     args = parse([*paths, *which, *given])
     if message is None:
-        check_split(str(tmp_path), args, 8)
+        for others in (8, None):  # known, or not
+            check_split(str(tmp_path), args, others)
         return
     with pytest.raises(ValueError, match=message):
         check_split(str(tmp_path), args, 8)
