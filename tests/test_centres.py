@@ -1,5 +1,6 @@
 """Sampled centres against full ones, against a row-by-row Adam, and over two processes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,10 +173,15 @@ def test_centres_are_of_a_stream_of_their_own() -> None:
 def test_each_process_starts_from_centres_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("simbert_hf.margin.centres.is_distributed", lambda: True)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
-    shares = []
+    shares, drawn = [], []
     for rank in range(2):
         monkeypatch.setattr("torch.distributed.get_rank", lambda rank=rank: rank)
         shares.append(SampledCentres((8, 1, 5), sampled=3, seed=1).weight)
+        part = SampledCentres((80, 1, 5), sampled=3, seed=1)
+        part.draw(torch.tensor([1 - rank, 3 - rank, 5 - rank]))  # all of the other process
+        drawn.append(part._drawn[0][0].tolist())
+    assert drawn[0] != drawn[1]
+    assert [len(rows) for rows in drawn] == [2, 2]  # of 3 together, rounded up
     starts = torch.cat([*shares, SampledCentres((8, 1, 5), sampled=3, seed=2).weight])
     assert len(starts.unique(dim=0)) == len(starts) == 12  # nor does another seed repeat them
 
@@ -197,6 +203,39 @@ def test_too_many_classes_are_refused_in_numbers() -> None:
         check_memory((10_000_000_000, 1, 768), 100, None, cpu)
     with pytest.raises(ValueError, match=r"GB are free; sample fewer"):
         check_memory((10_000_000_000, 1, 768), 100, 1000, cpu)
+
+
+def test_memory_is_counted_for_what_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    need = 4 * ((3 * 1000 + 2 * 110) * 2 * 8 + 4 * 110 * 2 * 10)  # 100 drawn, 10 of the batch
+    for free in (need, need - 1):
+        memory = SimpleNamespace(available=free)
+        monkeypatch.setattr("psutil.virtual_memory", lambda memory=memory: memory)
+        with nullcontext() if free == need else pytest.raises(ValueError, match="sample fewer"):
+            check_memory((1000, 2, 8), 10, 100, torch.device("cpu"))
+
+
+def test_memory_is_that_of_a_processs_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(
+        "simbert_hf.margin.training.check_memory", lambda *given: told.append(given)
+    )
+    args = SimpleNamespace(
+        world_size=2, per_device_train_batch_size=4, device=torch.device("cpu"), seed=7,
+        learning_rate=1e-3, head_learning_rate=0.5, mixed_precision="no",
+    )  # fmt: skip
+    for more in ({}, {"sampled_classes": 3}):
+        margin_args = MarginArguments(sub_centres=2, **more)
+        make_margin_objective(tiny_simbert(), 7, margin_args, args)
+    assert told == [((7, 2, 32), 4, None, args.device), ((4, 2, 32), 8, 3, args.device)]
+
+
+def test_a_draw_without_a_gradient_is_no_step() -> None:
+    sampled = SampledCentres((9, 1, 5), sampled=3)
+    with torch.no_grad():
+        sampled.draw(CLASSES)
+    sampled.loss(torch.randn(4, 5), CLASSES, SOFTMAX).loss.backward()
+    sampled.step(0.1)
+    assert 3 <= int(sampled.steps.sum()) <= 6
 
 
 # Two processes ----------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """The margin softmax script from end to end, on tiny encoders and a few sentences."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import datasets
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,9 +17,15 @@ from simbert_hf.arguments import (
     ModelArguments,
     SimilarityTrainingArguments,
 )
+from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.softmax import MarginSoftmax
-from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments
+from simbert_hf.margin.training import (
+    MARGIN_PRESETS,
+    MarginArguments,
+    load_class_data,
+    n_classes,
+)
 from simbert_hf.training.base_models import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
 from tests.naive import naive_topk_accuracy
@@ -217,6 +225,35 @@ def test_characters_too_rare_are_told_of(caplog: pytest.LogCaptureFixture) -> No
         "2 characters rarer than --min_count 2 (18 % of the text) are unknown: lower --min_count.",
         "4 characters rarer than --min_count 3 (55 % of the text) are unknown: lower --min_count.",
     ]
+
+
+def test_the_seed_of_the_order_reaches_the_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"texts": [["a", "b"], ["c", "d"]], "group": [0, 1]}
+    groups = datasets.Dataset.from_dict(rows)
+    monkeypatch.setattr("simbert_hf.margin.training.read_groups", lambda *_: groups)
+    monkeypatch.setattr("simbert_hf.margin.training.hold_out", lambda *_: (groups, groups))
+    train, evaluator = load_class_data(DataArguments(), SimpleNamespace(order_seed=7))
+    assert (train.seed, n_classes(train)) == (7, 2)
+    assert isinstance(evaluator, RetrievalEvaluator)
+
+
+def test_an_lm_head_is_not_trained_with_vectors(tmp_path: Path) -> None:
+    save_tiny_simbert(tmp_path)
+    given = ModelArguments(model_name_or_path=str(tmp_path))
+    model = load_vector_encoder(given, EncoderArguments(), 8, [])
+    idle = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    head = {name for name, _ in model.named_parameters() if name.startswith(model.head_prefix)}
+    assert head
+    assert head <= idle
+
+
+def test_a_new_gru_is_shaped_as_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    given = EncoderArguments("gru", min_count=1, gru_size=6, mask_padding=False)
+    found = load_vector_encoder(ModelArguments(), given, 8, ["ab", "a c"]).config
+    sizes = found.embedding_size, found.hidden_size, found.max_length, found.mask_padding
+    assert sizes == (6, 6, 8, False)
+    assert "the GRU knows 4 characters" in caplog.text
 
 
 def test_a_given_gru_does_not_go_back_to_reading_its_padding(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ def test_zero_vectors_give_the_log_of_the_classes_and_the_margin() -> None:
         assert loss.item() == pytest.approx(math.log(math.exp(-extra) + 6) + extra)
 
 
+@pytest.mark.parametrize("kind", ["am", "arc", "sphere", "simpler_a"])
+def test_a_class_of_another_process_has_no_margin_here(kind) -> None:
+    scores = torch.tensor([[0.8, 0.1], [0.6, 0.5]])
+    found = MarginSoftmax(kind, 10.0).apply(scores, torch.tensor([-1, 1]))
+    assert torch.equal(found[0], 10 * scores[0])
+    assert found[1, 0] == 10 * scores[1, 0]
+    assert found[1, 1] < 10 * scores[1, 1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

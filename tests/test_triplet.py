@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 from scripts.train_triplet import main
 from simbert_hf import SimBert
+from simbert_hf.arguments import DataArguments
 from simbert_hf.data.triplets import Triplet
 from simbert_hf.evaluation.evaluators import StsEvaluator
 from simbert_hf.evaluation.geometry import CollapseMeter
@@ -21,7 +22,13 @@ from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
-from simbert_hf.triplet.training import TripletArguments, examples_of
+from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
+from simbert_hf.triplet.training import (
+    TripletArguments,
+    examples_of,
+    load_triplet_data,
+    make_collator,
+)
 from simbert_hf.utils.textfiles import read_json
 from tests.naive import naive_topk_accuracy
 from tests.tiny import (
@@ -83,8 +90,11 @@ def test_an_epoch_cuts_every_group_into_different_parts() -> None:
     assert [parts[i] for i in range(4)] != first
     parts.set_epoch(0)
     assert [parts[i] for i in range(4)] == first
+    assert parts[-1] == first[-1]
     with pytest.raises(ValueError, match="1 sentences per group"):
         MemberDataset(groups, size=1)
+    with pytest.raises(TypeError, match="groups"):
+        MemberDataset([["a", "b"]])
 
 
 def test_a_group_is_read_once_for_all_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +113,9 @@ def test_a_group_is_read_once_for_all_its_parts(monkeypatch: pytest.MonkeyPatch)
 def test_a_batch_holds_its_parts_side_by_side() -> None:
     model = tiny_simbert()
     parts = [{"texts": ["a cat", "a dog ran"], "group": 7}, {"texts": ["go"], "group": 2}]
-    batch = MemberCollator(model.rows)(parts)
+    collator = MemberCollator(model.rows)
+    batch = collator(parts)
+    assert collator.lengths(parts).tolist() == [5, 3]  # of the longest, with [CLS] and [SEP]
     assert batch["groups"].tolist() == [7, 7, 2]
     vectors = torch.nn.functional.normalize(
         model(**{k: v for k, v in batch.items() if k != "groups"}).sentence_embedding
@@ -301,6 +313,7 @@ def test_scored_pairs_alone_choose_the_checkpoint(start, triplets, tmp_path) -> 
             TripletArguments(margin=0.7, distance="squared", mining="all"),
             TripletObjective(mining="all", distance="squared", margin=0.7),
         ),
+        (TripletArguments(margin=0.0), TripletObjective(margin=0.0)),
         (TripletArguments(loss="softmax", scale=3.0), TripletObjective("softmax", scale=3.0)),
     ],
 )
@@ -313,6 +326,61 @@ def test_the_flags_reach_the_objective(
 def test_the_seed_of_the_order_reaches_the_parts() -> None:
     groups = datasets.Dataset.from_dict({"texts": [["a", "b"]] * 2, "group": [0, 1]})
     assert examples_of(groups, TripletArguments(), SimpleNamespace(order_seed=7)).seed == 7
+
+
+def test_a_run_that_mines_anew_has_every_sentence_as_an_anchor() -> None:
+    args = SimpleNamespace(
+        order_seed=7, dataloader_persistent_workers=False, train_batch_size=1, world_size=1,
+        gradient_accumulation_steps=2, num_train_epochs=1.5, max_steps=-1,
+    )  # fmt: skip
+    groups = datasets.Dataset.from_dict({"texts": [["a", "b", "c"], ["d", "e"]], "group": [0, 1]})
+    train = examples_of(groups, TripletArguments(remine_steps=3), args)
+    assert (train.seed, len(train), train.rows) == (7, 6, 5)
+    assert args.max_steps == 4  # of two triplets each: 7.5 sentences
+    examples_of(groups, TripletArguments(remine_steps=3), args)
+    assert args.max_steps == 4  # a given number stays
+
+
+def test_triplets_are_drawn_in_another_order_each_time() -> None:
+    triplets = [Triplet(letter, letter, letter) for letter in "abcdefgh"]
+    renewed = RenewedTriplets(datasets.Dataset.from_dict({"texts": [], "group": []}), 20, seed=3)
+    orders = []
+    for epoch in (0, 1):
+        renewed.set_epoch(epoch)
+        renewed.renew(triplets)
+        orders.append([pair["source"] for pair in renewed.__getitems__(range(20))])
+        assert all({*orders[-1][i : i + 8]} == {*"abcdefgh"} for i in (0, 8))  # once before twice
+    assert orders[0] != orders[1]
+
+
+def test_given_triplets_keep_the_runs_choices(triplets: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts.tsv").write_text("a cat\ta dog\t1\na mat\ta cat sat\t3\n")
+    args = SimpleNamespace(order_seed=7, metric_for_best_model="eval_effective_rank")
+    data = DataArguments(train_file=[str(triplets)], sts_file=str(tmp_path / "sts.tsv"))
+    told = TripletArguments(examples="triplets")
+    train, evaluator = load_triplet_data(told, data, args)
+    assert (train.seed, args.metric_for_best_model) == (7, "eval_effective_rank")
+    assert isinstance(evaluator, StsEvaluator)
+
+
+@pytest.mark.parametrize("more", [{}, {"examples": "triplets"}, {"remine_steps": 2}])
+def test_limits_reach_the_collator(more: dict) -> None:
+    model, data = tiny_simbert(), DataArguments(max_length=9, max_chars=5)
+    collator = make_collator(TripletArguments(**more), data, model.rows)
+    assert (collator.max_length, collator.max_chars) == (9, 5)
+
+
+def test_mining_leaves_a_model_in_training_mode_and_takes_the_settings() -> None:
+    model = tiny_simbert().train()
+    texts = [["a cat", "the cat"], ["a dog", "the dog ran"], ["a mat", "the mat sat"]]
+    groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1, 2]})
+    settings = MiningSettings(num_negatives=2)
+    renewal = Renewal(RenewedTriplets(groups, 4), 3, settings)
+    renewal.on_epoch_begin(None, SimpleNamespace(global_step=3), None, model=model)
+    assert model.training
+    assert len(renewal.triplets.mined) == 6 * 2
+    encoder = model.eval().sentence_transformer()
+    assert renewal.triplets.mined == mine_triplets(groups, encoder, settings, seed=1)
 
 
 # --- the collapse meter --------------------------------------------------------------------------

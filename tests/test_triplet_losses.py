@@ -14,8 +14,9 @@ from simbert_hf.triplet.losses import (
     triplet_loss,
     unanchored_loss,
 )
-from simbert_hf.triplet.objective import TripletObjective, siamese_rows
+from simbert_hf.triplet.objective import TripletObjective, add_pair_classifier, siamese_rows
 from tests.naive import naive_distance, naive_sdml_loss, naive_triplet_loss, naive_triplets
+from tests.tiny import tiny_simbert
 
 GROUPS = [3, 3, 3, 8, 8, 5, 5, 1]  # the last stands alone
 MARGINS = {"squared": 2.0, "cosine": 0.2}
@@ -109,6 +110,12 @@ def test_random_negatives_are_drawn_from_all_other_groups_alike() -> None:
     assert (counts[2:] - 200).abs().max() < 60  # five standard deviations
 
 
+def test_a_negative_as_far_as_the_positive_is_not_semi_hard() -> None:
+    found = torch.tensor([[0.0, 2.0, 2.0], [2.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    chosen = mine_in_batch(found, torch.tensor([5, 5, 7]), "semi_hard")
+    assert [part.tolist() for part in chosen] == [[1], [0], [2]]
+
+
 @pytest.mark.parametrize("mining", ["random", "all", "hard", "semi_hard"])
 @pytest.mark.parametrize("groups", [[0, 0, 0], [0, 1, 2]])
 def test_without_triplets_the_loss_is_zero(groups, mining) -> None:
@@ -176,13 +183,15 @@ def test_the_objective_on_batches_of_groups() -> None:
     hard = TripletObjective(mining="all", distance="squared", margin=2.0)(model, batch)
     expected = mined_triplet_loss(vectors, groups, margin=2.0, distance="squared", mining="all")
     assert (hard.total, hard.active) == (expected.loss, expected.active)
-    free = TripletObjective("unanchored")(model, batch)
-    assert free.total == unanchored_loss(vectors, groups, margin=0.2).loss
+    for distance, margin in MARGINS.items():
+        free = TripletObjective("unanchored", distance=distance, margin=margin)(model, batch)
+        wanted = unanchored_loss(vectors, groups, margin=margin, distance=distance)
+        assert (free.total, free.active) == (wanted.loss, wanted.active)
     softmax = TripletObjective("softmax", scale=7.0)(model, batch)
     assert softmax.total == pair_loss(vectors, scale=7.0, groups=groups).loss
-    sdml = TripletObjective("sdml", distance="squared")(model, batch)
+    sdml = TripletObjective("sdml", distance="squared", smoothing=0.1)(model, batch)
     out = [(0, 2), (2, 0)]  # pairs of one group
-    naive = naive_sdml_loss([*vectors[0::2]], [*vectors[1::2]], 0.3, "squared", out)
+    naive = naive_sdml_loss([*vectors[0::2]], [*vectors[1::2]], 0.1, "squared", out)
     assert sdml.total.item() == pytest.approx(naive.item())
 
 
@@ -191,10 +200,13 @@ def test_the_objective_on_given_triplets() -> None:
     batch = {"input_ids": torch.zeros(6, 1), "groups": torch.tensor([0, 0, 1, 1])}
     batch["negative_rows"] = torch.tensor([4, 5])
     rows = vectors[0:4:2], vectors[1:4:2], vectors[4:]
+    totals = set()
     for loss in ("triplet", "unanchored"):
-        found = TripletObjective(loss, margin=0.5)(Lookup(vectors), batch)
-        expected = triplet_loss(*rows, margin=0.5, anchored=loss == "triplet")
+        found = TripletObjective(loss, margin=2.0)(Lookup(vectors), batch)
+        expected = triplet_loss(*rows, margin=2.0, anchored=loss == "triplet")
         assert (found.total, found.active) == (expected.loss, expected.active)
+        totals.add(found.total.item())
+    assert len(totals) == 2
     sdml = TripletObjective("sdml", distance="cosine")(Lookup(vectors), batch)
     naive = naive_sdml_loss([*rows[0]], [*rows[1], *rows[2]], 0.3, "cosine")
     assert sdml.total.item() == pytest.approx(naive.item())
@@ -203,6 +215,11 @@ def test_the_objective_on_given_triplets() -> None:
     scores = cosine(rows[0][:, None], torch.cat(rows[1:])[None], dim=-1) * 2
     expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
     assert softmax.total.item() == pytest.approx(expected.item())
+    batch |= {"groups": torch.tensor([0, 0, 0, 0]), "negative_groups": torch.tensor([0, 7])}
+    masked = TripletObjective("softmax", scale=2.0)(Lookup(vectors), batch)
+    scores[[0, 0, 1, 1], [1, 2, 0, 2]] = -torch.inf  # of the same group
+    expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
+    assert masked.total.item() == pytest.approx(expected.item())
 
 
 def test_the_siamese_classifier_is_the_naive_one() -> None:
@@ -230,6 +247,20 @@ def test_a_batch_of_one_group_teaches_a_siamese_classifier_nothing() -> None:
     found.loss.backward()
     assert (found.loss, found.accuracy) == (0, 0)
     assert all((weight.grad == 0).all() for weight in (*classifier.parameters(), rows))
+
+
+def test_a_siamese_classifier_in_half_precision_is_scored_in_single() -> None:
+    rows, classifier = torch.randn(3, 2, 5).bfloat16(), torch.nn.Linear(15, 1).bfloat16()
+    assert siamese_loss(*rows, classifier).loss.dtype == torch.float32
+    model = tiny_simbert().bfloat16()
+    add_pair_classifier(model)
+    assert {weight.dtype for weight in model.pair_classifier.parameters()} == {torch.bfloat16}
+
+
+def test_scored_pairs_are_no_triplets() -> None:
+    batch = {"groups": torch.tensor([0, 0]), "scores": torch.tensor([1.0])}
+    with pytest.raises(ValueError, match="Scored pairs may be"):
+        TripletObjective()(Lookup(torch.eye(2)), batch)
 
 
 def test_siamese_negatives_are_of_other_groups_or_given() -> None:

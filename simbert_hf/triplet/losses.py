@@ -293,7 +293,7 @@ def sdml_loss(
     scores = scores.masked_fill(out, torch.finfo(scores.dtype).min)
     others = (~out & ~own).sum(dim=1, keepdim=True).to(scores.dtype)
     spread = torch.where(others > 0, smoothing / others.clamp(min=1), 0.0)
-    labels = torch.where(own, 1 - spread * others, spread).masked_fill(out, 0.0)
+    labels = torch.where(own, 1 - spread * others, spread)
     logs = scores.log_softmax(dim=1).masked_fill(out, 0.0)
     best = scores.detach().argmax(dim=1)
     at = torch.arange(len(scores), device=scores.device)
