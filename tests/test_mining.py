@@ -146,9 +146,47 @@ def test_other_spellings_of_a_sentence_are_no_positives(encoder, tmp_path) -> No
         '{"text": "learn english", "synonyms": ["english"]}\n'
     )
     model, groups = SentenceTransformer(str(encoder), device="cpu"), load_groups([path])[0]
-    found = mine_triplets(groups, model, MiningSettings())
-    assert found
-    assert not [one for one in found if one.anchor.lower().split() == one.positive.lower().split()]
+    again = datasets.Dataset.from_dict(  # not as load_groups would give it
+        {
+            "texts": [["the cat", "The  CAT"], ["THE CAT", "a dog ran"], ["a", "b"]],
+            "group": [0, 0, 1],
+        }
+    )
+    for each in (groups, again):
+        found = mine_triplets(each, model, MiningSettings())
+        assert found
+        pairs = [(one.anchor.lower().split(), one.positive.lower().split()) for one in found]
+        assert not [anchor for anchor, positive in pairs if anchor == positive]
+
+
+def test_the_likest_by_words_are_skipped_and_single_sentences_are_not_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    texts = [["a b c d", "e"], ["a b c x"], ["a b y y"], ["a z z z z"]]
+    groups = datasets.Dataset.from_dict({"texts": texts, "group": [0, 1, 2, 3]})
+    found = mine_by_words(groups, MiningSettings(num_negatives=2, range_min=1))
+    assert [row.negative for row in found if row.anchor == "a b c d"] == ["a b y y", "a z z z z"]
+    assert "1 of 2 sentences have no negative in range" in caplog.text  # e
+
+
+def test_batches_of_the_miner_are_as_told(encoder, groups, monkeypatch) -> None:
+    told = {}
+
+    def mined(*_: object, **options: object) -> list:
+        told.update(options)
+        return []
+
+    monkeypatch.setattr("simbert_hf.mining.negatives.mine_hard_negatives", mined)
+    settings = MiningSettings(2, 1, 9, 0.1, 0.2)
+    with pytest.raises(DataError, match="No hard negative"):
+        mine_triplets(
+            groups, SentenceTransformer(str(encoder), device="cpu"), settings, batch_size=7
+        )
+    wanted = {
+        "num_negatives": 2, "range_min": 1, "range_max": 9, "relative_margin": 0.1,
+        "absolute_margin": 0.2, "batch_size": 7, "use_faiss": False,
+    }  # fmt: skip
+    assert wanted.items() <= told.items()
 
 
 def test_the_script_writes_what_the_reader_reads(encoder, tmp_path, capsys) -> None:
@@ -185,6 +223,31 @@ def test_the_script_is_told_what_rows_hold(tmp_path) -> None:
     main([*flags, "--text_columns", "left", "right"])
     groups, _ = load_groups(table, text_columns=("left", "right"))
     assert load_triplets(out) == mine_by_words(groups)
+
+
+def test_every_flag_of_the_script_is_passed_on(tmp_path, monkeypatch) -> None:
+    data, told = tmp_path / "rows.csv", []
+    data.write_text("left,right\na b,c a\nb c,a b\n")
+    for name in ("mine_triplets", "mine_by_words"):
+        monkeypatch.setattr(
+            f"scripts.mine_negatives.{name}", lambda *_, **given: told.append((_[1], given)) or []
+        )
+    monkeypatch.setattr("scripts.mine_negatives.load_sentence_transformer", lambda name: name)
+    read = load_groups
+    monkeypatch.setattr(
+        "scripts.mine_negatives.load_groups",
+        lambda *_, **given: told.append(given) or read(*_, **given),
+    )
+    flags = ["--train_file", str(data), f"--output_file={tmp_path / 'out.csv'}", "--seed=5"]
+    flags += ["--num_negatives=3", "--data_format=pairs", "--text_columns", "left", "right"]
+    main([*flags, "--model_name_or_path=x", "--batch_size=9", "--use_faiss"])
+    main([*flags, "--bm25"])
+    rows = {"data_format": "pairs", "text_columns": ["left", "right"]}
+    model = {"seed": 5, "batch_size": 9, "use_faiss": True}
+    assert told[::2] == [rows, rows]
+    assert told[1::2] == [("x", model), (MiningSettings(3), {"seed": 5})]
+    with pytest.raises(ValueError, match="is an input"):
+        main(["--bm25", "--train_file", str(data), f"--output_file={data}"])
 
 
 def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -174,6 +175,34 @@ def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
     assert set(related) <= set(texts)
     with pytest.raises(ValueError, match=r"a \.jsonl or \.txt file"):
         main(["--model_name_or_path=x", "--sentences_file=y", "--output_file=z.csv"])
+
+
+def test_the_script_reads_all_files_and_embeds_as_told(tmp_path: Path, monkeypatch) -> None:
+    told = []
+
+    class Encoder:
+        device = torch.device("cpu")
+
+        def encode(self, texts: list[str], **options: object) -> np.ndarray:
+            told.append((texts, options, torch.is_autocast_enabled("cpu")))
+            return np.array([[1, 0], [0.9, 0.4359], [0, 1]], dtype=np.float32)
+
+    monkeypatch.setattr("scripts.mine_pairs.load_sentence_transformer", lambda name: Encoder())
+    (tmp_path / "a.txt").write_text("几点了\n现在几点了\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("回家\n")
+    flags = [
+        "--model_name_or_path=x",
+        "--sentences_file",
+        *map(str, sorted(tmp_path.glob("*.txt"))),
+    ]
+    flags += [f"--output_file={tmp_path / 'out.jsonl'}", "--batch_size=7"]
+    for more in ([], ["--bf16"]):
+        main([*flags, *more])
+    assert [given[0] for given in told] == [["几点了", "现在几点了", "回家"]] * 2
+    assert all(given[1]["batch_size"] == 7 and given[1]["normalize_embeddings"] for given in told)
+    assert [given[2] for given in told] == [False, True]
+    written = '{"text": "几点了", "synonyms": ["现在几点了"]}\n'  # as people read it
+    assert (tmp_path / "out.jsonl").read_text("utf-8") == written
 
 
 def test_a_group_s_odd_last_sentence_is_left_out_of_lines() -> None:

@@ -60,12 +60,10 @@ def nearest_by_words(texts: Sequence[str], k: int) -> Iterator[Ints]:
 
 
 def _counts(ids: Sequence[Sequence[int]], size: tuple[int, int]) -> csr_array:
-    """Count the words of each sentence. Shape: (N, words)."""
+    """Count the words of each sentence, one entry for each occurrence. Shape: (N, words)."""
     ends = np.cumsum([0, *map(len, ids)])
     flat = np.fromiter((i for row in ids for i in row), dtype=np.int32, count=ends[-1])
-    counts = csr_array((np.ones(len(flat), dtype=np.float32), flat, ends), shape=size)
-    counts.sum_duplicates()
-    return counts
+    return csr_array((np.ones(len(flat), dtype=np.float32), flat, ends), shape=size)
 
 
 def _best(scores: csr_array, k: int) -> Ints:

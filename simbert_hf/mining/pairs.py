@@ -155,8 +155,9 @@ def mutual_pairs(blocks: Iterator[Ints], count: int) -> Ints:
         there = block[rows, columns]
         here = rows + first
         low, high = np.minimum(here, there), np.maximum(here, there)
-        # One number for a pair and its direction: a mutual pair occurs in both.
-        keys.append(((low * count + high) * 2 + (here > there))[low != high])
+        # One number for a pair and its direction: a mutual pair occurs in both, a sentence with
+        # itself only in one.
+        keys.append((low * count + high) * 2 + (here > there))
         first += len(block)
     found = np.unique(np.concatenate(keys)) // 2
     mutual = found[1:][found[1:] == found[:-1]]
