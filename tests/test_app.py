@@ -18,6 +18,7 @@ from simbert_hf.app.tools import (
     MAX_CHARS,
     MAX_ROWS,
     MAX_WRITTEN,
+    check_text,
     compare,
     describe,
     leave_one_out,
@@ -42,6 +43,12 @@ def test_what_the_page_shows_is_what_the_model_gives() -> None:
     rows = paraphrase(model, "  how can i reset my password ", 12, 4, diversity=0.5)
     found = model.gen_synonyms("how can i reset my password", 12, 4, diversity=0.5)
     assert [row[0] for row in rows] == found
+    scored = model.gen_synonyms(
+        "how can i reset my password", 12, 4, return_scores=True, diversity=0.5
+    )
+    assert [row[1:] for row in rows] == [
+        [round(p.score, 3), round(p.similarity, 3)] for p in scored
+    ]
     vectors = model.encode(["one text", "other"])
     assert compare(model, "one text", "other") == pytest.approx(float(vectors[0] @ vectors[1]))
 
@@ -60,6 +67,12 @@ def test_an_faq_is_measured_by_asking_each_question_without_it() -> None:
         assert found.kinds[i] == kind
         assert found.scores[i] == pytest.approx(max(scores), abs=1e-6)
     assert "questions that no other row answers" in describe(found, 0.5)
+    assert found.threshold == pytest.approx(float(np.median(found.scores)))
+    alike = leave_one_out([Faq("a", "1"), Faq("b", "1")], np.eye(2, dtype=np.float32))
+    assert describe(alike, -1).endswith(
+        "itself: 100% [16%, 100%] of the questions that another row answers get an answer; "
+        "100% [16%, 100%] of all answers are right."
+    )  # and no word of those that no other row answers, as there are none
 
 
 def test_a_group_is_none_of_the_answers_that_are_named_as_it() -> None:
@@ -70,7 +83,9 @@ def test_a_group_is_none_of_the_answers_that_are_named_as_it() -> None:
 
 def test_the_map_keeps_the_two_widest_directions() -> None:
     rng = np.random.default_rng(0)
-    vectors = (rng.normal(size=(30, 5)) * [5, 3, 0.1, 0.1, 0.1]).astype(np.float32)
+    vectors = (rng.normal(size=(30, 5)) * [5, 3, 0.1, 0.1, 0.1] + [0, 0, 9, 0, -9]).astype(
+        np.float32
+    )
     places = main_directions(vectors)
     gaps = np.linalg.norm(vectors[:, None] - vectors[None], axis=-1)
     assert np.allclose(np.linalg.norm(places[:, None] - places[None], axis=-1), gaps, atol=0.5)
@@ -122,6 +137,18 @@ def test_an_unfit_upload_is_said_so(
         read_upload(upload(name, content))
 
 
+def test_as_many_rows_and_paraphrases_as_are_allowed(
+    upload: Callable[[str, bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(read_upload(upload("a.csv", b"question,answer\n" + b"a,b\n" * MAX_ROWS))) == MAX_ROWS
+    model, asked = tiny_simbert(), []
+    monkeypatch.setattr(model, "gen_synonyms", lambda text, n, k, **_: asked.append((n, k)))
+    for n, k in ((MAX_WRITTEN + 1, 5), (3, 5), (0, 0), (9, 4)):
+        with suppress(ValueError):
+            paraphrase(model, "a cat", n, k)
+    assert asked == [(MAX_WRITTEN, 5), (3, 3), (1, 1), (9, 4)]
+
+
 @pytest.mark.parametrize("content", [b"question,answer\na,b\n", b"\xff", b"x" * 2_000_001])
 def test_an_upload_does_not_stay_on_the_disk(
     upload: Callable[[str, bytes], Path], content: bytes
@@ -157,6 +184,9 @@ def test_texts_are_limited() -> None:
         compare(model, "a", None)
     with pytest.raises(ValueError, match="501 characters"):
         paraphrase(model, "a" * (MAX_CHARS + 1), 5, 5)
+    assert (
+        check_text(model, "a " * (MAX_CHARS // 2 - 1) + "ab") == "a " * (MAX_CHARS // 2 - 1) + "ab"
+    )
     with pytest.raises(ValueError, match="holds half a character"):
         paraphrase(model, "a \ud83d", 5, 5)
     with pytest.raises(ValueError, match="does not know half"):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
 from threading import Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
 from simbert_hf import SimBert, __version__
-from simbert_hf.cli import NONE, hanging, main, read_arguments
+from simbert_hf.cli import NONE, as_json, blocks_of, hanging, main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
 from simbert_hf.utils.atomic import put_in_place
@@ -73,6 +75,10 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert (code, "answer" in line, len(line["hits"])) == (0, False, 2)  # no threshold yet
     assert error.startswith("The index has no threshold")
     assert line["hits"][0]["answer"] == "Late."
+    _, (line,), _ = run("index", "search", index, "what time is it", "--threshold", 0, "--json")
+    assert line["answer"] == "Late."  # with one, it decides
+    put_on_stdin(monkeypatch, b"\n")
+    assert run("index", "search", index, "--json")[1][0]["reason"] == "The query is empty."
     argv = ["index", "calibrate", index, tmp_path / "dev.csv", "--false_accept_rate", 0.1]
     picture = tmp_path / "new" / "scores.svg"
     code, out, error = run(*argv, "--plot", tmp_path / "scores.foo")
@@ -97,6 +103,86 @@ def test_an_index_from_file_to_answer(run, model, tmp_path, monkeypatch):
     assert (
         hanging("  0.500  One,\nMain St  (where?)") == "  0.500  One,\n         Main St  (where?)"
     )
+
+
+class AnyIndex:
+    """Stands for an index."""
+
+    recall, store, calibration = 0.98765, SimpleNamespace(kind="flat"), None
+
+    def __len__(self) -> int:
+        return 3
+
+    def save(self, place: Path) -> None:
+        pass
+
+
+def test_every_flag_reaches_what_it_is_for(run, tmp_path, monkeypatch):
+    told: list = []
+
+    def note(name, found=None):
+        def call(*given, **options):
+            told.append((name, *given, options))
+            if found is None:
+                raise ValueError("That is all.")
+            return found
+
+        return call
+
+    index, faqs = tmp_path / "index", [1, 2]
+    monkeypatch.setattr(FaqIndex, "build", note("build", AnyIndex()))
+    monkeypatch.setattr(FaqIndex, "load", note("load", AnyIndex()))
+    monkeypatch.setattr(AnyIndex, "calibrate", staticmethod(note("calibrate")), raising=False)
+    monkeypatch.setattr(AnyIndex, "answer", staticmethod(note("answer")), raising=False)
+    monkeypatch.setattr("simbert_hf.index.read_faqs", note("read", faqs))
+    monkeypatch.setattr("simbert_hf.index.augment", note("augment", [*faqs, 3]))
+    monkeypatch.setattr("simbert_hf.index.saving.read_manifest", note("manifest", {}))
+    monkeypatch.setattr("simbert_hf.encoders.vectorfiles.encode_file", note("encode", 0))
+    monkeypatch.setitem(sys.modules, "simbert_hf.app.page", SimpleNamespace(launch=note("app")))
+
+    flags = ["--model", "m", "--kind", "hnsw", "--votes", 2, "--prompt", "q: ", "--augment", 4]
+    built = run("index", "build", index, "a.csv", *flags, "--id_column", "nr", "--json")
+    assert built[1] == [{"index": str(index), "rows": 3, "store": "flat", "recall_at_10": 0.9877}]
+    options = {"store": "hnsw", "votes": 2, "prompt": "q: ", "columns": {}, "progress": True}
+    assert told == [
+        ("read", "a.csv", {"id": "nr"}, {}),
+        ("augment", faqs, "m", {"k": 4, "progress": True}),
+        ("build", "m", [*faqs, 3], options),
+    ]
+    told.clear()
+    run("index", "calibrate", index, "dev.csv", "--precision", 0.9, "--model", "m")
+    run("index", "search", index, "a", "-k", 7, "--threshold", 0.3, "--model", "m")
+    wanted = {"false_accept_rate": None, "precision": 0.9, "columns": {}}
+    assert told[1:] == [
+        ("load", index, "m", {}),
+        ("calibrate", "dev.csv", wanted),
+        ("load", str(index), "m", {}),
+        ("answer", ["a"], {"threshold": 0.3, "k": 7}),
+    ]
+    told.clear()
+    (tmp_path / "a.txt").write_text("a cat\n")
+    out = tmp_path / "a.npy"
+    run("encode", tmp_path / "a.txt", "--model", "m", "--output", out, "--processes", 2)
+    run("app", "--model", "m", "--index", "i", "--host", "h", "--port", 8)
+    assert told == [
+        ("encode", ["a cat"], "m", out, {"processes": 2}),
+        ("app", "m", {"index": "i", "host": "h", "port": 8}),
+    ]
+
+
+def test_what_is_not_known_is_said_so(run, model, tmp_path):
+    (tmp_path / "faq.csv").write_text(FAQ)
+    (tmp_path / "dev.csv").write_text("".join(QUERIES.splitlines(keepends=True)[:3]))
+    run("index", "build", tmp_path / "index", tmp_path / "faq.csv", "--model", model)
+    argv = ["index", "calibrate", tmp_path / "index", tmp_path / "dev.csv", "--precision", 0.5]
+    _, shown, _ = run(*argv)  # no query is out of scope
+    assert "false accepts  not known\n" in shown
+    assert as_json({"auroc": math.nan}) == '{"auroc": null}'
+
+
+def test_every_text_is_in_one_block() -> None:
+    texts = [str(i) for i in range(70)]
+    assert [text for block in blocks_of(texts) for text in block] == texts
 
 
 def test_rows_of_an_index_come_and_go(run, model, tmp_path, monkeypatch):
@@ -218,6 +304,7 @@ def test_texts_that_look_like_flags_stand_behind_dashes(run, model) -> None:
         main(["index", "build", "there", "faqs.csv", "--", "-5"])
     args = read_arguments(["index", "remove", "there", "a", "--", "-5"])
     assert args.ids == ["a", "-5"]
+    assert read_arguments([*map(str, argv), "--", "-5", "-6"]).texts == ["a cat", "-5", "-6"]
 
 
 @pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
