@@ -49,6 +49,18 @@ def _fresh_caches():
     torch._dynamo.reset()
 
 
+def test_each_layer_is_compiled_as_told(monkeypatch, caplog) -> None:
+    told: list[dict[str, object]] = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **given: told.append(given))
+    compile_layers(tiny_simbert(num_hidden_layers=3), "eager", "max-autotune-no-cudagraphs")
+    wanted = {"dynamic": True, "backend": "eager", "mode": "max-autotune-no-cudagraphs"}
+    assert told == [wanted] * 3
+    assert not caplog.text
+    for mode in ("reduce-overhead", "max-autotune"):
+        compile_layers(tiny_simbert(), mode=mode)
+        assert f"--torch_compile_mode {mode} records a CUDA graph" in caplog.text
+
+
 @pytest.mark.slow
 def test_one_graph_serves_every_length_and_layer() -> None:
     counter = CompileCounterWithBackend("eager")

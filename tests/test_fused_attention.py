@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from simbert_hf.collators import PairCollator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.training import fused_attention as module
 from simbert_hf.training.compiling import compile_layers
-from simbert_hf.training.fused_attention import use_fused_attention
+from simbert_hf.training.fused_attention import LONGEST, use_fused_attention
 from simbert_hf.training.gradcache import use_gradcache
 from tests.tiny import WORDS, tiny_simbert
 
@@ -70,6 +72,49 @@ def test_a_layer_learns_as_by_its_own_forward(calls, how, dropout) -> None:
     for ours, theirs in zip(learnt(model), learnt(plain), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
     assert len(calls) >= model.config.num_hidden_layers
+
+
+def rows(length: int = 30, dtype: torch.dtype = torch.float16, device: str = "cuda") -> Any:
+    """Stand for hidden states, or for a mask, on a GPU."""
+    kind = SimpleNamespace(type=device)
+    return SimpleNamespace(device=kind, dtype=dtype, shape=(4, length, 32))
+
+
+def test_the_kernel_is_for_short_rows_in_half_precision_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = tiny_simbert(hidden_size=64)  # heads of 16
+    layer = model.bert.encoder.layer[0].attention.self
+    mask = torch.zeros(1, 1, 30, 30)
+    assert module.fits(layer, rows(), mask)
+    assert module.fits(layer, rows(LONGEST), torch.zeros(4, 1, LONGEST, LONGEST))
+    longer = torch.zeros(1, 1, LONGEST + 1, LONGEST + 1)
+    for hidden, other in (
+        (rows(LONGEST + 1), longer), (rows(), None), (rows(), mask.bool()),
+        (rows(), torch.zeros(1, 4, 30, 30)), (rows(), torch.zeros(1, 1, 1, 30)),
+        (rows(dtype=torch.float32), mask), (rows(device="cpu"), mask),
+    ):  # fmt: skip
+        assert not module.fits(layer, hidden, other)
+    assert not module.fits(tiny_simbert().bert.encoder.layer[0].attention.self, rows(), mask)
+    with monkeypatch.context() as patch:  # no autocast on a GPU that is not there
+        patch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+        patch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+        assert module.fits(layer, rows(dtype=torch.float32), mask)
+    model.set_attn_implementation("eager")
+    assert not module.fits(layer, rows(), mask)
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "warps"),
+    [(1, 16, 2), (16, 16, 2), (17, 32, 2), (33, 64, 4), (64, 64, 4), (65, 128, 8), (128, 128, 8)],
+)
+def test_a_kernel_holds_the_next_power_of_two(length: int, size: int, warps: int) -> None:
+    found = module.constants(torch.zeros(2, length, 3, 4, 16, dtype=torch.float16), 0.1)
+    assert found == {
+        "SIZE": size, "DEPTH": 16, "DROPS": True, "PRECISION": "tf32", "num_warps": warps,
+    }  # fmt: skip
+    exact = module.constants(torch.zeros(2, length, 3, 4, 16), 0.0)
+    assert (exact["DROPS"], exact["PRECISION"]) == (False, "ieee")
 
 
 def test_writing_with_a_cache_goes_the_layers_own_way(calls) -> None:

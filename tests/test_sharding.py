@@ -24,7 +24,8 @@ from simbert_hf.margin.classes import add_centres
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.gradcache import use_gradcache
-from simbert_hf.training.sharding import NEEDED, check_sharding
+from simbert_hf.training.sharding import NEEDED, check_sharding, layers_as_units
+from simbert_hf.triplet.objective import add_pair_classifier
 from tests.processes import run_processes
 from tests.tiny import WORDS, tiny_simbert
 
@@ -62,6 +63,21 @@ def test_weights_that_no_forward_pass_gathers_are_refused() -> None:
         ValueError, match="does not support a model's class_centres: launch without"
     ):
         check_sharding(plugin, model)
+    model = tiny_simbert()
+    add_pair_classifier(model)
+    with pytest.raises(ValueError, match="does not support a model's pair_classifier"):
+        check_sharding(plugin, model)
+
+
+def test_layers_are_units_unless_others_are_named() -> None:
+    model = tiny_simbert()
+    for named, wanted in ((None, ["BertLayer"]), (["BertSelfAttention"], ["BertSelfAttention"])):
+        plugin = SimpleNamespace(transformer_cls_names_to_wrap=named)
+        with layers_as_units(plugin, model):
+            assert plugin.transformer_cls_names_to_wrap == wanted
+            assert model.get_input_embeddings() is model.get_output_embeddings() is None
+        assert model.get_input_embeddings() is model.bert.embeddings.word_embeddings
+        assert model.get_output_embeddings() is not None
 
 
 def work(rank: int, folder: Path) -> None:

@@ -17,9 +17,18 @@ from simbert_hf.arguments import (
     ModelArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.data import DataError
+from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.modeling.whitening import whiten
-from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
+from simbert_hf.objectives import ScoredPairObjective, SimCseObjective
+from simbert_hf.training.simcse import (
+    SIMCSE_PRESETS,
+    SimCseArguments,
+    check_dropout,
+    make_augmentation,
+    make_simcse_objective,
+    prepare_simcse,
+    read_columns,
+)
 from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import WORDS, assert_resumes, lines_with, losses_of, save_tiny_simbert, tiny_simbert
 
@@ -347,3 +356,71 @@ def test_unknown_examples_from_a_file_are_named(
     with pytest.raises(SystemExit):
         parse_arguments(TYPES, [str(tmp_path / "run.yaml")], SIMCSE_PRESETS)
     assert "--examples: invalid choice: 'images'" in capsys.readouterr().err
+
+
+# Parts, without a run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "objective"),
+    [
+        (SimCseArguments(), SimCseObjective(symmetric=True, mlm_weight=0.0)),
+        (
+            SimCseArguments(loss="one_way", scale=3.0),
+            SimCseObjective(scale=3.0, symmetric=False, mlm_weight=0.0),
+        ),
+        (
+            SimCseArguments(
+                examples="triplets", hard_negative_weight=2.0, mask_false_negatives=False,
+                mlm_weight=0.1, similarity_weight=0.5,
+            ),
+            SimCseObjective(
+                symmetric=False, hard_negative_weight=2.0, mask_false_negatives=False,
+                mlm_weight=0.1, similarity_weight=0.5,
+            ),
+        ),
+        (SimCseArguments(examples="scored"), ScoredPairObjective(loss="cosent", scale=20.0)),
+        (
+            SimCseArguments(examples="scored", loss="angle", scale=5.0),
+            ScoredPairObjective(loss="angle", scale=5.0),
+        ),
+    ],
+)  # fmt: skip
+def test_the_flags_reach_the_objective(arguments, objective) -> None:
+    assert make_simcse_objective(arguments) == objective
+
+
+def test_a_head_that_the_model_has_is_not_fresh() -> None:
+    assert prepare_simcse(tiny_simbert(), SimCseArguments(mlm_weight=0.1)) is None
+
+
+def test_trying_dropout_draws_no_number_of_the_run() -> None:
+    model = tiny_simbert()
+    before = torch.get_rng_state()
+    check_dropout(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training
+
+
+def test_replacing_words_in_few_sentences_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simbert_hf.training.simcse.nearest_words", lambda *_: {"cat": ["dog"]})
+    arguments, model = (
+        SimCseArguments(augmentation="replace", augmentation_rate=0.3),
+        tiny_simbert(),
+    )
+
+    def data(count: int) -> FixedPairs:
+        texts = [f"{'cat' if i < count else 'mat'} {i}" for i in range(100)]
+        return FixedPairs({"source": texts, "target": texts})
+
+    with pytest.raises(ValueError, match="can change words in only 4 of 100 sentences"):
+        make_augmentation(arguments, model, data(4))
+    found = make_augmentation(arguments, model, data(5))
+    assert found is not None
+    assert (found.rate, found.synonyms) == (0.3, {"cat": ["dog"]})
+
+
+def test_scores_that_are_all_equal_teach_nothing(tmp_path: Path) -> None:
+    (file := tmp_path / "sts.tsv").write_text("a\tb\t1\nc\td\t1\n")
+    with pytest.raises(DataError, match=r"sts\.tsv"):
+        read_columns("scored", [str(file)])

@@ -110,6 +110,7 @@ def test_the_sharing_is_told() -> None:
     assert make_stream(processes=3).sharing(2) == "6 shards, 6 readers: each reads 1 of its own"
     said = make_stream(processes=4).sharing()
     assert said.startswith("6 shards, 4 readers (workers of all processes): 2 read the same 3 ")
+    assert ": 2 read the same 5 " in make_stream(5, processes=2).sharing()
 
 
 def test_windows_mix_the_shards_and_draws_are_those_of_a_data_set() -> None:
@@ -146,6 +147,14 @@ def test_batches_of_a_window_do_not_go_from_short_to_long() -> None:
     batches = itertools.islice(loader(make_stream(grouped=True, buffer_size=N)), N // 8)
     means = [float(lengths(batch["pairs"]).mean()) for batch in batches]
     assert abs(np.corrcoef(means, range(N // 8))[0, 1]) < 0.6
+
+
+def test_a_reader_whose_shards_are_empty_waits_for_its_turn() -> None:
+    first = {row["group"] for row in rows_of([0])}
+    for process in range(6):
+        stream = make_stream(6, process=process, processes=6)
+        stream.groups = stream.groups.filter(lambda row: row["group"] in first)
+        assert next(iter(stream))["group"] in first
 
 
 def test_a_stream_without_a_row_ends_with_an_error() -> None:
@@ -251,6 +260,10 @@ def test_a_checkpoint_of_another_stream_is_refused(tmp_path: Path) -> None:
         make_stream().load(tmp_path)
     with pytest.raises(ValueError, match="with batch_size 1, this one has 8"):
         make_stream(grouped=True).load(tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text().replace('"seed"', '"other"'))
+    with pytest.raises(ValueError, match="with seed None, this one has 3"):
+        stream.load(tmp_path)
 
 
 def test_a_resume_where_rows_have_other_lengths_is_refused(tmp_path: Path) -> None:

@@ -79,6 +79,18 @@ def test_a_teacher_given_twice_counts_twice_and_is_asked_once() -> None:
     assert asked == [len(TEXTS)]
 
 
+def test_a_teacher_named_twice_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[tuple[str, str]] = []
+    model = tiny_simbert().sentence_transformer()
+    monkeypatch.setattr(
+        "simbert_hf.training.teachers.load_sentence_transformer",
+        lambda *given: loaded.append(given) or model,
+    )
+    found = Teacher.load(["a", "b", "a"], ["a cat", "a dog", "go"], torch.device("cpu"), False)
+    assert sorted(loaded) == [("a", "cpu"), ("b", "cpu")]
+    assert sorted(found.counts.values()) == [1, 2]
+
+
 def test_several_teachers_need_unrelated_sentences() -> None:
     with pytest.raises(ValueError, match="need sentences"):
         Teacher([embedder(0, 0.0), embedder(1, 0.0)], TEXTS[:1])

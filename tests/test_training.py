@@ -900,16 +900,21 @@ def test_a_held_out_sentence_costs_its_group_no_other() -> None:
         assert kept == [{"texts": ["b", "c"], "group": 0}, {"texts": ["f", "g"], "group": 2}]
 
 
-def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(tmp_path: Path) -> None:
+def test_unpaired_sentences_are_not_held_out_and_keep_their_partners(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     one, two = tmp_path / "one.txt", tmp_path / "two.txt"
     one.write_text("a cat\na dog\nodd\n")
     two.write_text("go\ngoing\nHeld out\nits partner\na  CAT\nlast\n")
     held_out = Dataset.from_dict({"texts": [["held out", "z"]], "group": [0]})
     files = [str(one), str(two)]
     couples = ["a cat", "a dog", "go", "going", "a  CAT", "last"]
+    caplog.set_level("INFO")
     assert load_unpaired(files, held_out, twice=False) == couples
+    assert "left out 3 unpaired sentences, held out or without a partner" in caplog.text
     each = ["a cat", "a dog", "odd", "go", "going", "its partner", "last"]
     assert load_unpaired(files, held_out, twice=True) == each
+    assert "left out 2 unpaired sentences, held out or equal" in caplog.text
     assert load_unpaired([], held_out, twice=True) == []
     one.write_text("held out\n")
     with pytest.raises(
