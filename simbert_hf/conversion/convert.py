@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from glob import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,8 +15,7 @@ from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.atomic import SCRATCH, put_in_place
-from simbert_hf.utils.locks import in_turn
+from simbert_hf.utils.atomic import put_in_place, scratch
 from simbert_hf.utils.textfiles import read_json
 
 WORDS = "bert/embeddings/word_embeddings"
@@ -274,14 +270,7 @@ def save(model: SimBert, place: Path) -> None:
     """Write the model to a temporary directory and move it into place."""
     place = place.resolve()  # what a link leads to may be on another disk
     place.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{place.name}-"
-    with (
-        in_turn(place.parent),
-        TemporaryDirectory(dir=place.parent, prefix=prefix, suffix=SCRATCH) as scratch,
-    ):
-        for left in place.parent.glob(f"{escape(prefix)}*{SCRATCH}"):  # by a run that was killed
-            if left != Path(scratch):
-                shutil.rmtree(left, ignore_errors=True)
-        made = Path(scratch) / place.name
+    with scratch(place.parent, f".{place.name}-") as folder:
+        made = folder / place.name
         model.save_pretrained(made)
         put_in_place(made, place)

@@ -14,12 +14,10 @@ user. Training both on the same text shows nowhere, and has to be stated beside 
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -33,8 +31,7 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import complete, loading, quiet_transformers
 from simbert_hf.modeling.reading import OWN_CODE
-from simbert_hf.utils.atomic import SCRATCH, put_in_place, share_weights, sync, write_json
-from simbert_hf.utils.locks import in_turn
+from simbert_hf.utils.atomic import SCRATCH, put_in_place, scratch, share_weights, sync, write_json
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -103,18 +100,15 @@ class Judge:
         record = {"threshold": self.threshold, **self.record}
         try:
             out.mkdir(parents=True, exist_ok=True)
-            with in_turn(out), TemporaryDirectory(prefix=SCRATCH, dir=out) as made:
-                for left in out.glob(f"{SCRATCH}*"):  # by saves that were killed
-                    if left != Path(made):
-                        shutil.rmtree(left, ignore_errors=True)
+            with scratch(out) as made:
                 with quiet_transformers():
-                    self.model.save_pretrained(made, create_model_card=False)
-                share_weights(Path(made))
-                parts = list(Path(made).iterdir())
-                write_json(Path(made, RECORD), record)
-                sync(Path(made))
+                    self.model.save_pretrained(str(made), create_model_card=False)
+                share_weights(made)
+                parts = list(made.iterdir())
+                write_json(made / RECORD, record)
+                sync(made)
                 (out / RECORD).unlink(missing_ok=True)  # it describes the weights being replaced
-                for part in (*parts, Path(made, RECORD)):
+                for part in (*parts, made / RECORD):
                     put_in_place(part, out / part.name)
         except (OSError, SafetensorError, RuntimeError) as error:
             raise OSError(

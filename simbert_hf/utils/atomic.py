@@ -8,8 +8,9 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 from safetensors import SafetensorError
@@ -79,6 +80,25 @@ def name_place(error: BaseException, place: Path) -> None:
         error.filename = str(place)
     if isinstance(error, SafetensorError):
         error.args = (f"{error}: '{place}'",)
+
+
+@contextmanager
+def scratch(folder: Path, prefix: str = "") -> Iterator[Path]:
+    """Yield a new folder in ``folder`` for what is not complete yet, and remove it at the end.
+
+    Processes take turns. What those that were killed have left under the same prefix is removed.
+
+    Example:
+        >>> with TemporaryDirectory() as folder, scratch(Path(folder), ".faq-") as made:
+        ...     made.is_dir(), made.name.startswith(".faq-_saving")
+        (True, True)
+    """
+    prefix += SCRATCH
+    with in_turn(folder), TemporaryDirectory(dir=folder, prefix=prefix) as made:
+        for left in folder.glob(f"{escape(prefix)}*"):
+            if left != Path(made):
+                shutil.rmtree(left, ignore_errors=True)
+        yield Path(made)
 
 
 @contextmanager
