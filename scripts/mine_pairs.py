@@ -5,6 +5,7 @@ python scripts/mine_pairs.py --model_name_or_path DIR_OR_ID --sentences_file que
 
 It pairs sentences that are among each other's nearest, by the model's vectors or by words (BM25),
 within a range of cosines; near pairs are joined into small groups, written as {"text", "synonyms"}.
+Vectors are kept beside the file until it is written, so a repeated command goes on after a stop.
 
 A teacher is of little use on unrelated sentences. For train_simbert.py's --sentences_file, the
 flags --min_similarity 0.3 --max_similarity 0.9 --max_group_size 2 --vectors_only --output_file
@@ -24,7 +25,8 @@ import numpy as np
 import torch
 
 from simbert_hf.data import load_sentences
-from simbert_hf.encoders.loader import load_sentence_transformer
+from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.encoders.vectorfiles import encoded
 from simbert_hf.mining.pairs import PairSettings, different, mine_groups
 from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.extras import require
@@ -83,14 +85,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     raw = [text for file in args.sentences_file for text in load_sentences(file)]
     sentences = different(raw)
     print(f"{len(raw):,} sentences, {len(sentences):,} different ones")
-    model = load_sentence_transformer(args.model_name_or_path)
-    with torch.autocast(model.device.type, torch.bfloat16, enabled=args.bf16):
-        vectors = model.encode(
-            sentences, batch_size=args.batch_size, normalize_embeddings=True, show_progress_bar=True
-        )
-    groups, counts = mine_groups(sentences, np.asarray(vectors, dtype=np.float32), settings)
-    lines = WRITERS[args.output_file.suffix](groups)
-    write_text(args.output_file, "".join(f"{line}\n" for line in lines))
+    encoder = TextEncoder(args.model_name_or_path, batch_size=args.batch_size)
+    with (
+        torch.autocast(encoder.model.device.type, torch.bfloat16, enabled=args.bf16),
+        encoded(sentences, encoder, args.output_file) as (files, _),
+    ):
+        vectors = np.concatenate([np.load(file) for file in files])
+        groups, counts = mine_groups(sentences, vectors, settings)
+        lines = WRITERS[args.output_file.suffix](groups)
+        write_text(args.output_file, "".join(f"{line}\n" for line in lines))
     print(f"{args.output_file}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
 
 

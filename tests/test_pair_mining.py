@@ -9,9 +9,11 @@ from scipy.sparse.csgraph import connected_components
 
 from scripts.mine_pairs import main, two_and_two
 from simbert_hf.data import load_groups, load_sentences
+from simbert_hf.encoders import vectorfiles
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.mining.pairs import PairSettings, different, join, mine_groups, mutual_pairs
 from simbert_hf.utils.textfiles import DataError
-from tests.tiny import tiny_simbert
+from tests.tiny import save_tiny_simbert, tiny_simbert
 
 
 def unit(rng: np.random.Generator, count: int, dim: int) -> np.ndarray:
@@ -180,29 +182,64 @@ def test_the_script_writes_groups_that_training_reads(tmp_path: Path) -> None:
 def test_the_script_reads_all_files_and_embeds_as_told(tmp_path: Path, monkeypatch) -> None:
     told = []
 
-    class Encoder:
-        device = torch.device("cpu")
+    def encode(self: TextEncoder, texts: list[str]) -> np.ndarray:
+        told.append((texts, self.batch_size, torch.is_autocast_enabled("cpu")))
+        return np.array([[1, 0], [0.9, 0.4359], [0, 1]], dtype=np.float32)
 
-        def encode(self, texts: list[str], **options: object) -> np.ndarray:
-            told.append((texts, options, torch.is_autocast_enabled("cpu")))
-            return np.array([[1, 0], [0.9, 0.4359], [0, 1]], dtype=np.float32)
-
-    monkeypatch.setattr("scripts.mine_pairs.load_sentence_transformer", lambda name: Encoder())
+    monkeypatch.setattr(TextEncoder, "__call__", encode)
+    save_tiny_simbert(tmp_path / "model")
     (tmp_path / "a.txt").write_text("几点了\n现在几点了\n", encoding="utf-8")
     (tmp_path / "b.txt").write_text("回家\n")
     flags = [
-        "--model_name_or_path=x",
+        f"--model_name_or_path={tmp_path / 'model'}",
         "--sentences_file",
         *map(str, sorted(tmp_path.glob("*.txt"))),
     ]
     flags += [f"--output_file={tmp_path / 'out.jsonl'}", "--batch_size=7"]
     for more in ([], ["--bf16"]):
         main([*flags, *more])
-    assert [given[0] for given in told] == [["几点了", "现在几点了", "回家"]] * 2
-    assert all(given[1]["batch_size"] == 7 and given[1]["normalize_embeddings"] for given in told)
-    assert [given[2] for given in told] == [False, True]
+    sentences = ["几点了", "现在几点了", "回家"]
+    assert told == [(sentences, 7, half) for half in (False, False, True, True)]  # probes first
     written = '{"text": "几点了", "synonyms": ["现在几点了"]}\n'  # as people read it
     assert (tmp_path / "out.jsonl").read_text("utf-8") == written
+
+
+@pytest.mark.parametrize("last", ["encoding", "mining"])
+def test_mining_goes_on_where_a_kill_stopped_it(tmp_path: Path, monkeypatch, last: str) -> None:
+    """The vectors of whole blocks are kept until the groups are written."""
+    save_tiny_simbert(tmp_path / "model")
+    texts = [f"the {word} sat {number}" for word in ("cat", "dog", "mat") for number in "1234"]
+    (tmp_path / "raw.txt").write_text("\n".join(texts))
+    flags = [
+        f"--model_name_or_path={tmp_path / 'model'}", f"--sentences_file={tmp_path / 'raw.txt'}",
+        "--min_similarity=-1", "--max_similarity=1",
+    ]  # fmt: skip
+    monkeypatch.setattr(vectorfiles, "BLOCK", 5)
+    main([*flags, f"--output_file={tmp_path / 'whole.jsonl'}"])
+    calls, encode = [], TextEncoder.__call__
+
+    def killed(self: TextEncoder, block: list[str]) -> np.ndarray:
+        calls.append(len(block))
+        if len(calls) == 4 and last == "encoding":  # the first are the probes
+            raise KeyboardInterrupt
+        return encode(self, block)
+
+    def killed_later(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TextEncoder, "__call__", killed)
+    with monkeypatch.context() as patch:
+        patch.setattr("scripts.mine_pairs.mine_groups", killed_later)
+        with pytest.raises(KeyboardInterrupt):
+            main([*flags, f"--output_file={tmp_path / 'out.jsonl'}"])
+    with pytest.raises(ValueError, match=r"out\.jsonl\.parts: holds vectors of other texts"):
+        main([*flags, "--bf16", f"--output_file={tmp_path / 'out.jsonl'}"])
+    calls.clear()
+    main([*flags, f"--output_file={tmp_path / 'out.jsonl'}"])
+    assert calls == {"encoding": [8, 2], "mining": [8]}[last]
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["model", "out.jsonl", "raw.txt", "whole.jsonl"]
 
 
 def test_a_group_s_odd_last_sentence_is_left_out_of_lines() -> None:

@@ -1,7 +1,7 @@
 """Encode very many texts into a file, with several processes, resuming after an interruption.
 
-Texts are encoded in blocks, each of which becomes a file next to the output; at the end these are
-joined and removed.
+Texts are encoded in blocks, each of which becomes a file next to the output; once that is made of
+them, they are removed.
 """
 
 from __future__ import annotations
@@ -73,27 +73,54 @@ def encode_file(texts: Sequence[str], model: str, output: str | Path, *, process
     check_count("processes", processes)
     if not len(texts):  # which an array has too
         raise ValueError("There are no texts to encode.")
+    join = _join_npy if output.suffix == ".npy" else _join_parquet
     encoder = TextEncoder(model)
-    parts = output.with_name(f"{output.name}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(parts / "lock", timeout=0):
-            done = _fill(parts, texts, encoder, output, processes)
-            for file in parts.glob("*.*"):  # all but the lock, before another call may begin
-                file.unlink()
-    except Timeout:
-        problem = "is in use by another process"
-        raise fault(parts, None, problem, "Wait for it, or name another output") from None
-    with suppress(OSError):  # which finds it in use again
-        (parts / "lock").unlink()
-        parts.rmdir()
+    with encoded(texts, encoder, output, processes) as (files, done), whole(output) as made:
+        join(files, texts, made)
     return done
 
 
+@contextmanager
+def encoded(
+    texts: Sequence[str], encoder: TextEncoder, output: Path, processes: int = 1
+) -> Iterator[tuple[list[Path], int]]:
+    """Encode texts, block by block, for the file that the ``with`` block makes of their vectors.
+
+    The vectors' files are removed if it succeeds; else the next call for that file uses them.
+
+    Args:
+        texts: One text per vector, at least one.
+        encoder: Encodes them.
+        output: What is made of the vectors; these lie in a folder beside it.
+        processes: Number of processes.
+
+    Yields:
+        The vectors' files (``.npy``) in order, and how many texts an earlier call had encoded.
+
+    Raises:
+        ValueError: If an earlier call left vectors of other texts, of another model or in other
+            blocks, or another call is running.
+    """
+    parts = output.with_name(f"{output.name}.parts")
+    parts.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock(parts / "lock").acquire(timeout=0)
+    except Timeout:
+        problem = "is in use by another process"
+        raise fault(parts, None, problem, "Wait for it, or name another output") from None
+    with lock:
+        yield _fill(parts, texts, encoder, processes)
+        for file in parts.glob("*.*"):  # all but the lock, before another call may begin
+            file.unlink()
+    with suppress(OSError):  # which finds it in use again
+        (parts / "lock").unlink()
+        parts.rmdir()
+
+
 def _fill(
-    parts: Path, texts: Sequence[str], encoder: TextEncoder, output: Path, processes: int
-) -> int:
-    """Encode the blocks that are missing, and join them; return how many texts were encoded."""
+    parts: Path, texts: Sequence[str], encoder: TextEncoder, processes: int
+) -> tuple[list[Path], int]:
+    """Encode the blocks that are missing; return all files, and how many texts were encoded."""
     _claim(parts, texts, encoder)
     starts = range(0, len(texts), BLOCK)
     files = [parts / f"{start}.npy" for start in starts]
@@ -103,16 +130,14 @@ def _fill(
             if not file.exists():
                 _write_block(file, encode(texts[start : start + BLOCK]))
                 bar.update(min(BLOCK, len(texts) - start))
-    join = _join_npy if output.suffix == ".npy" else _join_parquet
-    with whole(output) as made:
-        join(files, texts, made)
-    return done
+    return files, done
 
 
 def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
     """Record what the folder's parts belong to, or check that it is the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     work = {"texts": digest, "model": encoder.fingerprint, "block": BLOCK}
+    work["autocast"] = torch.is_autocast_enabled(encoder.model.device.type)
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
     if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work
