@@ -25,6 +25,7 @@ from typing import Any
 from zlib import crc32
 
 import torch
+from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
@@ -286,13 +287,12 @@ def prefer(stage: Stage, args: argparse.Namespace) -> Path:
     return folder
 
 
-def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) -> str:
-    """Average some of the models, replacing an earlier average; return the folder."""
+def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) -> None:
+    """Average some of the models, replacing an earlier average."""
     shutil.rmtree(out, ignore_errors=True)
     names = [models[name] for name in shares]
     run("average_models.py", "--models", *names, "--weights", *map(str, shares.values()),
         f"--output_dir={out}")  # fmt: skip
-    return out
 
 
 def train_stage(
@@ -338,14 +338,17 @@ def train(
     models, path = dict(bases), bases[release.start]
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
-        begun = f"{out}-start" if stage.begins else path
+        begun, averaged = f"{out}-start" if stage.begins else path, f"{out}-average"
         if not all((out / name).exists() for name in FINISHED):
+            shutil.rmtree(averaged, ignore_errors=True)  # of a stage that was removed
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
         path = str(out)
         if stage.ends:
-            path = average(stage.ends, models | {BEGUN: begun, MADE: path}, f"{out}-average")
+            if not Path(averaged, SAFE_WEIGHTS_NAME).exists():  # written last
+                average(stage.ends, models | {BEGUN: begun, MADE: path}, averaged)
+            path = averaged
         models[stage.recipe] = path
     return Path(path)
 

@@ -178,6 +178,32 @@ def test_what_a_stage_ends_in_is_what_later_ones_begin_from(
     assert begun[:2] == ["--models", flag(ended, "output_dir")]
 
 
+def test_a_finished_average_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing it again takes time, and a full disk or a kill would then lose it."""
+    called = []
+    monkeypatch.setattr(release, "run", lambda script, *_: called.append(script))
+    for name in ("some.jsonl", "dev.csv"):
+        (tmp_path / name).touch()
+    stages = (release.Stage("english", 1, (), ("some.jsonl",), ends={release.MADE: 1.0}),)
+    args = Namespace(output_dir=tmp_path, name="t", data=tmp_path, flags=[])
+    tiny = release.Release("a", stages, "dev.csv", (), (), ())
+    made = tmp_path / "t-1-english"
+    averaged = tmp_path / "t-1-english-average"
+    made.mkdir()
+    averaged.mkdir()
+    done = []
+    for file in (made / "all_results.json", made / "README.md", averaged / "model.safetensors"):
+        file.touch()
+        called.clear()
+        assert release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl") == averaged
+        done.append([*called])
+        averaged.mkdir(exist_ok=True)
+    assert done == [["train_simbert.py", "average_models.py"], ["average_models.py"], []]
+    (made / "README.md").unlink()  # it is trained again
+    release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
+    assert called == ["train_simbert.py", "average_models.py"]
+
+
 def test_related_sentences_are_mined_for_a_stage(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
