@@ -269,6 +269,21 @@ def test_a_run_goes_on_with_the_settings_that_it_began_with(
     assert told_of(caplog) == ["max_steps: 6, now 7"]
 
 
+@pytest.mark.parametrize("more", [(), ("--streaming=true",)])
+def test_a_file_whose_rows_have_changed_is_told_of(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture, more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "groups.jsonl"
+    rows = [{"text": f"{a} cat", "synonyms": [f"the {a} dog"]} for a in WORDS[:16]]
+    flags = [f"--train_file={file}", "--resume_from_checkpoint=true", *more]
+    for last, order in ((3, 1), (6, 1), (9, -1)):
+        file.write_text("\n".join(map(json.dumps, rows[::order])))
+        caplog.clear()
+        main(setting(tmp_path / "run", f"--max_steps={last}", *flags))
+        told = [line.partition(":")[0] for line in told_of(caplog)]
+        assert told == [*["max_steps"] * (last > 3), *["train_file_checksum"] * (order < 0)]
+
+
 def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said to be other than in the checkpoint that a run goes on from."""
     told = [message for message in caplog.messages if "is from a run with another" in message]
