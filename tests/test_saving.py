@@ -409,6 +409,29 @@ def test_leftovers_and_foreign_parts_are_passed_over(
     assert not (tmp_path / "checkpoint-6" / "rng_state_1.pth").exists()
 
 
+def test_a_kill_while_a_checkpoint_is_removed_leaves_no_part_of_it(
+    setting, whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its settings it would pass for a whole one."""
+    rmtree = shutil.rmtree
+
+    def killed(folder: Path, **options: bool) -> None:
+        for part in Path(folder).rglob("settings.json"):
+            part.unlink()
+            raise KeyboardInterrupt
+        rmtree(folder, **options)
+
+    main(setting(tmp_path, "--max_steps=3"))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            main(setting(tmp_path, "--resume_from_checkpoint=true"))
+    there = sorted(tmp_path.glob("checkpoint-*"))
+    assert [folder.name for folder in there] == ["checkpoint-6"]
+    assert (there[0] / "settings.json").exists()
+    assert_goes_on(setting(tmp_path), tmp_path, whole)
+
+
 def test_checkpoints_are_as_old_as_their_steps(setting, tmp_path: Path) -> None:
     """Not as the clock says, which may have been set back; and what else is there stays."""
     main(setting(tmp_path, "--max_steps=3"))

@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,14 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
         re.fullmatch(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)", each.name) for each in directory.glob("*")
     )
     return {int(name[1]): directory / name[0] for name in found if name}
+
+
+def _remove(checkpoint: Path, scratch: Path) -> None:
+    """Move a checkpoint away first: what a kill leaves of it might look complete in its place."""
+    scratch.mkdir(exist_ok=True)
+    with suppress(OSError):
+        checkpoint.rename(scratch / checkpoint.name)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 class CheckpointPart(TrainerCallback):
@@ -190,7 +198,7 @@ class SavingTrainer(Trainer):
         others = sorted(there.keys() - kept, key=lambda step: (step < now, step))
         if limit := max(self.args.save_total_limit or 0, 0):
             for step in others[: max(len(there) - max(limit, len(kept)), 0)]:
-                shutil.rmtree(there[step], ignore_errors=True)
+                _remove(there[step], out / SCRATCH)
 
     def _save_parts(self, folder: Path) -> None:
         """Write to a checkpoint what Trainer does not save."""
