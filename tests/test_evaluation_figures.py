@@ -1,5 +1,6 @@
 """Geometry, thresholds and retrieval against loops written from their definitions."""
 
+import errno
 import math
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from simbert_hf.evaluation.pairs import PairTask, best_thresholds
 from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
 from simbert_hf.evaluation.sts import StsTask, score_curve
+from simbert_hf.utils.plots import new_figure, save_figure
 from tests.naive import naive_retrieval
 
 
@@ -253,11 +255,29 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
 
     def new_figure(*size: float) -> object:
         figures.append(make(*size))
-        monkeypatch.setattr(figures[-1], "savefig", lambda *_, **__: None)
         return figures[-1]
 
     monkeypatch.setattr(plots, "new_figure", new_figure)
+    monkeypatch.setattr(plots, "save_figure", lambda *_: None)
     return figures
+
+
+def test_a_full_disk_leaves_the_former_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, part: Path, **options: object) -> None:
+        part.write_text("half a picture")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    figure, place = new_figure(1, 1), tmp_path / "scores.SVG"
+    save_figure(figure, place)
+    former = place.read_text()
+    assert former.startswith("<?xml")
+    monkeypatch.setattr(type(figure), "savefig", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{place}'"):
+        save_figure(figure, place)
+    assert place.read_text() == former
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_histograms_show_shares_within_the_range_that_occurs(drawn: list) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from simbert_hf.evaluation.geometry import BINS
 from simbert_hf.evaluation.results import Results, TaskResult
-from simbert_hf.utils.plots import new_figure
+from simbert_hf.utils.plots import new_figure, save_figure
 
 MARKERS = "osD^vPX*<>hd"
 
@@ -33,7 +33,7 @@ def plot_histograms(results: Results, path: str | Path) -> None:
     axes[0, 0].set_xlim(*_range_of(results, names))
     figure.supxlabel("cosine")
     figure.supylabel("density")
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _draw_histogram(axis: Any, task: TaskResult) -> None:
@@ -71,7 +71,7 @@ def plot_curves(results: Results, path: str | Path) -> None:
             _draw_curve(axis, model, tasks[name])
         axis.set_title(name, fontsize=9)
     axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _draw_curve(axis: Any, model: str, task: TaskResult) -> None:
@@ -121,4 +121,4 @@ def draw_places(points: Sequence[tuple[str, str, float, float]], path: str | Pat
         axis.plot([], [], mark, color="grey", label=name)
     axis.set(xlabel="uniformity (less is more even)", ylabel="alignment (less is closer)")
     figure.legend(frameon=False, fontsize=8, loc="outside right upper")
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

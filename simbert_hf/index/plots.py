@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simbert_hf.index.calibration import Calibration
-from simbert_hf.utils.plots import new_figure
+from simbert_hf.utils.plots import new_figure, save_figure
 
 KINDS = (("right", "tab:blue"), ("wrong", "tab:red"), ("out of scope", "tab:orange"))
 LINES = ("precision", "answered", "correct", "false_accepts")
@@ -30,7 +30,7 @@ def plot_calibrations(found: Mapping[str, Calibration], path: str | Path) -> Non
         right.set_title(f"{name}: what a threshold does", fontsize=9)
     axes[0, 0].legend(frameon=False, fontsize=8)
     axes[0, 1].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _draw_scores(axis: Any, calibration: Calibration) -> None:

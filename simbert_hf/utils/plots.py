@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from simbert_hf.utils.atomic import make_room
+from simbert_hf.utils.atomic import make_room, whole
 from simbert_hf.utils.extras import require
 
 
@@ -35,6 +35,12 @@ def check_picture(path: Path) -> None:
     make_room(path)
 
 
+def save_figure(figure: Any, path: str | Path) -> None:
+    """Write a figure to a file whose extension says the format, or leave what is there."""
+    with whole(Path(path)) as part:
+        figure.savefig(part, dpi=110, format=Path(path).suffix.removeprefix(".") or "png")
+
+
 def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Path:
     """Plot both losses and the held-out retrieval over the steps of a training run.
 
@@ -56,7 +62,7 @@ def plot_training(log_history: Sequence[dict[str, Any]], path: str | Path) -> Pa
         _draw(axes[2], log_history, f"eval_top{k}", f"top-{k}", "o-")
     axes[2].set(title="held-out retrieval", xlabel="step", ylabel="share found")
     axes[2].legend(frameon=False)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     return Path(path)
 
 
