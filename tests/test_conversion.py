@@ -623,12 +623,35 @@ def test_weights_that_keras_did_not_write_are_refused(tmp_path: Path) -> None:
     for name, lay_out in {
         "none": lambda file: file.create_group("a").attrs.create("weight_names", ["a/b"]),
         "data": lambda file: file.create_dataset("model_weights", data=[1.0]),
+        "bytes": lambda file: file.create_group("a").attrs.create("weight_names", [b"\xff/b"]),
     }.items():
         path = tmp_path / f"{name}.h5"
         with h5py.File(path, "w") as file:
             lay_out(file)
         with pytest.raises(ValueError, match=rf"{name}\.h5 is not laid out as Keras writes"):
             KerasWeights(path)
+
+
+def test_a_damaged_table_of_keras_weights_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    path = tmp_path / "model.h5"
+    write_keras(path, random_weights(CONFIG))
+    path.write_bytes(path.read_bytes().replace(b"SNOD", b"SNOE"))  # groups' tables of names
+    with pytest.raises(ValueError, match=r"model\.h5 is not a complete HDF5 file"):
+        KerasWeights(path)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int8", "uint16", "bool", "S4"])
+def test_only_floating_point_keras_weights_are_read(tmp_path: Path, dtype: str) -> None:
+    """Numbers of quantised weights, or the bits of bfloat16, would be taken for the weights."""
+    pytest.importorskip("h5py")
+    path, weights = tmp_path / "model.h5", random_weights(CONFIG)
+    write_keras(path, weights | {KERNEL: weights[KERNEL].astype(dtype)})
+    if dtype.startswith("float"):
+        assert np.abs(KerasWeights(path).read(KERNEL) - weights[KERNEL]).max() < 1e-3
+        return
+    with pytest.raises(ValueError, match=rf"model\.h5: {KERNEL} holds .*, not floating-point"):
+        KerasWeights(path)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,8 @@ class KerasWeights:
 
     Raises:
         ImportError: If h5py is not installed.
-        ValueError: If the file is not a Keras HDF5 file, or a layer has other weights than in
-            bert4keras.
+        ValueError: If the file is not a Keras HDF5 file, a layer has other weights than in
+            bert4keras, or they are not floating-point numbers.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,10 +66,10 @@ class KerasWeights:
         try:
             with h5py.File(path) as file:
                 found = dict(self._variables(file.get("model_weights", file)))
-                self.arrays = {n: np.asarray(data, dtype=np.float32) for n, data in found.items()}
-        except OSError as error:
+                self.arrays = {n: self._floats(n, data) for n, data in found.items()}
+        except (OSError, RuntimeError) as error:
             raise ValueError(f"{path} is not a complete HDF5 file ({error}).") from error
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, UnicodeError) as error:
             raise ValueError(
                 f"{path} is not laid out as Keras writes weights ({error})."
             ) from error
@@ -88,6 +88,14 @@ class KerasWeights:
                     f"{self.path}: {layer} has {len(data)} weights; in SimBERT it has {len(names)}."
                 )
             yield from zip(names, data, strict=False)
+
+    def _floats(self, name: str, data: Any) -> np.ndarray:
+        if data.dtype.kind != "f":
+            raise ValueError(
+                f"{self.path}: {name} holds {data.dtype}, not floating-point numbers; save the "
+                "weights as float32."
+            )
+        return np.asarray(data, dtype=np.float32)
 
     def read(self, name: str) -> np.ndarray:
         """Read a variable as float32."""
