@@ -632,6 +632,17 @@ def test_weights_that_keras_did_not_write_are_refused(tmp_path: Path) -> None:
             KerasWeights(path)
 
 
+def test_the_layout_without_names_of_layers_is_told(tmp_path: Path) -> None:
+    """TensorFlow 2.12 and newer write it where a name ends in .weights.h5."""
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "latest_model.weights.h5"
+    with h5py.File(path, "w") as file:
+        file.create_group("vars")
+        file["layers/embedding/vars/0"] = np.zeros((59, 16), np.float32)
+    with pytest.raises(ValueError, match=r"latest_model\.weights\.h5 has Keras' newer layout"):
+        main([str(path), "--output_dir", str(tmp_path / "out")])
+
+
 def test_a_damaged_table_of_keras_weights_is_told(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     path = tmp_path / "model.h5"

@@ -44,6 +44,8 @@ BLOCK = {  # of each transformer layer
     "FeedForward": _dense("intermediate/dense", "output/dense"),
     "FeedForward-Norm": _norm("output/LayerNorm"),
 }
+# What ``save_weights`` makes of a name in .weights.h5 since TensorFlow 2.12: numbered layers.
+NAMELESS = {"layers", "_layer_checkpoint_dependencies"}
 
 
 class KerasWeights:
@@ -65,6 +67,11 @@ class KerasWeights:
         self.path = path
         try:
             with h5py.File(path) as file:
+                if NAMELESS & file.keys():
+                    raise ValueError(
+                        f"{path} has Keras' newer layout, which names no layers; save the weights "
+                        "again under a name that ends in .h5, but not in .weights.h5."
+                    )
                 found = dict(self._variables(file.get("model_weights", file)))
                 self.arrays = {n: self._floats(n, data) for n, data in found.items()}
         except (OSError, RuntimeError) as error:
