@@ -33,6 +33,8 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("中国队战胜巴西队", "巴西队战胜中国队"),
         ("小明比小红高三厘米", "小明比小红高三公里"),
         ("饭前半小时吃一片", "饭后半小时吃一片"),
+        ("没有不喜欢她的人", "没有喜欢她的人"),
+        ("我爸不抽烟也不喝酒", "我爸抽烟也不喝酒"),
     ],
 )
 def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
@@ -64,6 +66,7 @@ def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
         ("微信比支付宝好用吗", "微信要比支付宝好用吗"),
         ("怎么把钱转到微信", "钱怎么转到微信"),
         ("跑了三公里", "跑了三千米"),
+        ("没有身份证不能办卡", "没身份证办不了卡"),
     ],
 )
 def test_other_words_are_no_change(text: str, other: str) -> None:
