@@ -7,7 +7,6 @@ codes: 0 for success, 1 (with a message) for errors, 2 for unknown flags and com
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
 import warnings
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf import DEFAULT_MODEL, __version__
-from simbert_hf.utils.script import drop_output, sentence
+from simbert_hf.utils.script import drop_output, print_utf8, sentence
 
 BLOCK = 32  # texts handled together
 NONE = "  (none that keeps the meaning; raise -n, or give --copying 0)"
@@ -35,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         say("simbert: stdout, where results go, is closed: redirect it to a file or a pipe.")
         return 1
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # like the input
+    print_utf8()
     warnings.formatwarning = sentence
     try:
         if argv[:1] == ["evaluate"]:  # its flags are those of a dataclass

@@ -1,5 +1,6 @@
 """The training script from end to end, on a tiny model and a few groups."""
 
+import io
 import json
 import logging
 import math
@@ -499,6 +500,13 @@ def test_a_fault_in_a_process_that_loads_is_told_in_one_sentence() -> None:
 
     with pytest.raises(SystemExit, match=r"^DataError: a\.tsv:3: bad\nline$"):
         run_script(fail)
+
+
+def test_a_script_prints_chinese_to_a_pipe_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252"))
+    run_script(lambda: sys.stdout.write("今天\n"))
+    assert raw.getvalue().decode("utf-8").split() == ["今天"]
 
 
 @pytest.mark.parametrize("count", [1, 100_000])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import select
@@ -45,6 +46,7 @@ def run_script(main: Callable[[], object]) -> None:
         SystemExit: ValueError: invalid literal for int() with base 10: 'many'
     """
     warnings.formatwarning = sentence
+    print_utf8()
     try:
         main()
         if sys.stdout:
@@ -60,6 +62,16 @@ def run_script(main: Callable[[], object]) -> None:
     except KeyboardInterrupt as stop:  # training says how to resume
         sys.stderr.write(f"\nStopped. {stop}".rstrip() + "\n")
         sys.exit(130)
+
+
+def print_utf8() -> None:
+    """Let stdout be UTF-8, as all files are: pipes on Windows take the letters of one alphabet.
+
+    Example:
+        >>> print_utf8()
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
 
 
 def reader_left() -> bool:
