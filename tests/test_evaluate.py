@@ -260,6 +260,9 @@ def test_what_has_a_name_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert split_name("a=b.csv") == (None, "a=b.csv")
     assert split_name("a=b.csv,c.csv") == (None, "a=b.csv,c.csv")
     assert split_name("a=c.csv") == ("a", "c.csv")
+    monkeypatch.setattr("os.sep", "\\")  # as on Windows, where paths may have slashes too
+    assert split_name("data/a=b.csv") == (None, "data/a=b.csv")
+    assert split_name(r"data\a=b.csv") == (None, r"data\a=b.csv")
 
 
 def test_only_the_first_model_needs_a_folder_for_its_card(files: Path) -> None:

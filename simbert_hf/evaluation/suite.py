@@ -145,7 +145,7 @@ def split_name(item: str) -> tuple[str | None, str]:
         (('STS-B', 'data/test.csv'), (None, 'data/a=b.csv'))
     """
     name, equals, path = item.partition("=")
-    if not equals or os.sep in name or Path(item.partition(",")[0]).exists():
+    if not equals or {"/", os.sep} & {*name} or Path(item.partition(",")[0]).exists():
         return None, item
     return name, path
 
