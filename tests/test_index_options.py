@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import faiss
 import numpy as np
@@ -23,7 +24,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.evaluation.bootstrap import Bootstrap
-from simbert_hf.index import FaissVectors, FaqIndex, faq_index
+from simbert_hf.index import FaissVectors, FaqIndex, faq_index, stores
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.stores import FILE
@@ -381,3 +382,20 @@ def test_a_curve_holds_the_rates_at_its_thresholds():
     at = found.at(curve["threshold"][3])
     for name in ("precision", "answered", "correct", "false_accepts"):
         assert curve[name][3] == pytest.approx(getattr(at, name).value)
+
+
+def test_an_index_in_a_folder_with_a_chinese_name_loads_on_windows(model, tmp_path, monkeypatch):
+    def opens(file, *flags):
+        if isinstance(file, str) and not file.isascii():
+            raise RuntimeError("could not open")
+        return read(file, *flags)
+
+    read, place = faiss.read_index, tmp_path / "问答"
+    FaqIndex.build(model, ROWS).save(place)
+    monkeypatch.setattr(faiss, "read_index", opens)
+    monkeypatch.setattr(stores, "os", SimpleNamespace(name="nt"))
+    index = FaqIndex.load(place, model)
+    index.add([{"question": "new", "answer": "yes"}])
+    index.save(place)
+    assert len(FaqIndex.load(place, model)) == len(ROWS) + 1
+    assert FaqIndex.load(place, model).answer("new", threshold=0.9).answer == "yes"

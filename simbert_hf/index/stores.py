@@ -6,6 +6,7 @@ leaves a gap that no search returns.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -123,7 +124,7 @@ class FaissVectors:
         Raises:
             DataError: If it is not a faiss index of that kind.
         """
-        store = cls(kind)
+        store, mmap = cls(kind), mmap and _opens(folder / FILE)
         store._index = _read(folder / FILE, mmap)
         if why := misfit(store._index, kind):
             raise fault(folder / FILE, None, f"is damaged: {why}", "Rebuild the index")
@@ -347,9 +348,17 @@ def holds_rows(index: Any, count: int) -> bool:
     return all(some.min() >= 0 and some.max() < count for some in ids)
 
 
+def _opens(path: Path) -> bool:
+    """Whether faiss itself can open a file: on Windows, it knows ASCII names only."""
+    return os.name != "nt" or str(path).isascii()
+
+
 def _read(path: Path, mmap: bool) -> Any:
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
+        if _opens(path):
+            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
+        with path.open("rb") as file:
+            return faiss.read_index(faiss.PyCallbackIOReader(file.read))
     except (RuntimeError, MemoryError) as error:  # the latter of sizes that the file claims
         reason = str(error).strip().rpartition("\n")[2][:80]
         raise fault(path, None, f"is not a faiss index ({reason})", "Rebuild the index") from None
