@@ -118,6 +118,23 @@ def test_a_start_without_lm_head_leaves_the_head_as_it_is(
     average.gen_synonyms(TEXTS[0], n=2)  # refused without an LM head
 
 
+def test_weights_leave_a_device_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    def move(weight: torch.Tensor) -> torch.Tensor:
+        gone.append(weight.clone())
+        return gone[-1]
+
+    def double(weight: torch.Tensor) -> torch.Tensor:
+        assert any(weight is one for one in gone)
+        return weight.to(torch.float64)
+
+    gone: list[torch.Tensor] = []
+    start, tuned = tiny_simbert(), moved(tiny_simbert(), 1)
+    monkeypatch.setattr("simbert_hf.modeling.averaging.with_float64", move)
+    monkeypatch.setattr(torch.Tensor, "double", double)
+    average = average_models([start, tuned])
+    assert len(gone) == 2 * len(list(average.parameters()))
+
+
 def test_any_encoder_is_averaged(tmp_path: Path) -> None:
     config, build_tokenizer = ARCHITECTURES["roberta"]
     for seed in (0, 1):

@@ -15,6 +15,7 @@ import torch
 
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.devices import with_float64
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
 
@@ -57,11 +58,12 @@ def average_models(
         average.has_lm_head = any(heads)
     for name, weight in average.named_parameters():
         of_head = isinstance(average, SimBert) and name.startswith(average.head_prefix)
-        counts = torch.tensor(weights, dtype=torch.float64, device=weight.device)
+        each = torch.stack([with_float64(parameters[name]).double() for parameters in named])
+        counts = torch.tensor(weights, dtype=torch.float64, device=each.device)
         if of_head and any(heads):
             counts[~torch.tensor(heads)] = 0
-        each = torch.stack([parameters[name].double() for parameters in named])
-        weight.copy_(torch.tensordot(counts / counts.sum(), each, 1))
+        mean = torch.tensordot(counts / counts.sum(), each, 1)
+        weight.copy_(mean.to(weight.dtype))  # here: Apple's GPUs lack float64
     return average
 
 
