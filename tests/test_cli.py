@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet
 import pytest
+from filelock import FileLock
 
 from simbert_hf import SimBert, __version__
 from simbert_hf.cli import NONE, as_json, blocks_of, hanging, main, read_arguments
@@ -419,6 +420,17 @@ def test_encode_refuses_what_another_process_fills(model, tmp_path, monkeypatch)
     monkeypatch.setattr(TextEncoder, "__call__", meanwhile)
     assert vectorfiles.encode_file(["a cat"], model, output) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
+
+
+def test_nothing_is_left_where_releasing_a_lock_removes_it(model, tmp_path, monkeypatch):
+    class WindowsLock(FileLock):
+        def _release(self):
+            super()._release()
+            Path(self.lock_file).unlink(missing_ok=True)
+
+    monkeypatch.setattr(vectorfiles, "FileLock", WindowsLock)
+    vectorfiles.encode_file(["a cat"], model, tmp_path / "out.npy")
+    assert not (tmp_path / "out.npy.parts").exists()
 
 
 @pytest.mark.parametrize("name", ["out.npy", "out.parquet"])

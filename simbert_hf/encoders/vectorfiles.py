@@ -113,7 +113,7 @@ def encoded(
         for file in parts.glob("*.*"):  # all but the lock, before another call may begin
             file.unlink()
     with suppress(OSError):  # which finds it in use again
-        (parts / "lock").unlink()
+        (parts / "lock").unlink(missing_ok=True)  # on Windows, releasing has removed it
         parts.rmdir()
 
 
