@@ -1,3 +1,4 @@
+import copy
 import json
 import logging
 import os
@@ -250,6 +251,20 @@ def test_a_decoder_of_its_own_is_saved(tmp_path: Path) -> None:
     )
 
 
+def test_a_decoder_untied_later_is_saved(tmp_path: Path) -> None:
+    model = tiny_simbert()
+    decoder = copy.deepcopy(model.cls.predictions.decoder)  # as peft's modules_to_save, merged
+    model.set_output_embeddings(decoder)
+    decoder.weight.data += 1
+    decoder.bias.data += 1
+    model.config.tie_word_embeddings = False
+    model.save_pretrained(tmp_path)
+    again = SimBert.from_pretrained(tmp_path)
+    assert again.has_lm_head
+    for name, weight in decoder.named_parameters():
+        assert torch.equal(again.get_output_embeddings().get_parameter(name), weight)
+
+
 @pytest.mark.parametrize("kind", [SimBert, SentenceEncoder])
 def test_a_whole_config_and_loading_info_are_refused(tmp_path: Path, kind: type) -> None:
     model = tiny_simbert()
@@ -390,6 +405,16 @@ def test_adapters_are_to_be_merged(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(OSError, match="holds only an adapter: merge it"):
         SimBert.from_pretrained(tmp_path)
+
+
+def test_adapters_inside_the_model_are_to_be_merged(tmp_path: Path) -> None:
+    model = tiny_simbert()
+    query = model.bert.encoder.layer[0].attention.self.query
+    model.bert.encoder.layer[0].attention.self.query = torch.nn.Module()
+    model.bert.encoder.layer[0].attention.self.query.base_layer = query  # as get_peft_model does
+    with pytest.raises(ValueError, match=r"an adapter of peft.* merge_and_unload"):
+        model.save_pretrained(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_default_type_of_torch_changes_no_writing() -> None:

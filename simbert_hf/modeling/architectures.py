@@ -44,7 +44,6 @@ class FactorisedSimBert(SimBert, ElectraPreTrainedModel):
     _tied_weights_keys = {  # noqa: RUF012
         "generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"
     }
-    _keys_to_ignore_on_save = list(_tied_weights_keys)  # noqa: RUF012
 
     def _add_layers(self, config: FactorisedConfig) -> None:  # type: ignore[override]
         self.electra = ElectraModel(config)

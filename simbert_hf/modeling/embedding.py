@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PEFT_PARTS = (".base_layer.", ".original_module.")  # of names of weights that get_peft_model wraps
+
 
 class Embedder(PreTrainedModel):
     """A model whose forward pass returns ``sentence_embedding``.
@@ -109,7 +111,8 @@ class Embedder(PreTrainedModel):
 
         Raises:
             ValueError: If ``push_to_hub`` is set, which would upload only some of the files, or
-                the model has an adapter, which transformers would save alone.
+                the model has an adapter, which transformers would save alone, or with names that
+                no loader knows.
         """
         if kwargs.pop("push_to_hub", False):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
@@ -120,6 +123,11 @@ class Embedder(PreTrainedModel):
             )
         given = kwargs.pop("state_dict", None)
         weights = self.weights_to_save(self.state_dict() if given is None else given)
+        if any(part in name for name in weights for part in PEFT_PARTS):
+            raise ValueError(
+                "The model holds an adapter of peft, beside which no loader would find the model's "
+                "own weights. Save the result of merge_and_unload()."
+            )
         with quiet_transformers():  # saving empties the dictionary that it is given
             super().save_pretrained(save_directory, state_dict=dict(weights), **kwargs)
         if kwargs.get("is_main_process", True):

@@ -100,15 +100,11 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     }
 
-    _keys_to_ignore_on_save = list(_tied_weights_keys)  # noqa: RUF012
-
     def __init__(self, config: SimBertConfig) -> None:
         super().__init__(config)
         check_pooling(config.sentence_pooling)
         self._add_layers(config)
         self.has_lm_head = True
-        if not config.tie_word_embeddings:
-            self._keys_to_ignore_on_save = []  # the decoder has its own weights
         self.add_vector_modules()
         self.post_init()
         self._freeze_unused_pooler()
@@ -179,8 +175,15 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         return model  # type: ignore[no-any-return]
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Leave an untrained LM head out."""
-        left_out = () if self.has_lm_head else (self.head_prefix,)
+        """Leave out an untrained LM head, and a decoder that is the word embeddings."""
+        left_out: tuple[str, ...] = () if self.has_lm_head else (self.head_prefix,)
+        if self.config.tie_word_embeddings:  # asked now: peft's merge unties some
+            left_out += (*self._tied_weights_keys,)
+        else:  # the biases may be one tensor still, of which transformers would save one name
+            own = {
+                name: w.clone() for name, w in weights.items() if name in self._tied_weights_keys
+            }
+            weights = weights | own
         return {name: w for name, w in weights.items() if not name.startswith(left_out)}
 
     def _freeze_unused_pooler(self) -> None:
