@@ -40,7 +40,7 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.modeling.bridge import load_embedder
+from simbert_hf.modeling.sentence_transformers import load_embedder
 from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step

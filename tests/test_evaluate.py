@@ -26,7 +26,7 @@ from simbert_hf.evaluation.results import Results, TaskResult
 from simbert_hf.evaluation.retrieval import load_retrieval_task
 from simbert_hf.evaluation.sts import average, load_sts_tasks
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks, split_name
-from simbert_hf.modeling.bridge import EmbedderModule
+from simbert_hf.modeling.sentence_transformers import EmbedderModule
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 

@@ -23,8 +23,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from simbert_hf import SimBert
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.gru import CharGru
-from simbert_hf.modeling.bridge import EmbedderTransformer
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.sentence_transformers import EmbedderTransformer
 from simbert_hf.modeling.whitening import whiten
 from tests.tiny import ROWS, tiny_simbert
 
@@ -167,6 +167,10 @@ def test_a_bridge_saves_its_settings_and_no_other_modules(tmp_path: Path) -> Non
         bridge.save(str(tmp_path))
     with pytest.raises(ValueError, match="written as safetensors only"):
         tiny_simbert().sentence_transformer().save(str(tmp_path), safe_serialization=False)
+
+
+def test_keybert_and_bertopic_know_a_bridge() -> None:
+    assert "sentence_transformers" in str(type(tiny_simbert().sentence_transformer()))  # their test
 
 
 def test_a_bridge_gives_the_vectors_of_tokens(tmp_path: Path) -> None:

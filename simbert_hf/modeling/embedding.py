@@ -229,7 +229,7 @@ class Embedder(PreTrainedModel):
 
         It is saved like this model, LM head included.
         """
-        from simbert_hf.modeling.bridge import EmbedderTransformer  # slow to import
+        from simbert_hf.modeling.sentence_transformers import EmbedderTransformer  # slow to import
 
         return EmbedderTransformer(self)
 

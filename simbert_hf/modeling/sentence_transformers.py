@@ -1,4 +1,8 @@
-"""Use an in-memory encoder of this package in sentence-transformers."""
+"""Use an in-memory encoder of this package in sentence-transformers.
+
+KeyBERT and BERTopic look for that name in a model's type, which holds this module's; without it,
+they take another model without a word.
+"""
 
 from __future__ import annotations
 
