@@ -396,6 +396,13 @@ def test_a_head_untied_from_its_decoder_cannot_write(tmp_path: Path) -> None:
     assert not SimBert.from_pretrained(tmp_path, tie_word_embeddings=False).has_lm_head
 
 
+@pytest.mark.parametrize("kind", ["flex_attention", "flash_attention_2"])
+def test_attention_without_prefix_masks_is_refused(tmp_path: Path, kind: str) -> None:
+    tiny_simbert().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"with this attn_implementation.* Leave it out"):
+        SimBert.from_pretrained(tmp_path, attn_implementation=kind)
+
+
 def test_adapters_are_to_be_merged(tmp_path: Path) -> None:
     model = tiny_simbert()
     model._hf_peft_config_loaded = True  # as add_adapter leaves it

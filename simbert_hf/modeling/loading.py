@@ -24,6 +24,7 @@ READ = (
     "pytorch_model*.bin", "[0-9]*_*/config.json", "[0-9]*_*/*.safetensors",
 )  # fmt: skip
 PICKLE = b"\x80\x02"  # how torch's files began before they were zip archives
+ATTENTION = "does not support (an attention implementation|Flash Attention)"
 MISSHAPEN = "ignore_mismatched_sizes|loading state_dict"  # transformers' and torch's words
 MISSING = re.compile(r"^(.+?) *\| *\S*MISSING", re.MULTILINE)  # a row of transformers' load report
 
@@ -151,6 +152,11 @@ def told_plainly(name_or_path: str | os.PathLike[str], error: Exception) -> Exce
             f"{name_or_path} needs code that comes with it, which is not run here, as it may do "
             "anything. Choose another model; or, if you trust it, load it in Python with "
             "SentenceTransformer(..., trust_remote_code=True) and pass that."
+        )
+    if isinstance(error, ValueError) and re.search(ATTENTION, words):
+        return ValueError(
+            f"{name_or_path} cannot be loaded with this attn_implementation: the model's attention "
+            "masks, or its layers, do not support it. Leave it out, or pass 'eager'."
         )
     if isinstance(error, RuntimeError) and re.search(MISSHAPEN, words):
         return ValueError(
