@@ -2,7 +2,7 @@
 
 import pytest
 
-from simbert_hf.generation.alterations import alters, misplaces_be
+from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
 from simbert_hf.generation.completeness import adds_sentence, is_complete
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.writing import Draft, keep_facts
@@ -35,6 +35,28 @@ def test_what_alters_a_word_is_found(text: str, other: str) -> None:
     drafts = [Draft(other, -1.0), Draft(f"In short: {text}", -2.0)]
     assert keep_facts(drafts, text) == drafts[1:]
     assert keep_facts(drafts[:1], text) == drafts[:1]  # better than nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "added"),
+    [
+        ("Ring the bell.", "Ring off the bell.", True),
+        ("Ring off the bell.", "Ring the bell off.", False),
+        ("How long will 5 dollars last me?", "How long will 5 dollars last in me?", True),
+        ("He helped us move.", "He helped us to move.", False),
+        ("all the men", "all of the men", False),
+        ("The dog chased the cat.", "The dog chased by a cat.", True),
+        ("The dog chased the cat.", "The cat was chased by the dog.", False),
+        ("What time is it?", "At what time is it?", False),
+        ("a wool coat", "a coat of wool", False),
+        ("It is in here, in here.", "It is in there, in here.", False),
+    ],
+)
+def test_what_puts_in_small_words(text: str, other: str, added: bool) -> None:
+    assert puts_in(text, other) is added
+    drafts = [Draft(other, -1.0), Draft(f"In short: {text}", -2.0)]
+    assert keep_facts(drafts, text) == drafts[added:]
+    assert keep_facts(drafts[:1], text) == drafts[:1]
 
 
 @pytest.mark.parametrize(

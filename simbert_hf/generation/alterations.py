@@ -33,6 +33,13 @@ CLASSES = [
     )
 ]
 PRONOUNS = CLASSES[0]
+# Words that are seldom right between two neighbours of the text, or anywhere; not "of" and "for"
+BETWEEN = frozenset(
+    "in on at with by from about into over after before under near through during against between "
+    "off up down out across along behind above below inside outside until since around onto among "
+    "within without toward towards upon".split()
+)
+ANYWHERE = frozenset("off down through them him its".split())
 WITH_HELP = [frozenset(words.split()) for words in ("do does", "have has")]  # "does it have"
 AUXILIARIES = frozenset(
     "do does did don't doesn't didn't can can't cannot could couldn't will won't would wouldn't "
@@ -113,6 +120,29 @@ def misplaces_be(text: str, other: str) -> bool:
         word in BE and word in come and (before, behind) in split
         for before, word, behind in fresh
         if before[:1].isalpha() and behind[:1].isalpha()
+    )
+
+
+def puts_in(text: str, other: str) -> bool:
+    """Whether another English text has a preposition put between neighbours, or "its" or "down".
+
+    "By" counts behind two neighbours: "A chased by B" for "A chased B", not "B was chased by A".
+    Of the paraphrases of scripts/data/rated_en that the other rules let pass, 2.5 % do, and 8 % of
+    these are good (of the others 40 %).
+
+    Example:
+        >>> puts_in("The dog chased the cat.", "The dog chased by the cat.")
+        True
+        >>> puts_in("a wool coat", "a coat of wool"), puts_in("Ring the bell", "Ring down the bell")
+        (False, True)
+    """
+    ours, theirs = tokens_of(text), tokens_of(other)
+    come, known = Counter(theirs) - Counter(ours), {*pairwise(ours)}
+    return bool(ANYWHERE & {*theirs} - {*ours}) or any(
+        word in BETWEEN
+        and word in come
+        and ((further, before) if word == "by" else (before, behind)) in known
+        for further, (before, word, behind) in zip(["", "", *theirs], threes(theirs), strict=False)
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.alterations import alters, misplaces_be
+from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
 from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
 from simbert_hf.generation.completeness import adds_sentence, is_complete
@@ -34,6 +34,7 @@ from simbert_hf.generation.facts import (
 )
 from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.opposites import opposes
+from simbert_hf.generation.order import misorders
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
@@ -271,8 +272,8 @@ def keep_facts(
     Drafts of a Chinese text must keep its words in Latin letters, and add none. As long as others
     are left, also drop drafts that have a stray letter, a verb that does not agree, an unpaired
     mark or other quotations; leave out a variable, a possible name or one of several negations;
-    change a bound, name somebody else, add a sentence, coin, swap, repeat or alter a word, use its
-    opposite, misplace "be", or leave out or add much.
+    change a bound, name somebody else, add a sentence, coin, swap, repeat, put in or alter a word,
+    make two change places, use the opposite of one, misplace "be", or leave out or add much.
 
     Args:
         drafts: Sentences.
@@ -316,6 +317,8 @@ def keep_facts(
         lambda other: not swaps_word(text, other),
         lambda other: repeats or not says_twice(text, other),
         lambda other: not alters(text, other),
+        lambda other: not misorders(text, other),
+        lambda other: not puts_in(text, other),
         lambda other: not misplaces_be(text, other),
         lambda other: not opposes(text, other),
         lambda other: is_complete(text, other),

@@ -1,0 +1,50 @@
+"""Words and clauses that change places, and paraphrases that are dropped for it."""
+
+import pytest
+
+from simbert_hf.generation.order import exchanges_places, turns_cause
+from simbert_hf.generation.writing import Draft, keep_facts
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "exchanged"),
+    [
+        ("Malaysia left Singapore in 1965.", "Singapore left Malaysia in 1965.", True),
+        ("send it from checking to savings", "please send it from savings to checking", True),
+        ("The food made up for it.", "It made up for the food.", True),
+        ("The child was bitten by a dog.", "Dogs were bitten by the children.", True),
+        ("the interest rate of a bank", "a rate of bank interest", False),  # two more changes
+        ("the state of the union", "the union state", False),  # side by side
+        ("not tea but coffee, please", "coffee and not tea, please", False),
+        ("difference between tea and coffee", "difference between coffee and tea", False),
+        ("the dog, the dog and a man", "the man, the dog and a dog", False),  # which of the two?
+        ("A fox killed the goose.", "The goose was killed by a fox.", False),
+    ],
+)
+def test_words_that_change_places(text: str, other: str, exchanged: bool) -> None:
+    assert exchanges_places(text, other) is exchanged
+    drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
+    assert not exchanged or keep_facts(drafts, text) == drafts[1:]
+    assert keep_facts(drafts[:1], text) == drafts[:1]  # none is left without it
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "turned"),
+    [
+        ("We moved because it rained.", "It rained because we moved.", True),
+        ("We moved because it rained.", "We moved, so it rained.", True),
+        ("We moved because it rained.", "Since we moved, it rained.", True),
+        ("It rained so we moved.", "It rained, as we moved.", True),
+        ("We moved because it rained.", "Because it rained, we moved.", False),
+        ("We moved because it rained.", "It rained, so we had to move.", False),
+        ("Since it rained, we moved.", "As it rained, we moved.", False),
+        ("It has rained since we moved.", "It rained because we moved.", False),  # a time
+        ("As soon as it rained, we moved.", "We moved, so it rained.", False),
+        ("We moved because of rain.", "It rained because we moved.", False),
+        ("I left because it broke.", "They moved because we paid.", False),  # no word in common
+    ],
+)
+def test_causes_that_become_effects(text: str, other: str, turned: bool) -> None:
+    assert turns_cause(text, other) is turned
+    drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
+    assert not turned or keep_facts(drafts, text) == drafts[1:]
