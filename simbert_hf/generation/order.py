@@ -62,7 +62,8 @@ def exchanges_places(text: str, other: str) -> bool:
         if word not in LIGHT and all(count[word] == 1 for count in counts)
     ]
     for (i, new_i), (j, new_j) in combinations(moves, 2):
-        if j - i > 1 and new_i - new_j > 1 and JOINING.isdisjoint(ours[i:j]):
+        near = abs(new_i - j) < 2 and abs(new_j - i) < 2  # else more than one word comes or goes
+        if near and j - i > 1 and new_i - new_j > 1 and JOINING.isdisjoint(ours[i:j]):
             exchanged = list(ours)
             exchanged[i], exchanged[j] = ours[j], ours[i]
             if is_near(exchanged, theirs):
