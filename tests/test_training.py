@@ -509,6 +509,15 @@ def test_a_script_prints_chinese_to_a_pipe_of_windows(monkeypatch: pytest.Monkey
     assert raw.getvalue().decode("utf-8").split() == ["今天"]
 
 
+def test_a_script_prints_a_file_s_name_that_is_not_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without it where no locale is set, as in containers."""
+    raw = io.BytesIO()
+    stdout = io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    run_script(lambda: sys.stdout.write(os.fsdecode(b"\xff.jsonl\n")))
+    assert raw.getvalue().split() == [b"\xff.jsonl"]
+
+
 @pytest.mark.parametrize("count", [1, 100_000])
 def test_a_script_that_nobody_reads_on_ends_quietly(count: int) -> None:
     code = (

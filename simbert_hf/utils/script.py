@@ -71,7 +71,7 @@ def print_utf8() -> None:
         >>> print_utf8()
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def reader_left() -> bool:
