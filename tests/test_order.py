@@ -17,6 +17,7 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("the state of the union", "the union state", False),  # side by side
         ("not tea but coffee, please", "coffee and not tea, please", False),
         ("difference between tea and coffee", "difference between coffee and tea", False),
+        ("Rust vs Go: which is faster?", "Go vs Rust: which is faster?", False),
         ("the dog, the dog and a man", "the man, the dog and a dog", False),  # which of the two?
         ("A fox killed the goose.", "The goose was killed by a fox.", False),
     ],

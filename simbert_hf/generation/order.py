@@ -15,7 +15,7 @@ from simbert_hf.generation.inflection import stems
 from simbert_hf.generation.small_changes import tokens_of
 
 ARTICLES = frozenset("a an the".split())
-JOINING = frozenset("and or between".split())  # what they join may change places
+JOINING = frozenset("and or between vs versus".split())  # what they join may change places
 LIGHT = JOINING | frozenset(  # words whose place says little
     "is am are was were be been being have has had do does did to of in on at for with by from as "
     "not no but if so than then very too also".split()
