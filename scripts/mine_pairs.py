@@ -27,7 +27,7 @@ import torch
 from simbert_hf.data import load_sentences
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.encoders.vectorfiles import encoded
-from simbert_hf.mining.pairs import PairSettings, different, mine_groups
+from simbert_hf.mining.pairs import PairSettings, check_sentences, different, mine_groups
 from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.script import run_script, script_parser
@@ -85,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     raw = [text for file in args.sentences_file for text in load_sentences(file)]
     sentences = different(raw)
     print(f"{len(raw):,} sentences, {len(sentences):,} different ones")
+    check_sentences(sentences)  # before vectors are made, which would be kept
     encoder = TextEncoder(args.model_name_or_path, batch_size=args.batch_size)
     with (
         torch.autocast(encoder.model.device.type, torch.bfloat16, enabled=args.bf16),

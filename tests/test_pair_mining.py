@@ -242,5 +242,16 @@ def test_mining_goes_on_where_a_kill_stopped_it(tmp_path: Path, monkeypatch, las
     assert left == ["model", "out.jsonl", "raw.txt", "whole.jsonl"]
 
 
+@pytest.mark.parametrize("lines", ["a cat\na cat\n", "?!\n"])
+def test_too_few_sentences_leave_no_vectors(tmp_path: Path, lines: str) -> None:
+    """The mended file would then be refused: its vectors are others."""
+    save_tiny_simbert(tmp_path / "model")
+    (tmp_path / "raw.txt").write_text(lines)
+    flags = [f"--model_name_or_path={tmp_path / 'model'}", f"--output_file={tmp_path / 'out.txt'}"]
+    with pytest.raises(DataError, match="at least two different sentences"):
+        main([*flags, f"--sentences_file={tmp_path / 'raw.txt'}"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "raw.txt"]
+
+
 def test_a_group_s_odd_last_sentence_is_left_out_of_lines() -> None:
     assert list(two_and_two([["a", "b", "c"], ["d", "e"]])) == ["a", "b", "d", "e"]

@@ -84,6 +84,16 @@ def different(sentences: Sequence[str]) -> list[str]:
     return list(kept.values())
 
 
+def check_sentences(sentences: Sequence[str]) -> None:
+    """Raise a DataError if there are fewer than two sentences.
+
+    Example:
+        >>> check_sentences(["is it late", "go home"])
+    """
+    if len(sentences) < 2:
+        raise DataError("Pairs need at least two different sentences.")
+
+
 def mine_groups(
     sentences: Sequence[str], vectors: Vectors, settings: PairSettings | None = None
 ) -> Mined:
@@ -107,8 +117,7 @@ def mine_groups(
         [['is it late', 'is it very late']]
     """
     settings = settings or PairSettings()
-    if len(sentences) < 2:
-        raise DataError("Pairs need at least two different sentences.")
+    check_sentences(sentences)
     pairs = mutual_pairs(_near_by_vectors(vectors, settings.neighbours), len(sentences))
     if settings.words:
         near = nearest_by_words(sentences, settings.neighbours + 1)
