@@ -432,6 +432,27 @@ def test_a_kill_while_a_checkpoint_is_removed_leaves_no_part_of_it(
     assert_goes_on(setting(tmp_path), tmp_path, whole)
 
 
+def test_a_checkpoint_is_removed_on_a_full_disk(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has no room for another folder."""
+    remove, mkdir = SimilarityTrainer._remove_spare, Path.mkdir
+
+    def remove_on_full_disk(self, out: Path) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "mkdir", full)
+            remove(self, out)
+
+    def full(place: Path, *args: int, **options: bool) -> None:
+        if not place.is_dir():
+            raise OSError(errno.ENOSPC, "No space left on device", str(place))
+        mkdir(place, *args, **options)
+
+    monkeypatch.setattr(SimilarityTrainer, "_remove_spare", remove_on_full_disk)
+    main(setting(tmp_path))
+    assert [folder.name for folder in tmp_path.glob("checkpoint-*")] == ["checkpoint-6"]
+
+
 def test_checkpoints_are_as_old_as_their_steps(setting, tmp_path: Path) -> None:
     """Not as the clock says, which may have been set back; and what else is there stays."""
     main(setting(tmp_path, "--max_steps=3"))

@@ -41,9 +41,8 @@ def checkpoints_in(directory: Path) -> dict[int, Path]:
 
 def _remove(checkpoint: Path, scratch: Path) -> None:
     """Move a checkpoint away first: what a kill leaves of it might look complete in its place."""
-    scratch.mkdir(exist_ok=True)
     with suppress(OSError):
-        checkpoint.rename(scratch / checkpoint.name)
+        checkpoint.rename(scratch)  # which is not there: a full disk has no room for a folder
     shutil.rmtree(scratch, ignore_errors=True)
 
 
