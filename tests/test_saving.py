@@ -31,7 +31,7 @@ from simbert_hf.training.run import LOCK, sole_run
 from simbert_hf.utils import atomic
 from simbert_hf.utils.atomic import filled, put_in_place, write_text
 from simbert_hf.utils.script import run_script
-from tests.tiny import WORDS, save_tiny_simbert
+from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 resource = pytest.importorskip("resource", reason="file size limits stand for a full disk")
 
@@ -231,6 +231,22 @@ def assert_goes_on(flags: list[str], out: Path, whole: dict[str, torch.Tensor]) 
     found = load_file(out / "model.safetensors")
     assert all(torch.equal(found[name], whole[name]) for name in whole)
     assert not (out / "_saving").exists()
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_a_run_that_goes_on_misses_no_weights(
+    setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bool
+) -> None:
+    """Tied weights, and an untrained head, are not in a checkpoint."""
+    told, model = [], tiny_simbert()
+    model.has_lm_head = head
+    model.save_pretrained(tmp_path / "start")
+    monkeypatch.setattr("transformers.trainer.logger.warning", lambda text, *_: told.append(text))
+    more = [f"--model_name_or_path={tmp_path / 'start'}", f"--seq2seq_weight={int(head)}"]
+    for last in (3, 6):
+        resume = ["--resume_from_checkpoint=true", f"--max_steps={last}"]
+        main(setting(tmp_path / "run", *resume, *more))
+    assert not [text for text in told if "missing keys" in text]
 
 
 def test_a_run_goes_on_with_the_settings_that_it_began_with(

@@ -145,11 +145,11 @@ class SavingTrainer(Trainer):
             part.load(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Do not report an untrained LM head, which checkpoints do not contain."""
+        """Do not report what checkpoints leave out, such as an untrained LM head."""
         model: Any = self.model
-        if not getattr(model, "has_lm_head", True):
-            head, missing = model.head_prefix, load_result.missing_keys
-            missing[:] = [name for name in missing if not name.startswith(head)]
+        weights, missing = model.state_dict(), load_result.missing_keys
+        saved = model.weights_to_save({name: weights[name] for name in missing})
+        missing[:] = [name for name in missing if name in saved]
         super()._issue_warnings_after_load(load_result)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
