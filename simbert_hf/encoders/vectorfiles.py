@@ -143,7 +143,7 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
         same = json.loads(note.read_text(encoding="utf-8")) == work
         was = np.load(probe)  # another pooling or prompt changes no weight
         if not same or was.shape != vectors.shape or abs(was - vectors).max() > 1e-3:
-            problem = "holds vectors of other texts, another model or other blocks"
+            problem = "holds vectors of other texts, or of another model, precision or block size"
             raise fault(parts, None, problem, "Remove it, or name another output")
         return
     for left in parts.glob("*.npy"):  # by a kill while the folder was removed
