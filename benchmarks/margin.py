@@ -30,7 +30,7 @@ from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.margin.centres import SampledCentres
 from simbert_hf.margin.classes import MarginObjective, add_centres
 from simbert_hf.margin.softmax import MarginSoftmax
-from simbert_hf.utils.plots import new_figure
+from simbert_hf.utils.plots import new_figure, save_figure
 
 FULL = [10_000, 100_000, 1_000_000]
 SAMPLED = [100_000, 1_000_000]
@@ -101,7 +101,7 @@ def plot(found: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
             axis.plot([int(c) for c in points], values, "o-", label=label)
         axis.set(xscale="log", yscale="log", xlabel="classes", ylabel=unit)
         axis.legend(frameon=False)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def compare(args: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:

@@ -29,7 +29,7 @@ from benchmarks import headline, margin
 from benchmarks.reports import DEVICE, clock, environment, markdown, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
-from simbert_hf.utils.plots import new_figure
+from simbert_hf.utils.plots import new_figure, save_figure
 
 FULL = {
     "rows": [16, 32, 64, 128, 256],
@@ -139,7 +139,7 @@ def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
         axis.set_xticks(values, [f"{value:,}" for value in values], fontsize=7)
         axis.xaxis.minorticks_off()
         axis.legend(frameon=False)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import RowBuilder
 from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.fused_attention import use_fused_attention
-from simbert_hf.utils.plots import new_figure
+from simbert_hf.utils.plots import new_figure, save_figure
 
 Step = Callable[[list[Pair]], None]
 PADDING = {
@@ -205,7 +205,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
         axis.set_xticks(range(len(groups)), groups, fontsize=8)
         axis.set(yscale=scale, ylabel=key)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -136,8 +136,10 @@ def _fill(
 def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
     """Record what the folder's parts belong to, or check that it is the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    work = {"texts": digest, "model": encoder.fingerprint, "block": BLOCK}
-    work["autocast"] = torch.is_autocast_enabled(encoder.model.device.type)
+    halved = torch.is_autocast_enabled(encoder.model.device.type)
+    work = {
+        "texts": digest, "model": encoder.fingerprint, "block": BLOCK, "autocast": halved,
+    }  # fmt: skip
     note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
     if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work

@@ -58,18 +58,14 @@ def changes(text: str, other: str) -> bool:
         >>> changes("苹果比香蕉贵", "香蕉比苹果贵"), changes("3千米", "3公里")
         (True, False)
     """
+    was, now = denials(text), denials(other)
     return (
-        denies(text) != denies(other)
-        or denials(text) == 2 > denials(other)
+        bool(was) != bool(now)
+        or was == 2 > now
         or measures_of(text) != measures_of(other)
         or any(exchanges(words, text, other) for words in LINES)
         or turns(text, other)
     )
-
-
-def denies(text: str) -> bool:
-    """Whether a text has a negation."""
-    return denials(text) > 0
 
 
 def denials(text: str) -> int:

@@ -124,7 +124,7 @@ class FaissVectors:
         Raises:
             DataError: If it is not a faiss index of that kind.
         """
-        store, mmap = cls(kind), mmap and _opens(folder / FILE)
+        store, mmap = cls(kind), mmap and _can_map(folder / FILE)
         store._index = _read(folder / FILE, mmap)
         if why := misfit(store._index, kind):
             raise fault(folder / FILE, None, f"is damaged: {why}", "Rebuild the index")
@@ -348,15 +348,15 @@ def holds_rows(index: Any, count: int) -> bool:
     return all(some.min() >= 0 and some.max() < count for some in ids)
 
 
-def _opens(path: Path) -> bool:
-    """Whether faiss itself can open a file: on Windows, it knows ASCII names only."""
+def _can_map(path: Path) -> bool:
+    """Whether faiss can open a file by itself: on Windows, it knows ASCII names only."""
     return os.name != "nt" or str(path).isascii()
 
 
 def _read(path: Path, mmap: bool) -> Any:
     try:
-        if _opens(path):
-            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mmap else 0)
+        if mmap:
+            return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         with path.open("rb") as file:
             return faiss.read_index(faiss.PyCallbackIOReader(file.read))
     except (RuntimeError, MemoryError) as error:  # the latter of sizes that the file claims

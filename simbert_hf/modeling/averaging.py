@@ -63,7 +63,7 @@ def average_models(
         if of_head and any(heads):
             counts[~torch.tensor(heads)] = 0
         mean = torch.tensordot(counts / counts.sum(), each, 1)
-        weight.copy_(mean.to(weight.dtype))  # here: Apple's GPUs lack float64
+        weight.copy_(mean.to(weight.dtype))  # where float64 is known: not on Apple's GPUs
     return average
 
 
