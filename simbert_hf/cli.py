@@ -262,9 +262,8 @@ def build(args: argparse.Namespace) -> None:
         faqs = read_faqs(source, columns)
         say(f"writing paraphrases of {len(faqs):,} questions")
         source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
-    options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt}
+    options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt, "save_to": place}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
-    index.save(place)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}
     text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"

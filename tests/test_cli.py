@@ -354,6 +354,52 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", f"out{suffix}"]
 
 
+@pytest.mark.parametrize("last", ["encoding", "saving"])
+def test_an_index_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatch, last):
+    texts = [f"the {who} {did}" for who in ("cat", "dog") for did in "sat ran is it what".split()]
+    faqs = "".join(f"{text},{text}\n" for text in texts)
+    (tmp_path / "faq.csv").write_text(f"question,answer\n{faqs}")
+    argv = ["index", "build", tmp_path / "index", tmp_path / "faq.csv", "--model", model, "--json"]
+    monkeypatch.setattr(vectorfiles, "BLOCK", 4)
+    calls, encode = [], TextEncoder.__call__
+
+    def counted(self, block):
+        calls.append(len(block))
+        if len(calls) == 4 and last == "encoding":  # the first are the probes
+            raise KeyboardInterrupt
+        return encode(self, block)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TextEncoder, "__call__", counted)
+    with monkeypatch.context() as patch:
+        patch.setattr("simbert_hf.index.faq_index.write_index", killed)
+        assert run(*argv)[0] == 130
+    assert calls == [8, 4, 4, 2]
+    code, (facts,), _ = run(*argv)
+    assert (code, facts["rows"], calls[4:]) == (0, 10, [8, 2] if last == "encoding" else [8])
+    assert not (tmp_path / "index" / "vectors.parts").exists()
+    index = FaqIndex.load(tmp_path / "index")
+    assert [hits[0].answer for hits in index.search(texts, 1)] == texts
+
+
+def test_an_index_of_other_questions_begins_anew(model, tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("simbert_hf.index.faq_index.write_index", killed)
+        with pytest.raises(KeyboardInterrupt):
+            FaqIndex.build(model, [{"question": "a cat", "answer": "1"}], save_to=tmp_path / "i")
+    assert (tmp_path / "i" / "vectors.parts" / "0.npy").exists()
+    faqs = [{"question": "a dog", "answer": "2"}]
+    index = FaqIndex.build(model, faqs, save_to=tmp_path / "i")
+    assert index.search("a dog")[0].score == pytest.approx(1)
+    assert FaqIndex.load(tmp_path / "i").search("a dog")[0].score == pytest.approx(1)
+    assert not (tmp_path / "i" / "vectors.parts").exists()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_encode_goes_on_after_a_full_disk(run, model, tmp_path, monkeypatch):
     """It is told of by a write; with a map of the file in memory, the system ends the process."""

@@ -27,7 +27,7 @@ from simbert_hf.utils.checks import check_count
 from simbert_hf.utils.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
-BLOCK = 10_000  # texts
+BLOCK = 2_000  # texts
 PROBES = 8  # texts that tell one pooling or prompt from another
 
 
@@ -82,7 +82,13 @@ def encode_file(texts: Sequence[str], model: str, output: str | Path, *, process
 
 @contextmanager
 def encoded(
-    texts: Sequence[str], encoder: TextEncoder, output: Path, processes: int = 1
+    texts: Sequence[str],
+    encoder: TextEncoder,
+    output: Path,
+    processes: int = 1,
+    *,
+    discard: bool = False,
+    progress: bool = True,
 ) -> Iterator[tuple[list[Path], int]]:
     """Encode texts, block by block, for the file that the ``with`` block makes of their vectors.
 
@@ -93,6 +99,8 @@ def encoded(
         encoder: Encodes them.
         output: What is made of the vectors; these lie in a folder beside it.
         processes: Number of processes.
+        discard: Remove what an earlier call left of other work, instead of raising.
+        progress: Show a progress bar.
 
     Yields:
         The vectors' files (``.npy``) in order, and how many texts an earlier call had encoded.
@@ -109,7 +117,8 @@ def encoded(
         problem = "is in use by another process"
         raise fault(parts, None, problem, "Wait for it, or name another output") from None
     with lock:
-        yield _fill(parts, texts, encoder, processes)
+        _claim(parts, texts, encoder, discard)
+        yield _fill(parts, texts, encoder, processes, progress)
         for file in parts.glob("*.*"):  # all but the lock, before another call may begin
             file.unlink()
     with suppress(OSError):  # which finds it in use again
@@ -118,14 +127,14 @@ def encoded(
 
 
 def _fill(
-    parts: Path, texts: Sequence[str], encoder: TextEncoder, processes: int
+    parts: Path, texts: Sequence[str], encoder: TextEncoder, processes: int, progress: bool
 ) -> tuple[list[Path], int]:
     """Encode the blocks that are missing; return all files, and how many texts were encoded."""
-    _claim(parts, texts, encoder)
     starts = range(0, len(texts), BLOCK)
     files = [parts / f"{start}.npy" for start in starts]
     done = sum(min(BLOCK, len(texts) - i) for i, f in zip(starts, files, strict=True) if f.exists())
-    with _encoding(encoder, processes) as encode, tqdm(total=len(texts), initial=done) as bar:
+    bar = tqdm(total=len(texts), initial=done, desc="encoding", disable=not progress)
+    with _encoding(encoder, processes) as encode, bar:
         for start, file in zip(starts, files, strict=True):
             if not file.exists():
                 _write_block(file, encode(texts[start : start + BLOCK]))
@@ -133,7 +142,7 @@ def _fill(
     return files, done
 
 
-def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
+def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, discard: bool) -> None:
     """Record what the folder's parts belong to, or check that it is the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     halved = torch.is_autocast_enabled(encoder.model.device.type)
@@ -144,11 +153,13 @@ def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder) -> None:
     if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work
         was = np.load(probe)  # another pooling or prompt changes no weight
-        if not same or was.shape != vectors.shape or abs(was - vectors).max() > 1e-3:
+        if same and was.shape == vectors.shape and abs(was - vectors).max() <= 1e-3:
+            return
+        if not discard:
             problem = "holds vectors of other texts, or of another model, precision or block size"
             raise fault(parts, None, problem, "Remove it, or name another output")
-        return
-    for left in parts.glob("*.npy"):  # by a kill while the folder was removed
+    note.unlink(missing_ok=True)
+    for left in parts.glob("*.npy"):  # of other work, or by a kill while the folder was removed
         left.unlink()
     _write_block(probe, vectors)
     write_json(note, work)

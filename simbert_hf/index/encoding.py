@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.encoders.vectorfiles import encoded
 from simbert_hf.index.faqs import Faq
+from simbert_hf.index.saving import KEPT
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.textfiles import DataError, shorten
 
@@ -47,3 +52,24 @@ def encode_questions(encoder: TextEncoder, faqs: Sequence[Faq], *, progress: boo
             blocks.append(encoder([faq.question for faq in faqs[start : start + BLOCK]]))
             bar.update(len(blocks[-1]))
     return np.concatenate(blocks)
+
+
+@contextmanager
+def encoded_questions(
+    encoder: TextEncoder,
+    faqs: Sequence[Faq],
+    save_to: str | os.PathLike[str] | None,
+    *,
+    progress: bool,
+) -> Iterator[Vectors]:
+    """Embed questions for the index that the ``with`` block makes, and perhaps saves.
+
+    If encoding or the block stops, the next call for that directory goes on with its vectors.
+    """
+    if save_to is None:
+        yield encode_questions(encoder, faqs, progress=progress)
+        return
+    check_read(encoder, faqs)
+    texts, output = [faq.question for faq in faqs], Path(save_to, KEPT.removesuffix(".parts"))
+    with encoded(texts, encoder, output, discard=True, progress=progress) as (files, _):
+        yield np.concatenate([np.load(file) for file in files])

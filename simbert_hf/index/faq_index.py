@@ -14,7 +14,7 @@ import numpy as np
 
 from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores, check_target
-from simbert_hf.index.encoding import encode_questions
+from simbert_hf.index.encoding import encode_questions, encoded_questions
 from simbert_hf.index.faqs import (
     ORIGIN,
     Columns,
@@ -32,7 +32,7 @@ from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.opening import open_index
 from simbert_hf.index.ranking import Found, nearest_groups
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
-from simbert_hf.index.saving import check_known, write_index
+from simbert_hf.index.saving import check_known, check_place, write_index
 from simbert_hf.index.stores import (
     FaissVectors,
     VectorStore,
@@ -113,6 +113,7 @@ class FaqIndex:
         batch_size: int = 64,
         prompt: str | None = None,
         progress: bool = False,
+        save_to: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Build an index.
 
@@ -128,12 +129,17 @@ class FaqIndex:
             prompt: Prepended to every question and query, as E5 needs it (``"query: "``); if None,
                 a SentenceTransformer's default prompt. It is saved with the index.
             progress: Show a progress bar on stderr.
+            save_to: Directory to :meth:`save` the index to. Vectors are kept there meanwhile: after
+                a kill, the same call goes on where it stopped.
 
         Raises:
             DataError: If the rows cannot be used, or the model cannot read most of the questions.
-            ValueError: If there are too few rows for ``ivf_pq``, or the store is not empty.
+            ValueError: If there are too few rows for ``ivf_pq``, the store is not empty, the
+                directory holds something else, or another process builds an index there.
         """
         check_count("votes", votes)
+        if save_to is not None:
+            check_place(Path(save_to))
         rows = read_faqs(faqs, columns)
         place = FaissVectors(store) if isinstance(store, str) else store
         check_kind(getattr(place, "kind", ""), len(rows))  # before hours of encoding
@@ -141,10 +147,13 @@ class FaqIndex:
             raise ValueError(f"The store already holds {len(place)} vectors; pass an empty one.")
         encoder = TextEncoder(model, batch_size=batch_size, prompt=prompt)
         table = FaqTable().with_rows(rows)
-        vectors = encode_questions(encoder, rows, progress=progress)
-        place.add(vectors)
-        recall = 1.0 if place.exact else measure_recall(place, vectors)
-        return cls(encoder, table, place, votes=int(votes), recall=recall)
+        with encoded_questions(encoder, rows, save_to, progress=progress) as vectors:
+            place.add(vectors)
+            recall = 1.0 if place.exact else measure_recall(place, vectors)
+            index = cls(encoder, table, place, votes=int(votes), recall=recall)
+            if save_to is not None:
+                index.save(save_to)
+        return index
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the index to a directory, replacing the one there.

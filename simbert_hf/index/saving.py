@@ -24,6 +24,7 @@ MANIFEST = "index.json"
 FORMAT = 1
 LOCK = "faqindex.lock"  # held by the current save or change; the file is empty
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
+KEPT = "vectors.parts"  # the folder of what a build has encoded
 DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp made them too
 NUMBER = int | float
 NEEDED = {  # of a manifest
@@ -130,7 +131,9 @@ def check_place(place: Path) -> None:
         ValueError: If it holds anything but an index, complete or begun.
     """
     check_writable(place)
-    begun = place.is_dir() and all(p.name == LOCK or is_data(p) for p in place.iterdir())
+    begun = place.is_dir() and all(
+        path.name in (LOCK, KEPT) or is_data(path) for path in place.iterdir()
+    )
     if place.exists() and not begun and not is_index(place):
         raise ValueError(f"{place} holds something other than an index; name an empty directory.")
 
