@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -127,6 +128,19 @@ def lines_of(path: str, *, blanks: bool = False) -> list[str]:
     return lines
 
 
+def texts_of(given: list[str], *, blanks: bool = False) -> list[str]:
+    """Return the texts of a command line; without any, or for ``-``, the lines of stdin.
+
+    Raises:
+        ValueError: As :func:`lines_of` does, or if one is the name of a file.
+    """
+    if given in ([], ["-"]):
+        return lines_of("-", blanks=blanks)
+    if file := next(filter(os.path.isfile, given), None):
+        raise ValueError(f"{file} is a file, not a text: for the texts in it, give < {file}.")
+    return given
+
+
 def blocks_of(texts: list[str]) -> Iterator[list[str]]:
     """Yield blocks of texts that are processed and shown together."""
     for start in range(0, len(texts), BLOCK):
@@ -165,7 +179,7 @@ def synonyms(args: argparse.Namespace) -> None:
     from simbert_hf.generation.synonyms import gen_synonyms, load
     from simbert_hf.modeling.loading import quiet_transformers
 
-    texts = args.texts or lines_of("-")
+    texts = texts_of(args.texts)
     with quiet_transformers():
         model = load(args.model)
     ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
@@ -318,7 +332,7 @@ def search(args: argparse.Namespace) -> None:
     from simbert_hf.index.faq_index import NEVER, FaqIndex
     from simbert_hf.utils.text import CONTROL
 
-    texts = args.texts or lines_of("-", blanks=True)
+    texts = texts_of(args.texts, blanks=True)
     index = FaqIndex.load(args.index, args.model)
     known = args.threshold is not None or index.calibration is not None
     if not known:

@@ -578,6 +578,9 @@ def test_encode_by_two_processes(model, tmp_path, monkeypatch):
         (["encode", "a.txt", "--model", "m", "--output", "a.csv"], "a .npy or .parquet file"),
         (["encode", "none.txt", "--model", "m", "--output", "a.npy"], "none.txt: is not a file"),
         (["encode", "-", "--model", "m", "--output", "a.npy"], "stdin:2: is blank"),
+        (["synonyms", "-"], "stdin:2: is blank"),
+        (["synonyms", "hi", __file__], f"{__file__} is a file, not a text: for the texts in it"),
+        (["index", "search", "i", __file__], f"give < {__file__}."),
         (["evaluate", "--sts", "x.csv"], "There are no models to measure; give --models."),
     ],
 )
