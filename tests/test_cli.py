@@ -474,7 +474,7 @@ def test_nothing_is_left_where_releasing_a_lock_removes_it(model, tmp_path, monk
             super()._release()
             Path(self.lock_file).unlink(missing_ok=True)
 
-    monkeypatch.setattr(vectorfiles, "FileLock", WindowsLock)
+    monkeypatch.setattr("simbert_hf.utils.locks.FileLock", WindowsLock)
     vectorfiles.encode_file(["a cat"], model, tmp_path / "out.npy")
     assert not (tmp_path / "out.npy.parts").exists()
 

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 import torch
-from filelock import FileLock, Timeout
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.atomic import whole, write_json
 from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.locks import alone
 from simbert_hf.utils.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
@@ -111,18 +111,15 @@ def encoded(
     """
     parts = output.with_name(f"{output.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = FileLock(parts / "lock").acquire(timeout=0)
-    except Timeout:
-        problem = "is in use by another process"
-        raise fault(parts, None, problem, "Wait for it, or name another output") from None
-    with lock:
+    with alone(parts / "lock", parts) as free:
+        if not free:
+            problem = "is in use by another process"
+            raise fault(parts, None, problem, "Wait for it, or name another output")
         _claim(parts, texts, encoder, discard)
         yield _fill(parts, texts, encoder, processes, progress)
         for file in parts.glob("*.*"):  # all but the lock, before another call may begin
             file.unlink()
     with suppress(OSError):  # which finds it in use again
-        (parts / "lock").unlink(missing_ok=True)  # on Windows, releasing has removed it
         parts.rmdir()
 
 
