@@ -18,8 +18,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from simbert_hf.data import load_groups, split_groups
-from simbert_hf.evaluation.geometry import CollapseMeter
-from simbert_hf.evaluation.retrieval import load_retrieval_task, topk_accuracy
+from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.utils.atomic import put_in_place
 
 Groups = list[list[str]]
@@ -142,9 +141,7 @@ def make_faq(data: Path, folder: Path, seed: int) -> None:
 
 def find_group_mates(model: Any, folder: Path) -> dict[str, float]:
     """Let each held-out sentence rank all the others: top-1/5/10, and the vectors' spread."""
-    task = load_retrieval_task(None, folder / "held_out.tsv")
-    vectors = model.encode(task.sentences)
-    return topk_accuracy(vectors, task.groups) | CollapseMeter()(vectors)
+    return RetrievalEvaluator(load_groups(folder / "held_out.tsv")[0])(model)
 
 
 def answer(model: Any, folder: Path) -> dict[str, float]:

@@ -41,7 +41,7 @@ from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import FixedPairs, load_groups, load_scored_pairs, load_sentences
-from simbert_hf.evaluation.evaluators import sts_spearman
+from simbert_hf.evaluation.evaluators import SPEARMAN, StsEvaluator
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.trainer import SimilarityTrainer
 
@@ -153,7 +153,8 @@ def train_in_turns(
         "simbert_hf": ours(args.model, 1, args.compile, args.cached),
         "simbert_hf, like lengths together": ours(args.model, 50, args.compile, args.cached),
     }
-    before = {name: sts_spearman(model, sts) for name, (model, _) in variants.items() if sts}
+    measure = StsEvaluator(sts) if sts else None
+    before = {n: measure(model)[SPEARMAN] for n, (model, _) in variants.items() if measure}
     size = args.batch * args.steps
     with tempfile.TemporaryDirectory() as folder:
         options = trainer_options(args, folder) | {"seed": seed}
@@ -162,7 +163,7 @@ def train_in_turns(
             for name in list(variants)[:: 1 if i % 2 else -1]:  # nobody always comes first
                 rates.setdefault(name, []).append(variants[name][1](part, options))
     for name, value in before.items():
-        figures.setdefault(name, []).append((value, sts_spearman(variants[name][0], sts)))
+        figures.setdefault(name, []).append((value, measure(variants[name][0])[SPEARMAN]))
 
 
 def tatoeba() -> list[str]:

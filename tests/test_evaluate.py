@@ -19,7 +19,7 @@ from simbert_hf import CharGru
 from simbert_hf.cards import add_results
 from simbert_hf.data.scored import LabelledPair
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
-from simbert_hf.evaluation.evaluators import sts_spearman
+from simbert_hf.evaluation.evaluators import StsEvaluator
 from simbert_hf.evaluation.pairs import PairTask, load_pair_task
 from simbert_hf.evaluation.report import write_report
 from simbert_hf.evaluation.results import Results, TaskResult
@@ -180,7 +180,7 @@ def test_vectors_need_not_be_of_length_one(tmp_path: Path) -> None:
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     assert lengths.std() > 0.01
     wanted = spearmanr((first * second).sum(axis=1) / lengths, range(9)).statistic
-    assert sts_spearman(model, pairs) == pytest.approx(wanted)
+    assert StsEvaluator(pairs)(model)["sts_spearman"] == pytest.approx(wanted)
 
 
 def test_a_run_can_be_repeated_from_yaml(files: Path) -> None:

@@ -15,11 +15,8 @@ from simbert_hf.evaluation.evaluators import (
     RetrievalEvaluator,
     SimBertEvaluator,
     StsEvaluator,
-    sts_spearman,
 )
-from simbert_hf.evaluation.retrieval import topk_accuracy
 from simbert_hf.objectives import SimBertObjective
-from tests.naive import naive_topk_accuracy
 from tests.tiny import WORDS, tiny_simbert
 
 GROUPS = """\
@@ -29,40 +26,23 @@ GROUPS = """\
 """
 
 
-def test_topk_equals_the_naive_one() -> None:
-    vectors = torch.nn.functional.normalize(torch.randn(40, 6, dtype=torch.float64), dim=1)
-    groups = torch.randint(0, 12, (40,))
-    found = topk_accuracy(vectors.numpy(), groups.numpy())
-    naive = naive_topk_accuracy(vectors, groups.tolist(), (1, 5, 10))
-    assert found == pytest.approx({f"top{k}": share for k, share in naive.items()})
-    assert 0 < found["top1"] < found["top10"] < 1
-
-
-def test_topk_deeper_than_the_set() -> None:
-    assert topk_accuracy(np.eye(3), np.array([0, 0, 1]))["top10"] == pytest.approx(2 / 3)
-
-
-def test_topk_of_one_sentence_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least two sentences; got 1"):
-        topk_accuracy(np.ones((1, 4)), np.array([0]))
-
-
 def test_spearman_is_that_of_the_cosines() -> None:
     model = tiny_simbert()
     texts = ["a cat sat", "the dog ran", "a cat ran", "what time is it"]
     cosines = [float(model.encode("a cat sat") @ model.encode(text)) for text in texts]
     ranks = np.argsort(np.argsort(cosines))
     pairs = [("a cat sat", text, float(rank)) for text, rank in zip(texts, ranks, strict=True)]
-    assert sts_spearman(model, pairs) == pytest.approx(1.0)
-    assert sts_spearman(model, [(a, b, -s) for a, b, s in pairs]) == pytest.approx(-1.0)
+    for sign in (1, -1):
+        found = StsEvaluator([(a, b, sign * s) for a, b, s in pairs])(model)
+        assert found["sts_spearman"] == pytest.approx(sign)
 
 
 def test_spearman_wants_tuples_and_some_of_them() -> None:
     rows = [{"sentence1": "a", "sentence2": "b", "score": 1.0}]
     with pytest.raises(TypeError, match=r"give tuples \(sentence, sentence, score\)"):
-        sts_spearman(tiny_simbert(), rows)
+        StsEvaluator(rows)
     with pytest.raises(ValueError, match="sts is empty"):
-        sts_spearman(tiny_simbert(), [])
+        StsEvaluator([])
 
 
 @pytest.mark.parametrize("scores", [(1, 1), (1, float("nan")), (1,), (1, float("inf")), ("1", "2")])
@@ -77,7 +57,7 @@ def test_scores_that_rank_nothing_are_refused_before_training(scores):
 
 def test_spearman_of_a_collapsed_encoder_is_a_number() -> None:
     model = SimpleNamespace(encode=lambda texts, **_: np.ones((len(texts), 2), dtype=np.float32))
-    assert sts_spearman(model, [("a", "b", 0.0), ("b", "c", 1.0)]) == 0
+    assert StsEvaluator([("a", "b", 0.0), ("b", "c", 1.0)])(model)["sts_spearman"] == 0
 
 
 def held_out(folder: Path, count: int) -> PairDataset:

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 
 from simbert_hf.data import labelled_sentences
 from simbert_hf.evaluation.geometry import METER, CollapseMeter
-from simbert_hf.evaluation.retrieval import KS, topk_accuracy
+from simbert_hf.evaluation.retrieval import KS, rank_group_mates
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.utils.arrays import Reals
 from simbert_hf.utils.checks import check_rows, is_finite
@@ -42,31 +42,6 @@ class Evaluator(Protocol):
         """Return the named figures."""
 
 
-def sts_spearman(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> float:
-    """Compute the Spearman correlation of cosines with human scores.
-
-    Args:
-        model: Anything with ``encode``.
-        pairs: (sentence, sentence, score).
-
-    Returns:
-        Between -1 and 1; 0 if all cosines are equal, as for a collapsed encoder.
-
-    Raises:
-        TypeError: If the pairs are not tuples of three.
-        ValueError: If there are none, or their scores are all equal or not numbers.
-
-    Example:
-        >>> from simbert_hf import DEFAULT_MODEL, SimBert
-        >>> model = SimBert.from_pretrained(DEFAULT_MODEL)
-        >>> pairs = [("a cat sat", "the cat sat", 5), ("a cat sat", "stocks fell", 0)]
-        >>> round(sts_spearman(model, pairs), 2)
-        1.0
-    """
-    check_sts(pairs)
-    return _spearman(_encode_pairs(model, pairs), pairs)
-
-
 def check_sts(pairs: Sequence[tuple[str, str, float]]) -> None:
     """Raise a TypeError or ValueError unless scored pairs can be ranked."""
     check_rows("sts", pairs, "sentence", "sentence", "score")
@@ -86,13 +61,13 @@ def _encode_pairs(model: SimBert, pairs: Sequence[tuple[str, str, float]]) -> Re
 def _spearman(vectors: Reals, pairs: Sequence[tuple[str, str, float]]) -> float:
     first, second = np.split(vectors, 2)
     scores = [score for *_, score in pairs]
-    cosines = (first * second).sum(axis=1)
+    cosines = (first * second).sum(axis=1)  # all equal if the encoder has collapsed
     return float(spearmanr(cosines, scores).statistic) if np.ptp(cosines) else 0.0
 
 
 @dataclass
 class StsEvaluator:
-    """Measures how well a model's cosines rank scored pairs.
+    """Measures how well a model's cosines rank scored pairs: Spearman's correlation.
 
     Attributes:
         sts: (sentence, sentence, score) triples.
@@ -100,6 +75,12 @@ class StsEvaluator:
     Raises:
         TypeError: If they are not such triples.
         ValueError: If there are none, or their scores are all equal or not numbers.
+
+    Example:
+        >>> from simbert_hf import DEFAULT_MODEL, SimBert
+        >>> sts = [("a cat sat", "the cat sat", 5), ("a cat sat", "stocks fell", 0)]
+        >>> round(StsEvaluator(sts)(SimBert.from_pretrained(DEFAULT_MODEL))["sts_spearman"], 2)
+        1.0
     """
 
     sts: Sequence[tuple[str, str, float]]
@@ -154,9 +135,10 @@ class RetrievalEvaluator:
     def __call__(self, model: Any) -> dict[str, float]:
         """Return the named figures for anything with ``encode``."""
         vectors = model.encode(self._sentences, normalize_embeddings=True)
-        figures = topk_accuracy(vectors, self._labels) | self._meter(vectors)
+        found = rank_group_mates(vectors, self._labels).figures()
+        figures = {name: float(found[name].mean()) for name in TOPS} | self._meter(vectors)
         if self.sts:
-            figures[SPEARMAN] = sts_spearman(model, self.sts)
+            figures[SPEARMAN] = _spearman(_encode_pairs(model, self.sts), self.sts)
         return figures
 
 

@@ -148,27 +148,6 @@ def count_at_least(scores: Tensor, limits: Tensor) -> Tensor:
     return reached.view(n_rows, -1).flip(1).cumsum(dim=1).flip(1)[:, 1:]
 
 
-def topk_accuracy(vectors: Reals, groups: Ints) -> dict[str, float]:
-    """Compute the share of sentences with one of their group among the k nearest others.
-
-    Args:
-        vectors: Unit vectors. Shape: (N, D).
-        groups: Group of each sentence; a sentence alone in its group is a miss. Shape: (N,).
-
-    Returns:
-        ``{"top1": ..., "top5": ..., "top10": ...}``, shares between 0 and 1.
-
-    Raises:
-        ValueError: If there are fewer than two sentences, or a vector is not finite.
-
-    Example:
-        >>> topk_accuracy(np.eye(3)[[0, 0, 1]], np.array([7, 7, 8]))["top1"]
-        0.66...
-    """
-    first = rank_group_mates(vectors, groups).first
-    return {f"top{k}": float((first <= k).mean()) for k in KS}
-
-
 @dataclass(frozen=True)
 class RetrievalTask:
     """A test set of distinct sentences in groups.
