@@ -40,7 +40,6 @@ FIRST = (  # what the goals are about, before what is measured to explain it
     "headline-1024-bf16-undropped-compiled-graph",
     "headline-128-port-bf16",
     "simcse-against-sentence-transformers",
-    "headline-1024-bf16-flex-compiled",
     "headline-1024-bf16-undropped-compiled",
     "cached-simcse-against-sentence-transformers",
     "train-against-the-port",
@@ -58,9 +57,8 @@ def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
         "float32": [], "bf16": ["--bf16"], "bf16-compiled": ["--bf16", "--compile"],
         "port-float32": ["--port"], "port-bf16": ["--port", "--bf16"],
     }  # fmt: skip
-    for packing in (None, "padded", *["flex"] * (args.device == "cuda")):
-        kept = ["--bf16", "--attention_dropout=0", *[f"--packing={packing}"] * bool(packing)]
-        name = f"bf16-{packing or 'undropped'}"  # all without attention dropout, which flex lacks
+    for name, packing in (("bf16-undropped", []), ("bf16-packed", ["--packing"])):
+        kept = ["--bf16", "--attention_dropout=0", *packing]
         variants |= {name: kept, f"{name}-compiled": [*kept, "--compile"]}
         variants[f"{name}-compiled-random"] = [*variants[f"{name}-compiled"], "--window=1"]
     if args.device == "cuda":

@@ -1,7 +1,7 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
 python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
-    [--packing padded|flex] [--fused] [--window 50] [--attention_dropout 0] [--port] \
+    [--packing] [--fused] [--window 50] [--attention_dropout 0] [--port] \
     [--output headline.json]
 
 Rows per second of a complete step without the collating of batches (median round of at least
@@ -30,7 +30,7 @@ from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import target_labels
 from simbert_hf.training.compiling import compile_layers
-from simbert_hf.training.packing import ATTENTIONS, use_packing
+from simbert_hf.training.packing import use_packing
 
 Step = Callable[[dict[str, Tensor]], None]
 WINDOW = 50  # batches that are drawn, and among which training groups like lengths
@@ -162,7 +162,7 @@ def build_model(args: argparse.Namespace) -> Any:
     if args.compile:
         compile_layers(model)
     if args.packing:
-        use_packing(model, args.packing)
+        use_packing(model)
     if args.fused:
         from simbert_hf.training.fused_attention import use_fused_attention
 
@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--packing", choices=tuple(ATTENTIONS), help="Leave the padding out.")
+    parser.add_argument("--packing", action="store_true", help="Leave the padding out.")
     parser.add_argument("--fused", action="store_true", help="Attention by this package's kernel.")
     parser.add_argument("--window", type=int, default=WINDOW, help="Batches grouped by length.")
     parser.add_argument("--attention_dropout", type=float, default=0.1)

@@ -255,12 +255,7 @@ class SimilarityTrainingArguments(TrainingArguments):
         "Rows per forward pass, for batches far larger than fit in memory (GradCache; each row is "
         "computed twice); 0: all rows at once.",
     )
-    packing: str | None = flag(
-        None,
-        "Run BERT's and ELECTRA's layers without padding, with attention on padded rows or by "
-        "FlexAttention (GPU, no attention dropout).",
-        ("padded", "flex"),
-    )
+    packing: bool = flag(False, "Run BERT's and ELECTRA's layers without padding.")
     logging_steps: float = flag(50, "Steps between log lines.")
     eval_strategy: str = flag("epoch", "no, steps or epoch.")
     save_strategy: str = flag("epoch", "no, steps, epoch or best.")
@@ -305,11 +300,6 @@ class SimilarityTrainingArguments(TrainingArguments):
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
         super().__post_init__()
-        self._check_packing()
-
-    def _check_packing(self) -> None:
-        if self.packing == "flex" and self.use_cpu:
-            raise ValueError("--packing flex needs a GPU; give --packing padded.")
         if self.packing and self.neftune_noise_alpha:
             raise ValueError("--neftune_noise_alpha needs each row's length: drop --packing.")
 

@@ -142,7 +142,7 @@ class SimilarityTrainer(SavingTrainer):
         if self.args.device.type == "cuda":  # cuDNN plans for a second for each new shape
             torch.backends.cuda.enable_cudnn_sdp(False)
         if self.args.packing:
-            use_packing(model, self.args.packing)
+            use_packing(model)
         elif self._may_fuse(model):
             from simbert_hf.training.fused_attention import use_fused_attention
 

@@ -120,7 +120,7 @@ def test_a_table_of_one_token_type_serves_both_segments() -> None:
     expected = two(**batch).last_hidden_state
     assert torch.equal(one(**batch).last_hidden_state, expected)
     assert one.gen_synonyms(TEXTS[0], 5, seed=0) == two.gen_synonyms(TEXTS[0], 5, seed=0)
-    use_packing(one, "padded")
+    use_packing(one)
     real = batch["attention_mask"] == 1
     assert torch.allclose(one(**batch).last_hidden_state[real], expected[real], atol=1e-5)
 

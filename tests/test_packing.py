@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.nn.attention.flex_attention import create_mask
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig
 
 from scripts.train_simbert import main
 from simbert_hf import SimBert
-from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.masking import prefix_mask
@@ -27,31 +24,17 @@ from simbert_hf.modeling.architectures import (
 from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.pooling import POOLINGS
-from simbert_hf.training import packing
 from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.gradcache import use_gradcache
-from simbert_hf.training.packing import ATTENTIONS, Flex, use_packing
+from simbert_hf.training.packing import use_packing
 from tests.test_compiling import losses
 from tests.test_gradcache import PAIRS, assert_equal, joint_batch, step
 from tests.tiny import WORDS, save_tiny_simbert, tiny_simbert
 
 
-def dense_flex(query, key, value, block_mask, scale):
-    """FlexAttention has no backward pass on a CPU: what its mask lets through, among its blocks."""
-    length, size = query.shape[2], Flex.multiple
-    allowed = create_mask(block_mask.mask_mod, 1, 1, length, length, device="cpu")
-    blocks = block_mask.to_dense().bool().repeat_interleave(size, 2).repeat_interleave(size, 3)
-    return scaled_dot_product_attention(query, key, value, allowed & blocks, scale=scale)
-
-
-@pytest.fixture(autouse=True)
-def _dense(monkeypatch) -> None:
-    monkeypatch.setattr(packing, "flex_attention", dense_flex)
-
-
-def packed(attention: str, **config) -> SimBert:
+def packed(**config) -> SimBert:
     model = tiny_simbert(attention_probs_dropout_prob=0.0, **config)
-    use_packing(model, attention)
+    use_packing(model)
     return model
 
 
@@ -70,10 +53,9 @@ def rows(n: int, length: int = 20) -> dict[str, torch.Tensor]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_outputs_are_those_among_padding(attention: str, pooling: str) -> None:
-    batch, model = rows(40), packed(attention, pooling=pooling).double()
+def test_outputs_are_those_among_padding(pooling: str) -> None:
+    batch, model = rows(40), packed(pooling=pooling).double()
     plain = tiny_simbert(pooling).double()
     places = batch["attention_mask"].flatten().nonzero().squeeze(1)
     wanted = plain(**batch, lm_positions=places)
@@ -88,10 +70,9 @@ def test_outputs_are_those_among_padding(attention: str, pooling: str) -> None:
     torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("size", [0, 4])
-def test_gradients_are_those_among_padding(attention: str, size: int) -> None:
-    plain, model = tiny_simbert().double(), packed(attention).double()
+def test_gradients_are_those_among_padding(size: int) -> None:
+    plain, model = tiny_simbert().double(), packed().double()
     if size:
         use_gradcache(model, size)
     objective, batch = joint_batch(plain)
@@ -101,16 +82,14 @@ def test_gradients_are_those_among_padding(attention: str, size: int) -> None:
     assert_equal(step(model, objective, batch), step(plain, objective, batch))
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_single_precision_is_kept(attention: str) -> None:
-    plain, model = tiny_simbert(), packed(attention)
+def test_single_precision_is_kept() -> None:
+    plain, model = tiny_simbert(), packed()
     found, wanted = (m(**rows(40)).sentence_embedding for m in (model, plain))
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_another_row_changes_nothing(attention: str) -> None:
-    batch, model = rows(40), packed(attention)
+def test_another_row_changes_nothing() -> None:
+    batch, model = rows(40), packed()
     before = model(**batch)
     batch["input_ids"][7] = 9  # as long as before, so that all stay at their places
     after = model(**batch)
@@ -120,70 +99,33 @@ def test_another_row_changes_nothing(attention: str) -> None:
 
 def test_only_real_tokens_pass_through_the_layers() -> None:
     seen: list[int] = []
-    for attention in ATTENTIONS:
-        model = packed(attention)
-        model.bert.encoder.layer[0].intermediate.register_forward_pre_hook(
-            lambda _module, inputs: seen.append(inputs[0].shape[:-1].numel())
-        )
-        model(**rows(40))
-    real = int(rows(40)["attention_mask"].sum())
-    assert seen == [real, -(-real // 128) * 128]
-    assert seen[1] > real
-
-
-def test_flex_reads_no_block_without_need() -> None:
-    batch = rows(60)
-    segments, real = batch["token_type_ids"], batch["attention_mask"]
-    places = real.flatten().nonzero().squeeze(1)
-    mask = Flex.of(segments, real, places).mask
-    length = mask.shape[-1]
-    allowed = create_mask(mask.mask_mod, 1, 1, length, length, device="cpu")[0, 0]
-    n = len(places)
-    visible = prefix_mask(segments, real, torch.float32)[:, 0] == 0
-    wanted = torch.block_diag(*[v[r][:, r] for v, r in zip(visible, real.bool(), strict=True)])
-    assert torch.equal(allowed[:n, :n], wanted.bool())
-    assert not allowed[:n, n:].any()
-    assert not allowed[n:, :n].any()
-    rows_of = torch.cat([places // 20, torch.full((length - n,), 60)]).view(-1, 128)
-    share = (rows_of[:, None, :1] <= rows_of[None, :, -1:]) & (
-        rows_of[None, :, :1] <= rows_of[:, None, -1:]
+    model = packed()
+    model.bert.encoder.layer[0].intermediate.register_forward_pre_hook(
+        lambda _module, inputs: seen.append(inputs[0].shape[:-1].numel())
     )
-    assert torch.equal(mask.to_dense()[0, 0].bool(), share[..., 0])
-    assert length > 4 * 128
+    model(**rows(40))
+    assert seen == [int(rows(40)["attention_mask"].sum())]
 
 
-@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_itself_gives_the_same_vectors(monkeypatch) -> None:
-    monkeypatch.undo()
-    model, plain = packed("flex"), tiny_simbert()
-    model.requires_grad_(False)  # there is no backward pass on a CPU
-    found, wanted = model(**rows(40)), plain(**rows(40))
-    assert not found.sentence_embedding.requires_grad
-    torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding.detach())
-
-
-def test_dropout_of_attention_stays_with_padded() -> None:
+def test_dropout_of_attention_stays() -> None:
     model = tiny_simbert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5).train()
-    use_packing(model, "padded")
+    use_packing(model)
     batch = rows(4)
     once, twice = (model(**batch).sentence_embedding for _ in range(2))
     assert not torch.allclose(once, twice)
-    with pytest.raises(ValueError, match=r"flex has no attention dropout.* is 0\.5"):
-        use_packing(model, "flex")
 
 
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated:FutureWarning")
 def test_gradient_checkpointing_changes_nothing() -> None:
-    model = packed("padded", hidden_dropout_prob=0.3).double().train()
+    model = packed(hidden_dropout_prob=0.3).double().train()
     objective, batch = joint_batch(model)
     wanted = step(model, objective, batch)
     model.gradient_checkpointing_enable()
     assert_equal(step(model, objective, batch), wanted, tolerance=1e-12)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_without_gradient_nothing_changes(attention: str, tmp_path: Path) -> None:
-    plain, model = tiny_simbert(), packed(attention)
+def test_without_gradient_nothing_changes(tmp_path: Path) -> None:
+    plain, model = tiny_simbert(), packed()
     assert (model.encode(WORDS) == plain.encode(WORDS)).all()
     options = {"n": 3, "k": 3, "seed": 1}
     assert model.gen_synonyms("a cat", **options) == plain.gen_synonyms("a cat", **options)
@@ -212,7 +154,7 @@ def test_electra_is_packed_and_others_are_refused() -> None:
     batch = rows(9)
     places = torch.arange(5)
     wanted = model(**batch, lm_positions=places)
-    use_packing(model, "padded")
+    use_packing(model)
     found = model(**batch, lm_positions=places)
     torch.testing.assert_close(found.sentence_embedding, wanted.sentence_embedding)
     torch.testing.assert_close(found.logits, wanted.logits)
@@ -221,9 +163,7 @@ def test_electra_is_packed_and_others_are_refused() -> None:
     gru = CharGru(CharGruConfig(vocab_size=47, hidden_size=8))
     for other in (rotary, encoder, gru):
         with pytest.raises(ValueError, match=f"{type(other).__name__} has its own attention"):
-            use_packing(other, "padded")
-    with pytest.raises(ValueError, match="'flash': choose one of padded, flex"):
-        use_packing(tiny_simbert(), "flash")
+            use_packing(other)
 
 
 @pytest.mark.slow
@@ -234,7 +174,7 @@ def test_electra_is_packed_and_others_are_refused() -> None:
 def test_one_compiled_graph_serves_every_length() -> None:
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("eager")
-    model, plain = packed("padded", num_hidden_layers=4), tiny_simbert(num_hidden_layers=4)
+    model, plain = packed(num_hidden_layers=4), tiny_simbert(num_hidden_layers=4)
     compile_layers(model, backend=counter)
     assert losses(model) == pytest.approx(losses(plain), abs=1e-5)
     use_gradcache(model, 4)
@@ -263,7 +203,7 @@ def train(tmp_path: Path, *more: str) -> list[dict[str, float]]:
     "more", [[], pytest.param(["--gradcache_batch_size=4"], marks=pytest.mark.slow)]
 )
 def test_a_run_has_the_losses_of_one_with_padding(tmp_path: Path, more: list[str]) -> None:
-    wanted, found = train(tmp_path), train(tmp_path, "--packing=padded", *more)
+    wanted, found = train(tmp_path), train(tmp_path, "--packing", *more)
     assert sum("loss" in line for line in wanted) == 4
     assert any("eval_loss" in line for line in wanted)
     assert len(found) == len(wanted)
@@ -271,21 +211,14 @@ def test_a_run_has_the_losses_of_one_with_padding(tmp_path: Path, more: list[str
         assert ours == pytest.approx(theirs, abs=1e-4)
 
 
-def test_arguments_name_what_packing_needs(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="flex needs a GPU; give --packing padded"):
-        SimilarityTrainingArguments(str(tmp_path), use_cpu=True, packing="flex")
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("default")  # torch itself warns: of TF32, of its own deprecations
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("attention", ATTENTIONS)
-def test_gpu_gradients_are_those_among_padding(monkeypatch, attention, compiled) -> None:
-    monkeypatch.undo()
+def test_gpu_gradients_are_those_among_padding(compiled) -> None:
     sizes = {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 128}
     plain = tiny_simbert(initializer_range=0.05, **sizes).cuda()
-    model = packed(attention, initializer_range=0.05, **sizes).cuda()
+    model = packed(initializer_range=0.05, **sizes).cuda()
     if compiled:
         compile_layers(model)
     found = {}

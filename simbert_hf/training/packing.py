@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -19,26 +17,23 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.simbert import CACHE, SimBert
-from simbert_hf.utils.checks import check_choice
 
 NAME = "simbert_packed"  # of this attention in transformers' registry
 
 
-def use_packing(model: Any, attention: str) -> None:
+def use_packing(model: Any) -> None:
     """Exclude the padding from a model's layers during training.
 
-    The real tokens of the B rows become one row of T; hidden states return to their places among
-    (B, L), with zeros elsewhere, so that pooling, losses, GradCache, DDP and FSDP see no
-    difference. Without gradients, with a cache or with a prepared mask, the model runs as before.
-
-    Attention keeps the rows apart in one of two ways: ``Padded``, ``Flex``.
+    The real tokens of the B rows become one row of T, which only attention pads again; hidden
+    states return to their places among (B, L), with zeros elsewhere, so that pooling, losses,
+    GradCache, DDP and FSDP see no difference. Without gradients, with a cache or with a prepared
+    mask, the model runs as before.
 
     Args:
         model: A ``SimBert`` on BERT or ELECTRA; it is changed in place.
-        attention: One of ``ATTENTIONS``.
 
     Raises:
-        ValueError: If the model has its own attention, or dropout that this one lacks.
+        ValueError: If the model has its own attention.
 
     Example:
         >>> from simbert_hf import SimBertConfig
@@ -46,12 +41,17 @@ def use_packing(model: Any, attention: str) -> None:
         >>> model = SimBert(SimBertConfig(vocab_size=10, intermediate_size=8, **sizes)).eval()
         >>> ids, real = torch.tensor([[5, 6, 7], [8, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
         >>> whole = model(input_ids=ids, attention_mask=real).sentence_embedding
-        >>> use_packing(model, "padded")
+        >>> use_packing(model)
         >>> packed = model(input_ids=ids, attention_mask=real).sentence_embedding
         >>> torch.allclose(packed, whole, atol=1e-6)
         True
     """
-    kind = _checked(model, attention)
+    fits = isinstance(model, SimBert) and model._supports_sdpa
+    if not fits:
+        raise ValueError(
+            "--packing is for BERT and ELECTRA checkpoints in SimBert; "
+            f"{type(model).__name__} has its own attention: drop the flag."
+        )
     run_layers = model.run_layers.__func__  # so that a copy of the model runs its own weights
 
     @functools.wraps(run_layers)
@@ -65,14 +65,14 @@ def use_packing(model: Any, attention: str) -> None:
         if positions is None:
             positions = torch.arange(real.shape[1], device=real.device).expand_as(real)
         places = real.flatten().nonzero().squeeze(1)  # (T,)
-        filler = -len(places) % kind.multiple
         types = self.token_types(segments)
         inputs = {"input_ids": input_ids, "token_type_ids": types, "position_ids": positions}
         for name, values in inputs.items():
-            kwargs[name] = pad(values.flatten()[places], (0, filler))[None]
-        outputs = self.base_model(packed=kind.of(segments, real, places), **kwargs)
+            kwargs[name] = values.flatten()[places][None]
+        mask = prefix_mask(segments, real, torch.get_default_dtype())
+        outputs = self.base_model(packed=Packed(mask, places), **kwargs)
         hidden = [
-            put(states[0, : len(places)], places, real.numel()).unflatten(0, real.shape)
+            put(states[0], places, real.numel()).unflatten(0, real.shape)
             for states in outputs.hidden_states or (outputs.last_hidden_state,)
         ]
         return BaseModelOutput(hidden[-1], tuple(hidden))
@@ -81,30 +81,9 @@ def use_packing(model: Any, attention: str) -> None:
     model.run_layers = MethodType(run_packed, model)
 
 
-def _checked(model: Any, attention: str) -> type[Padded] | type[Flex]:
-    check_choice("--packing", attention, ATTENTIONS)
-    if not isinstance(model, SimBert) or not model._supports_sdpa:
-        raise ValueError(
-            "--packing is for BERT and ELECTRA checkpoints in SimBert; "
-            f"{type(model).__name__} has its own attention: drop the flag."
-        )
-    dropout = model.config.attention_probs_dropout_prob
-    if dropout and not ATTENTIONS[attention].has_dropout:
-        raise ValueError(
-            f"--packing {attention} has no attention dropout, but the model's is {dropout}: give "
-            "--attention_dropout 0, or --packing padded."
-        )
-    return ATTENTIONS[attention]
-
-
-# ---------------------------------------------------------------------- attention among the rows
-
-
 @dataclass(frozen=True)
-class Padded:
-    """Pad queries, keys and values, for torch's own attention with a mask.
-
-    Everything but attention is unpadded, and attention dropout is kept.
+class Packed:
+    """What attention needs to know of packed rows.
 
     Attributes:
         mask: The prefix mask. Shape: (B, 1, L, L).
@@ -113,13 +92,6 @@ class Padded:
 
     mask: Tensor
     places: Tensor
-    multiple: ClassVar = 1  # T is padded to a multiple of it
-    has_dropout: ClassVar = True
-
-    @classmethod
-    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Build the prefix mask from (B, L) segments and real tokens, of which T are at places."""
-        return cls(prefix_mask(segments, real, torch.get_default_dtype()), places)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
@@ -138,64 +110,13 @@ class Padded:
         return take(found.transpose(1, 2).flatten(0, 1), self.places)[None]
 
 
-@dataclass(frozen=True)
-class Flex:
-    """FlexAttention under the block mask "same row, and the prefix rule"; made for GPUs.
-
-    Attributes:
-        mask: It keeps the blocks that share a row; filler tokens are a row of their own.
-    """
-
-    mask: BlockMask
-    multiple: ClassVar = 128  # block size; fewer values of T are also fewer shapes to compile
-    has_dropout: ClassVar = False
-
-    @classmethod
-    def of(cls, segments: Tensor, real: Tensor, places: Tensor) -> Self:
-        """Make the block mask from the ends of rows, as a T x T mask would be far too large."""
-        filler = -len(places) % cls.multiple
-        rows = pad(places // real.shape[1], (0, filler), value=len(real))  # (T,), ascending
-        order = pad(segments.cumsum(dim=1).flatten()[places], (0, filler))
-
-        def visible(_batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return (rows[query] == rows[key]) & (order[key] <= order[query])
-
-        ends = rows.view(-1, cls.multiple)[:, :: cls.multiple - 1]  # of each block of queries
-        first = torch.searchsorted(rows, ends[:, 0].contiguous()) // cls.multiple
-        last = (torch.searchsorted(rows, ends[:, 1].contiguous(), right=True) - 1) // cls.multiple
-        blocks = torch.arange(len(ends), device=rows.device)
-        keys = (first[:, None] + blocks) % len(ends)  # of which the first (last - first + 1) count
-        counts = (last - first + 1)[None, None].int()
-        found = BlockMask.from_kv_blocks(
-            counts, keys[None, None].int(), BLOCK_SIZE=cls.multiple, mask_mod=visible
-        )
-        return cls(found)
-
-    def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float
-    ) -> Tensor:
-        """Attend under the block mask."""
-        plain = query.device.type == "cpu" or torch.compiler.is_compiling()
-        call: Any = flex_attention if plain else _compiled_flex()
-        found: Tensor = call(query, key, value, block_mask=self.mask, scale=scale)
-        return found.transpose(1, 2)
-
-
-@functools.cache
-def _compiled_flex() -> Callable[..., Any]:
-    return torch.compile(flex_attention)  # uncompiled, it computes all T x T scores
-
-
-ATTENTIONS: dict[str, type[Padded] | type[Flex]] = {"padded": Padded, "flex": Flex}
-
-
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    packed: Padded | Flex | None = None,
+    packed: Packed | None = None,
     dropout: float = 0.0,
     scaling: float | None = None,
     **kwargs: Any,
@@ -210,9 +131,6 @@ def packed_attention(
 
 AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, sdpa_mask)
-
-
-# ---------------------------------------------------------------------- places
 
 
 class _Take(torch.autograd.Function):
