@@ -75,7 +75,6 @@ OBJECTIVES = {
     "hard": (TripletObjective(), member_batch_of),
     "unanchored": (TripletObjective("unanchored", margin=2.0), member_batch_of),
     "given": (TripletObjective(), simcse_batch_of),
-    "given_softmax": (TripletObjective("softmax"), simcse_batch_of),
     "sdml": (TripletObjective("sdml", distance="squared"), member_pairs_of),
     "siamese": (TripletObjective("siamese"), simcse_batch_of),
     "margin": (MarginObjective(MarginSoftmax("arc"), center_weight=0.1), class_batch_of),

@@ -255,8 +255,6 @@ def test_equal_sentences_of_triplets_are_no_negatives(masked: bool) -> None:
     vectors = [torch.stack(naive_vectors(weights, model, texts)) for texts in columns.values()]
     naive = naive_one_way_loss(*vectors, out=out if masked else [])
     assert found.total.item() == pytest.approx(naive.item(), abs=1e-9)
-    softmax = TripletObjective("softmax", scale=20.0)(model, batch).total
-    assert (softmax.item() == pytest.approx(naive.item(), abs=1e-9)) == masked
     sdml = TripletObjective("sdml")(model, batch).total
     keys = [*vectors[1], *vectors[2]]
     assert sdml.item() == pytest.approx(

@@ -20,6 +20,7 @@ from simbert_hf.evaluation.evaluators import StsEvaluator
 from simbert_hf.evaluation.geometry import CollapseMeter
 from simbert_hf.gru import CharGru
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets
+from simbert_hf.objectives import SimCseObjective
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
@@ -314,11 +315,15 @@ def test_scored_pairs_alone_choose_the_checkpoint(start, triplets, tmp_path) -> 
             TripletObjective(mining="all", distance="squared", margin=0.7),
         ),
         (TripletArguments(margin=0.0), TripletObjective(margin=0.0)),
-        (TripletArguments(loss="softmax", scale=3.0), TripletObjective("softmax", scale=3.0)),
+        (TripletArguments(loss="softmax", scale=3.0), SimCseObjective(scale=3.0)),
+        (
+            TripletArguments(loss="softmax", examples="triplets"),
+            SimCseObjective(symmetric=False),
+        ),
     ],
 )
 def test_the_flags_reach_the_objective(
-    arguments: TripletArguments, objective: TripletObjective
+    arguments: TripletArguments, objective: TripletObjective | SimCseObjective
 ) -> None:
     assert arguments.objective() == objective
 

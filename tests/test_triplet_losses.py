@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from simbert_hf.losses import pair_loss
 from simbert_hf.triplet.losses import (
     distances,
     mine_in_batch,
@@ -187,8 +186,6 @@ def test_the_objective_on_batches_of_groups() -> None:
         free = TripletObjective("unanchored", distance=distance, margin=margin)(model, batch)
         wanted = unanchored_loss(vectors, groups, margin=margin, distance=distance)
         assert (free.total, free.active) == (wanted.loss, wanted.active)
-    softmax = TripletObjective("softmax", scale=7.0)(model, batch)
-    assert softmax.total == pair_loss(vectors, scale=7.0, groups=groups).loss
     sdml = TripletObjective("sdml", distance="squared", smoothing=0.1)(model, batch)
     out = [(0, 2), (2, 0)]  # pairs of one group
     naive = naive_sdml_loss([*vectors[0::2]], [*vectors[1::2]], 0.1, "squared", out)
@@ -210,16 +207,6 @@ def test_the_objective_on_given_triplets() -> None:
     sdml = TripletObjective("sdml", distance="cosine")(Lookup(vectors), batch)
     naive = naive_sdml_loss([*rows[0]], [*rows[1], *rows[2]], 0.3, "cosine")
     assert sdml.total.item() == pytest.approx(naive.item())
-    softmax = TripletObjective("softmax", scale=2.0)(Lookup(vectors), batch)
-    cosine = torch.nn.functional.cosine_similarity
-    scores = cosine(rows[0][:, None], torch.cat(rows[1:])[None], dim=-1) * 2
-    expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
-    assert softmax.total.item() == pytest.approx(expected.item())
-    batch |= {"groups": torch.tensor([0, 0, 0, 0]), "negative_groups": torch.tensor([0, 7])}
-    masked = TripletObjective("softmax", scale=2.0)(Lookup(vectors), batch)
-    scores[[0, 0, 1, 1], [1, 2, 0, 2]] = -torch.inf  # of the same group
-    expected = torch.nn.functional.cross_entropy(scores, torch.arange(2))
-    assert masked.total.item() == pytest.approx(expected.item())
 
 
 def test_the_siamese_classifier_is_the_naive_one() -> None:

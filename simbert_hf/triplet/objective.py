@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from simbert_hf.distributed import gather_uneven_with_grad
-from simbert_hf.losses import InBatchLoss, one_way_loss, pair_loss, share_groups
+from simbert_hf.losses import share_groups
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.objectives import key_groups, model_inputs, refuse_scores
 from simbert_hf.triplet.losses import (
@@ -24,9 +24,9 @@ from simbert_hf.triplet.losses import (
     triplet_loss,
     unanchored_loss,
 )
-from simbert_hf.utils.checks import check_choice, check_scale
+from simbert_hf.utils.checks import check_choice
 
-Kind = Literal["triplet", "unanchored", "sdml", "softmax", "siamese"]
+Kind = Literal["triplet", "unanchored", "sdml", "siamese"]
 CLASSIFIER = "pair_classifier"
 
 
@@ -36,7 +36,7 @@ class TripletParts:
 
     Attributes:
         total: To be minimised.
-        active: Share of triplets that the margin does not separate yet; None for a softmax.
+        active: Share of triplets that the margin does not separate yet; None for other losses.
         accuracy: Share of sentences whose positive is the nearest candidate (``siamese``: of pairs
             classified correctly); None for triplets.
     """
@@ -56,16 +56,15 @@ class TripletObjective:
 
     Attributes:
         loss: ``triplet``; ``unanchored``, against hard negative pairs of the batch of any anchor;
-            ``sdml``; ``softmax``, SimCSE's and SimBERT's in-batch loss; or ``siamese``, a
-            classifier of pairs, which :func:`add_pair_classifier` adds to the model.
+            ``sdml``; or ``siamese``, a classifier of pairs, which :func:`add_pair_classifier` adds
+            to the model.
         mining: How ``triplet`` finds its negatives in the batch.
-        distance: Distance of all losses but ``softmax`` and ``siamese``.
+        distance: Distance of all losses but ``siamese``.
         margin: Margin of ``triplet`` and ``unanchored``, in units of the distance.
-        scale: Inverse temperature of ``softmax``.
         smoothing: Label smoothing of ``sdml``.
 
     Raises:
-        ValueError: If a choice is unknown, or the scale is not above 0.
+        ValueError: If a choice is unknown.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -82,22 +81,20 @@ class TripletObjective:
     mining: Mining = "hard"
     distance: Distance = "cosine"
     margin: float = 0.2
-    scale: float = 20.0
     smoothing: float = 0.3
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, get_args(Kind))
         check_choice("mining", self.mining, get_args(Mining))
         check_choice("distance", self.distance, get_args(Distance))
-        check_scale(self.scale)
 
     def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> TripletParts:
         """Run the model once and compute the loss.
 
         Args:
             model: A ``SimBert`` or another encoder, wrapped (DDP, ...) or not.
-            batch: What ``MemberCollator`` returns (two rows per group for ``sdml`` and
-                ``softmax``), or ``SimCseCollator`` for triplets.
+            batch: What ``MemberCollator`` returns (two rows per group for ``sdml``), or
+                ``SimCseCollator`` for triplets.
 
         Raises:
             ValueError: If pairs are scored, or the model lacks the classifier of ``siamese``.
@@ -108,8 +105,15 @@ class TripletObjective:
         given = [] if rows is None else [vectors[rows]]
         vectors, groups, *given = gather_uneven_with_grad(vectors[: len(groups)], groups, *given)
         negatives = given[0] if given else None
-        if self.loss in ("sdml", "softmax"):
-            picked = self._softmax(vectors, groups, negatives, batch)
+        if self.loss == "sdml":
+            own, *others = gather_uneven_with_grad(*key_groups(batch))
+            picked = sdml_loss(
+                vectors[0::2],
+                torch.cat([vectors[1::2], *given]),
+                smoothing=self.smoothing,
+                distance=self.distance,
+                excluded=share_groups(own, torch.cat([own, *others])),
+            )
             return TripletParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
             classifier = getattr(getattr(model, "module", model), CLASSIFIER, None)
@@ -136,28 +140,6 @@ class TripletObjective:
             return unanchored_loss(vectors, groups, margin=self.margin, distance=self.distance)
         return mined_triplet_loss(
             vectors, groups, margin=self.margin, distance=self.distance, mining=self.mining
-        )
-
-    def _softmax(
-        self,
-        vectors: Tensor,
-        groups: Tensor,
-        negatives: Tensor | None,
-        batch: Mapping[str, Tensor],
-    ) -> InBatchLoss:
-        if self.loss == "softmax" and negatives is None:
-            return pair_loss(vectors, scale=self.scale, groups=groups)
-        anchors, positives = vectors[0::2], vectors[1::2]
-        own, *others = gather_uneven_with_grad(*key_groups(batch))
-        every = torch.cat([own, *others])
-        if self.loss == "softmax":
-            return one_way_loss(
-                anchors, positives, negatives, scale=self.scale, groups=own, key_groups=every
-            )
-        keys = positives if negatives is None else torch.cat([positives, negatives])
-        same = share_groups(own, every)
-        return sdml_loss(
-            anchors, keys, smoothing=self.smoothing, distance=self.distance, excluded=same
         )
 
 

@@ -17,6 +17,7 @@ from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs, load_triplets
 from simbert_hf.evaluation.evaluators import Evaluator, StsEvaluator
 from simbert_hf.mining.negatives import MiningSettings
+from simbert_hf.objectives import SimCseObjective
 from simbert_hf.rows import Rows
 from simbert_hf.training.base_models import GRU_PRESET
 from simbert_hf.training.data import (
@@ -28,7 +29,7 @@ from simbert_hf.training.data import (
 )
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
-from simbert_hf.triplet.objective import Kind, TripletObjective
+from simbert_hf.triplet.objective import TripletObjective
 from simbert_hf.triplet.renewal import Renewal, RenewedTriplets
 from simbert_hf.utils.checks import check_scale
 from simbert_hf.utils.parsing import Presets, flag
@@ -68,7 +69,7 @@ class TripletArguments:
         "triplet",
         "triplet; unanchored (against any hard negative pair of the batch); sdml; softmax over the "
         "batch; or siamese (pairs classified by [u, v, |u - v|]).",
-        get_args(Kind),
+        tuple(READ),
     )
     mining: str | None = flag(
         None, "How --loss triplet mines negatives in batches; hard if not given.", get_args(Mining)
@@ -141,8 +142,10 @@ class TripletArguments:
         assert self.remine_steps is not None
         return [Renewal(train, self.remine_steps, MiningSettings(range_min=self.range_min))]
 
-    def objective(self) -> TripletObjective:
+    def objective(self) -> TripletObjective | SimCseObjective:
         """Build the objective that the arguments describe."""
+        if self.loss == "softmax":
+            return SimCseObjective(scale=self.scale, symmetric=self.examples == "groups")
         distance: Any = self.distance or ("squared" if self.loss == "sdml" else "cosine")
         loss: Any = self.loss
         mining: Any = self.mining or "hard"
@@ -151,7 +154,6 @@ class TripletArguments:
             mining,
             distance,
             margin=MARGINS[distance] if self.margin is None else self.margin,
-            scale=self.scale,
             smoothing=self.smoothing,
         )
 
