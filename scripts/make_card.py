@@ -5,8 +5,7 @@ python scripts/make_card.py --model outputs/mine --language en --license apache-
     --paraphrases outputs/paraphrases/paraphrases.json --output model_cards/mine/README.md
 (or: python scripts/make_card.py model_cards/mine/card.yaml)
 
-Every training run writes a basic card to its directory; this one has more. `--template` takes your
-own Jinja template (the package's is simbert_hf/card_template.md).
+Every training run writes a basic card to its directory; this one has more.
 """
 
 from __future__ import annotations

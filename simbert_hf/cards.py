@@ -56,7 +56,6 @@ class CardArguments:
     paraphrases: str = flag("", "paraphrases.json of scripts/evaluate_paraphrases.py.")
     peers: str = flag("", "paraphrase_peers.json of benchmarks: a comparison of training methods.")
     row: str = flag("", "Name of the model in these files (default: the directory's).")
-    template: str = flag(str(TEMPLATE), "A Jinja template.")
 
 
 # What the card reads of each flag's JSON file, at the top level and in its settings.
@@ -153,7 +152,7 @@ def make_card(args: CardArguments) -> ModelCard:
     example = next(short, "how can i reset my password?").replace('"', "'")
     card: ModelCard = ModelCard.from_template(
         data,
-        template_path=args.template,
+        template_path=str(TEMPLATE),
         **(content | given | place | {"example": example}),
     )
     return card
