@@ -261,20 +261,6 @@ def test_a_new_run_leaves_no_results_of_an_earlier_one(
     assert {path.name for path in tmp_path.iterdir()} == {"README.md", *(names if left else ())}
 
 
-def test_ties_are_told_before_a_model_is_saved_with_its_figures(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    trainer, done = trained(6, best=False), []
-    monkeypatch.setattr(run, "tell_of_ties", lambda _: done.append("ties"))
-    trainer.evaluator, trainer.save_model = None, lambda: done.append("model")
-    trainer.save_state = lambda: done.append("state")
-    trainer.save_metrics = lambda name, figures: done.append((name, figures["eval_top1"]))
-    run.save(trainer)
-    trainer.evaluator = object()
-    run.save(trainer)
-    assert done == ["ties", "model", "state", "ties", "model", ("eval", 0.6), "state"]
-
-
 def test_only_the_main_process_says_what_it_does(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: list[int] = []
     monkeypatch.setattr(run, "set_seed", seeds.append)

@@ -217,10 +217,6 @@ def test_a_line_ends_at_a_line_feed_only(write):
     assert texts(write("a.tsv", "s1\ts2\nA\u2028a\tB\x0bb\n")) == [["A\u2028a", "B\x0bb"]]
 
 
-def test_suffix_looks_inside_packed_files():
-    assert [suffix_of(name) for name in ("a.CSV", "a.tsv.gz", "a.gz")] == [".csv", ".tsv", ""]
-
-
 # Faults: (name, content, options) -> file, line and remedy ---------------------------------------
 
 INTENTS = "".join(f"意图{i % 10},文本{i}\n" for i in range(20))
@@ -580,10 +576,6 @@ def test_one_accent_in_two_encodings_is_one_sentence():
     composed, apart = "caf\u00e9 ouvert", "cafe\u0301 OUVERT"
     assert composed != apart
     assert fold(composed) == fold(apart)
-
-
-def test_full_and_half_width_are_one_sentence():
-    assert fold("登录ＡＰＰ？") == fold("登录app?")
 
 
 def test_line_ends_inside_sentences_are_alike_in_every_format(write):

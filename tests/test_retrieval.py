@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import binomtest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
@@ -35,10 +34,10 @@ from simbert_hf.encoders.vectorfiles import encode_file
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.suite import EvaluationArguments, evaluate, load_tasks
 from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, read_queries
-from simbert_hf.index.calibration import TARGETS, Calibration, Rate, calibrate_scores
+from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.ranking import nearest_groups
-from simbert_hf.index.stores import kind_for, measure_recall
+from simbert_hf.index.stores import measure_recall
 from simbert_hf.index.table import FaqTable
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
@@ -802,12 +801,6 @@ def test_the_false_accept_interval_covers_the_truth():
     assert covered / 100 >= 0.94
 
 
-@pytest.mark.parametrize(("hits", "count"), [(0, 9), (9, 9), (3, 40)])
-def test_intervals_are_exact(hits, count):
-    exact = binomtest(hits, count).proportion_ci(0.95, method="exact")
-    assert (Rate.of(hits, count).low, Rate.of(hits, count).high) == pytest.approx(exact)
-
-
 def test_answers_only_above_the_threshold(index):
     queries = [
         {"query": "how do i reset the password", "answer": "Press it."},
@@ -1098,12 +1091,6 @@ def test_questions_that_are_there_already_are_told(model, caplog):
     caplog.clear()
     index.add([{"question": "a cat", "answer": "b"}])
     assert not caplog.messages
-
-
-def test_kinds_by_size():
-    assert [kind_for(n) for n in (1, 99_999, 100_000, 999_999, 10**6)] == [
-        "flat", "flat", "hnsw", "hnsw", "ivf_pq",
-    ]  # fmt: skip
 
 
 def test_an_index_leaves_its_model_in_training(model):
