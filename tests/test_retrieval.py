@@ -673,18 +673,18 @@ def test_a_query_that_is_no_text(index, query):
 
 
 def test_what_a_killed_save_left_is_swept_and_nothing_else(index, model, tmp_path):
-    (tmp_path / "faqindex-be_gun12").mkdir()
-    (tmp_path / "faqindex-be_gun12" / "rows.parquet").write_text("half")
-    (tmp_path / "faqindex-be_gun12.json").write_text("{")
+    (tmp_path / "faqindex-be0912ab").mkdir()
+    (tmp_path / "faqindex-be0912ab" / "rows.parquet").write_text("half")
+    (tmp_path / "faqindex-be0912ab.json").write_text("{")
     index.save(tmp_path)
-    assert not list(tmp_path.glob("faqindex-be_gun12*"))
+    assert not list(tmp_path.glob("faqindex-be0912ab*"))
     assert len(FaqIndex.load(tmp_path, model)) == 5
-    (tmp_path / "faqindex-be_gun12-mine").mkdir()
-    for name in ("faqindex-english1", "faqindex-zh"):  # the first is named as our folders are
+    (tmp_path / "faqindex-be0912ab-mine").mkdir()
+    for name in ("faqindex-ab12cd34", "faqindex-zh"):  # the first is named as our folders are
         index.save(tmp_path / name)
         index.save(tmp_path)
         assert len(FaqIndex.load(tmp_path / name, model)) == 5
-    assert (tmp_path / "faqindex-be_gun12-mine").is_dir()
+    assert (tmp_path / "faqindex-be0912ab-mine").is_dir()
 
 
 def test_an_index_names_its_model_for_everyone(model, tmp_path, monkeypatch):
@@ -712,10 +712,7 @@ def test_an_index_serves_its_model_in_another_precision(tmp_path, types):
     FaqIndex.build(built, ROWS).save(tmp_path)
     assert len(FaqIndex.load(tmp_path, served)) == 5
     manifest = json.loads((tmp_path / "index.json").read_text())
-    assert manifest["model"].pop("dtype") == types[0]
-    if types[0] == "float32":  # an index of before knows no type
-        (tmp_path / "index.json").write_text(json.dumps(manifest))
-        assert len(FaqIndex.load(tmp_path, served)) == 5
+    assert manifest["model"]["dtype"] == types[0]
     other = tiny_simbert(num_hidden_layers=1).to(served.dtype)
     with pytest.raises(DataError, match=r"another model.*its vectors differ"):
         FaqIndex.load(tmp_path, other)

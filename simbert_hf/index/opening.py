@@ -45,7 +45,7 @@ def open_index(
     name = made["name"]
     if model is None and not name:
         raise fault(place, None, "was built by a model that was never saved", "Pass it as model=")
-    options = {"batch_size": batch_size, "prompt": made.get("prompt")}
+    options = {"batch_size": batch_size, "prompt": made["prompt"]}
     try:
         encoder = TextEncoder(name if model is None else model, **options)
     except OSError as error:
@@ -81,7 +81,7 @@ def _difference(
     rounded to another type can be checked in no other way.
     """
     same = encoder.fingerprint == made["fingerprint"]
-    if not same and encoder.dtype == made.get("dtype", "float32"):
+    if not same and encoder.dtype == made["dtype"]:
         return "its weights differ"
     questions, stored = probes
     if questions:

@@ -25,7 +25,7 @@ FORMAT = 1
 LOCK = "faqindex.lock"  # held by the current save or change; the file is empty
 PREFIX = "faqindex-"  # of folders of data, and of manifests that are not in place yet
 KEPT = "vectors.parts"  # the folder of what a build has encoded
-DATA = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}(\.json)?")  # as mkdtemp made them too
+DATA = re.compile(rf"{PREFIX}[a-f0-9]{{8}}(\.json)?")
 NUMBER = int | float
 NEEDED = {  # of a manifest
     "rows": int,
@@ -39,8 +39,7 @@ STORES: dict[str, dict[str, type]] = {
     "faiss": {"kind": str},
     "milvus": {"uri": str, "collection": str, "index_type": str, "count": int},
 }
-MODEL = {"name": str | None, "fingerprint": str}
-LATER = {"dtype": str | None, "prompt": str | None}  # which the first manifests lack
+MODEL = dict.fromkeys(("name", "fingerprint", "dtype", "prompt"), str)
 CALIBRATION = {
     "target": str,
     "wanted": NUMBER,
@@ -205,7 +204,6 @@ def check_form(manifest: Mapping[str, Any]) -> None:
     """
     check_types(manifest, NEEDED)
     check_types(manifest["model"], MODEL)
-    check_types({**dict.fromkeys(LATER), **manifest["model"]}, LATER)
     check_types(manifest["store"], {"type": str})
     check_types(manifest["store"], STORES.get(manifest["store"]["type"], {}))
     check_types(manifest["files"], dict.fromkeys(manifest["files"], int))

@@ -27,8 +27,7 @@ def check_graphs(folder: Path) -> None:
     record = folder / GRAPHS_OF
     found = hashes_of(folder) if record.exists() else {}
     recorded = json.loads(record.read_text(encoding="utf-8")) if found else {}
-    known = {name: digest for name, digest in found.items() if name in recorded or "/" not in name}
-    if known.items() - recorded.items():  # older records lack the modules
+    if found.items() - recorded.items():
         raise ValueError(
             f"The graphs in {record.parent} were exported from other weights than those in "
             f"{folder}: export them again with scripts/export_onnx.py, or delete them."
