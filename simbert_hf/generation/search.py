@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 from transformers.generation import TemperatureLogitsWarper, TopPLogitsWarper
 
-from simbert_hf.utils.checks import check_choice, check_count, is_number
+from simbert_hf.utils.checks import check_choice, check_count
 from simbert_hf.utils.devices import with_float64
 
 
@@ -61,13 +61,13 @@ class SearchSettings:
             )
         if self.top_k is not None:
             check_count("top_k", self.top_k, ", or None for all tokens")
-        if self.top_p is not None and not (is_number(self.top_p) and 0 < self.top_p <= 1):
+        if self.top_p is not None and not (isinstance(self.top_p, Real) and 0 < self.top_p <= 1):
             raise ValueError(
                 f"top_p={self.top_p!r} is out of range: it must be a number above 0 and at most 1."
             )
-        if not (is_number(self.copying) and 0 <= self.copying < float("inf")):
+        if not (isinstance(self.copying, Real) and 0 <= self.copying < float("inf")):
             raise ValueError(f"copying={self.copying!r} is out of range: it must be 0 or more.")
-        if not (is_number(self.temperature) and 0 < self.temperature < float("inf")):
+        if not (isinstance(self.temperature, Real) and 0 < self.temperature < float("inf")):
             raise ValueError(
                 f"temperature={self.temperature!r} is out of range: it must be a number above 0 "
                 "(top_k=1 takes the likeliest token every time)."

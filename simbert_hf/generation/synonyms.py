@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from itertools import chain
+from numbers import Real
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
@@ -32,7 +33,7 @@ from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, cuts_known
 from simbert_hf.utils.arrays import Vectors
-from simbert_hf.utils.checks import check_count, is_number
+from simbert_hf.utils.checks import check_count
 
 FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, either way
 DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
@@ -187,12 +188,14 @@ def check_ranking(
     check_count("k", k)
     if k > n:
         raise ValueError(f"k={k!r} is out of range: it must be at most n={n!r}.")
-    if min_similarity is not None and not (is_number(min_similarity) and -1 <= min_similarity <= 1):
+    if min_similarity is not None and not (
+        isinstance(min_similarity, Real) and -1 <= min_similarity <= 1
+    ):
         raise ValueError(
             f"min_similarity={min_similarity!r} is not a cosine: it must be in [-1, 1]."
         )
     for name, value in {"fluency_weight": fluency_weight, "diversity": diversity}.items():
-        if not (is_number(value) and 0 <= value < math.inf):
+        if not (isinstance(value, Real) and 0 <= value < math.inf):
             raise ValueError(f"{name}={value!r} is out of range: it must be 0 or more.")
 
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from simbert_hf.evaluation.bootstrap import (
     exact_interval,
 )
 from simbert_hf.utils.arrays import Floats
-from simbert_hf.utils.checks import is_number
 
 Kinds = NDArray[np.integer]
 
@@ -272,7 +272,7 @@ def _warn(found: Calibration) -> None:
 
 def check_target(kinds: Kinds, target: str, wanted: float) -> None:
     """Raise a ValueError if a target is out of range, or lacks the kinds of queries it needs."""
-    if target not in TARGETS or not (is_number(wanted) and 0 <= wanted <= 1):
+    if target not in TARGETS or not (isinstance(wanted, Real) and 0 <= wanted <= 1):
         raise ValueError(
             f"The target {target}={wanted!r} is invalid: give one of {', '.join(TARGETS)} as a "
             "number from 0 to 1."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from math import inf, isfinite
-from numbers import Integral, Real
-from typing import Any, TypeGuard
+from numbers import Integral
+from typing import Any
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
@@ -31,16 +31,6 @@ def check_rows(name: str, rows: Iterable[Any], *parts: str) -> None:
     first = next(iter(rows), None)
     if first is not None and not (isinstance(first, tuple | list) and len(first) == len(parts)):
         raise TypeError(f"{name} holds {first!r:.80}; give tuples ({', '.join(parts)}).")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a real number, which can be compared with others.
-
-    Example:
-        >>> is_number(1), is_number("1"), is_number(None)
-        (True, False, False)
-    """
-    return isinstance(value, Real)
 
 
 def is_finite(value: Any) -> bool:
