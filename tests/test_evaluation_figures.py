@@ -83,7 +83,15 @@ def test_a_meter_draws_no_vector_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"mean_cosine": 0.0, "effective_rank": pytest.approx(30)}
 
 
-@pytest.mark.parametrize("measure", [uniformity, mean_pairwise_cosine, effective_rank])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        uniformity,
+        mean_pairwise_cosine,
+        effective_rank,
+        lambda vectors: rank_group_mates(vectors, np.array([0])),
+    ],
+)
 def test_one_vector_is_refused(measure) -> None:
     with pytest.raises(ValueError, match="At least two vectors are needed to compare; got 1"):
         measure(np.ones((1, 3)))

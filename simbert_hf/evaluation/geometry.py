@@ -62,7 +62,7 @@ def uniformity(vectors: Reals, chunk: int = 1024) -> float:
         >>> uniformity(np.eye(3))  # each squared distance is 2
         -4.0
     """
-    _check_two(vectors)
+    check_two(vectors)
     total = 0.0
     for start in range(0, len(vectors), chunk):
         rows = vectors[start : start + chunk]
@@ -85,7 +85,7 @@ def mean_pairwise_cosine(vectors: Reals) -> float:
         >>> mean_pairwise_cosine(np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]))
         -0.33...
     """
-    _check_two(vectors)
+    check_two(vectors)
     n = len(vectors)
     whole = vectors.astype(np.float64).sum(axis=0)  # all N^2 cosines add up to its square
     return float((whole @ whole - np.square(vectors.astype(np.float64)).sum()) / (n * (n - 1)))
@@ -107,7 +107,7 @@ def effective_rank(vectors: Reals) -> float:
         >>> effective_rank(np.eye(3))
         3.0
     """
-    _check_two(vectors)
+    check_two(vectors)
     check_finite(vectors)
     values = np.linalg.svd(vectors.astype(np.float64), compute_uv=False)
     shares = values[values > 0] / values.sum()
@@ -190,6 +190,7 @@ def check_finite(vectors: Reals) -> None:
         )
 
 
-def _check_two(vectors: Reals) -> None:
+def check_two(vectors: Reals) -> None:
+    """Raise a ValueError if there are fewer than two vectors."""
     if len(vectors) < 2:
         raise ValueError(f"At least two vectors are needed to compare; got {len(vectors)}.")

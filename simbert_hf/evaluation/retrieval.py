@@ -14,7 +14,7 @@ from torch import Tensor
 from simbert_hf.data import load_groups
 from simbert_hf.data.readers import DataFormat
 from simbert_hf.evaluation.bootstrap import Bootstrap, Counts
-from simbert_hf.evaluation.geometry import check_finite
+from simbert_hf.evaluation.geometry import check_finite, check_two
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.utils.arrays import Floats, Ints, Reals
 from simbert_hf.utils.text import fold
@@ -68,8 +68,7 @@ def rank_group_mates(vectors: Reals, groups: Ints, chunk: int = 1024) -> Ranks:
         (array([ 1.,  1., inf]), array([1., 1., 0.]))
     """
     n = len(vectors)
-    if n < 2:
-        raise ValueError(f"Retrieval needs at least two sentences; got {n}.")
+    check_two(vectors)
     check_finite(vectors)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     collection = torch.as_tensor(vectors, device=device)
