@@ -148,7 +148,7 @@ def test_every_flag_reaches_what_it_is_for(run, tmp_path, monkeypatch):
     assert told == [
         ("read", "a.csv", {"id": "nr"}, {}),
         ("augment", faqs, "m", {"k": 4, "progress": True}),
-        ("build", "m", [*faqs, 3], options),
+        ("build", "m", [*faqs, 3], options | {"save_to": index}),
     ]
     told.clear()
     run("index", "calibrate", index, "dev.csv", "--precision", 0.9, "--model", "m")
