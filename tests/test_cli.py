@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet
 import pytest
+import torch
 from filelock import FileLock
 
 from simbert_hf import SimBert, __version__
@@ -398,6 +399,26 @@ def test_an_index_of_other_questions_begins_anew(model, tmp_path, monkeypatch):
     assert index.search("a dog")[0].score == pytest.approx(1)
     assert FaqIndex.load(tmp_path / "i").search("a dog")[0].score == pytest.approx(1)
     assert not (tmp_path / "i" / "vectors.parts").exists()
+
+
+def test_an_index_begins_anew_where_a_model_reads_more_of_long_texts(tmp_path, monkeypatch):
+    class Letters(torch.nn.Module):  # anything with `encode`; it need not know its device
+        most = 4
+
+        def encode(self, texts, **_):
+            found = np.array([[text[: self.most].count(c) for c in "abcdeqt"] for text in texts])
+            return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    texts = ["a cat", *["at"] * 9, "a quick brown dog"]
+    faqs = [{"question": text, "answer": str(i)} for i, text in enumerate(texts)]
+    with monkeypatch.context() as patch:
+        patch.delattr("simbert_hf.index.faq_index.write_index")
+        with pytest.raises(NameError):
+            FaqIndex.build(Letters(), faqs, save_to=tmp_path / "i")
+    model = Letters()
+    model.most = 100
+    index = FaqIndex.build(model, faqs, save_to=tmp_path / "i")
+    assert index.search(texts[-1])[0].score == pytest.approx(1)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

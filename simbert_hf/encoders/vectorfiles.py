@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from heapq import nlargest
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from simbert_hf.utils.textfiles import fault
 
 FORMATS = (".npy", ".parquet")
 BLOCK = 2_000  # texts
-PROBES = 8  # texts that tell one pooling or prompt from another
+PROBES = 8  # texts, the longest, that tell one pooling, prompt or greatest length from another
 
 
 def check_output(path: Path) -> None:
@@ -142,14 +143,16 @@ def _fill(
 def _claim(parts: Path, texts: Sequence[str], encoder: TextEncoder, discard: bool) -> None:
     """Record what the folder's parts belong to, or check that it is the same work."""
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    halved = torch.is_autocast_enabled(encoder.model.device.type)
+    weight = next(encoder.model.parameters(), torch.empty(0))
+    halved = torch.is_autocast_enabled(weight.device.type)
     work = {
         "texts": digest, "model": encoder.fingerprint, "block": BLOCK, "autocast": halved,
     }  # fmt: skip
-    note, probe, vectors = parts / "work.json", parts / "probe.npy", encoder(texts[:PROBES])
+    note, probe = parts / "work.json", parts / "probe.npy"
+    vectors = encoder(nlargest(PROBES, texts, key=len))
     if note.exists() and probe.exists():
         same = json.loads(note.read_text(encoding="utf-8")) == work
-        was = np.load(probe)  # another pooling or prompt changes no weight
+        was = np.load(probe)  # another pooling, prompt or greatest length changes no weight
         if same and was.shape == vectors.shape and abs(was - vectors).max() <= 1e-3:
             return
         if not discard:
