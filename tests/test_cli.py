@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 import torch
 from filelock import FileLock
+from sentence_transformers import SentenceTransformer
 
 from simbert_hf import SimBert, __version__
 from simbert_hf.cli import NONE, as_json, blocks_of, hanging, main, read_arguments
@@ -584,8 +585,18 @@ def test_damaged_weights_end_with_a_sentence(run, tmp_path):
 @pytest.mark.multiproc
 def test_encode_by_two_processes(model, tmp_path, monkeypatch):
     monkeypatch.setattr(vectorfiles, "BLOCK", 8)
-    texts = ["the cat sat", "a dog ran", "what time is it"] * 5
+    texts, sizes = ["the cat sat", "a dog ran", "what time is it"] * 5, []
+    start = SentenceTransformer.start_multi_process_pool
+
+    def watched(self, devices):
+        pool = start(self, devices)
+        put = pool["input"].put
+        pool["input"].put = lambda job: (sizes.append(len(job[1])), put(job))
+        return pool
+
+    monkeypatch.setattr(SentenceTransformer, "start_multi_process_pool", watched)
     vectorfiles.encode_file(texts, model, tmp_path / "out.npy", processes=2)
+    assert sizes == [2] * 7 + [1]  # long enough to group texts of like length
     np.testing.assert_allclose(
         np.load(tmp_path / "out.npy"), tiny_simbert().encode(texts), atol=1e-5
     )

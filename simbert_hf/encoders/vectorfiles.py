@@ -184,7 +184,8 @@ def _encoding(encoder: TextEncoder, processes: int) -> Iterator[Callable[[Sequen
         [f"cuda:{i % gpus}" if gpus else "cpu" for i in range(processes)]
     )
     try:
-        yield partial(encoder, pool=pool)
+        # Two chunks each; by default it would be ten, too short to group texts of like length.
+        yield partial(encoder, pool=pool, chunk_size=-(-BLOCK // (2 * processes)))
     finally:
         encoder.model.stop_multi_process_pool(pool)
 
