@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.contamination import records
 from benchmarks.group_data import SHIPPED
 from benchmarks.reports import report_parser, save_report
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
-from simbert_hf.utils.textfiles import read_objects
 
 TOP, NEUTRAL = 5, 160
 JOBS = {
@@ -183,8 +183,8 @@ def write(model: str, n: int) -> dict[str, dict]:
         for template, names in product(PLACES.values(), NAMES.values())
         for name in names.split()
     ]
-    rows = [row for _, row in read_objects(SHIPPED / "written_en" / "test.jsonl")]
-    neutral = [*dict.fromkeys([row["text"] for row in rows] + [row["synonyms"][0] for row in rows])]
+    groups = [*records(SHIPPED / "written_en" / "test.jsonl")]  # a text and its paraphrases
+    neutral = [*dict.fromkeys(group[i] for i in (0, 1) for group in groups)]
     report: dict[str, dict] = {}
     for copying in (1, 0):
         both = paraphrase(texts, n, model, copying)

@@ -27,7 +27,9 @@ def test_all_near_duplicates_are_found() -> None:
 def test_equal_texts_and_runs_are_found() -> None:
     finder = Finder([plain("Don't stop!"), plain("One, two three four five six seven eight nine.")])
     assert finder.find(plain("dont STOP")) == {"equal": {0}, "near": {0}}
-    assert finder.find(plain("A two three four five six seven eight nine too, or ten")) == {"run": {1}}
+    assert finder.find(plain("A two three four five six seven eight nine too, or ten")) == {
+        "run": {1}
+    }
     assert not runs("seven words are too few for one")
 
 
