@@ -4,7 +4,12 @@ import pytest
 
 from simbert_hf import SimBert
 from simbert_hf.generation.facts import loses_bounds, repeats_facts
-from simbert_hf.generation.small_changes import coins_word, says_twice, swaps_word
+from simbert_hf.generation.small_changes import (
+    changes_whose,
+    coins_word,
+    says_twice,
+    swaps_word,
+)
 from simbert_hf.generation.writing import Draft, keep_facts
 
 
@@ -87,3 +92,22 @@ def test_bounds(text: str, other: str, lost: bool) -> None:
 )
 def test_numbers_and_negations_said_twice(text: str, other: str, repeated: bool) -> None:
     assert repeats_facts(text, other) is repeated
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "changed"),
+    [
+        ("The secretary forgot the keys.", "The secretary forgot his keys.", True),
+        ("the patient thanked her nurse", "the patient thanked your nurse", True),
+        ("My sister took my coat.", "My sister took her coat.", True),
+        ("Is he's late?", "Is he late?", False),
+        ("Is your card lost?", "Is the card that is yours lost?", False),
+        ("She sold her car to him.", "She sold him her car.", False),
+        ("我把她的书还了", "我把他的书还了", False),  # Chinese has its own rules
+    ],
+)
+def test_possessives_and_genders(text: str, other: str, changed: bool) -> None:
+    assert changes_whose(text, other) is changed
+    drafts = [Draft(other, -1.0), Draft(text, -2.0)]
+    if changed:
+        assert [one.text for one in keep_facts(drafts, text, str.split, repeats=False)] == [text]

@@ -39,7 +39,12 @@ from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
 from simbert_hf.generation.slips import slips_of
-from simbert_hf.generation.small_changes import coins_word, says_twice, swaps_word
+from simbert_hf.generation.small_changes import (
+    changes_whose,
+    coins_word,
+    says_twice,
+    swaps_word,
+)
 from simbert_hf.generation.spelling import Spelling, known_names
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
@@ -315,6 +320,7 @@ def keep_facts(
         lambda other: not adds_sentence(text, other),
         lambda other: not coins_word(text, other, tokenize),
         lambda other: not swaps_word(text, other),
+        lambda other: not changes_whose(text, other),
         lambda other: repeats or not says_twice(text, other),
         lambda other: not alters(text, other),
         lambda other: not misorders(text, other),
