@@ -142,7 +142,7 @@ def test_commands_of_benchmarks_have_flags_that_exist(
         try:
             module = import_module(name)
         except ModuleNotFoundError as error:
-            if error.name in ("faiss", "harper", "onnx", "onnxruntime"):  # extras
+            if error.name in ("faiss", "harper", "llama_cpp", "onnx", "onnxruntime"):
                 continue
             raise
         monkeypatch.setattr(sys, "argv", [program, *flags])
