@@ -136,7 +136,8 @@ def texts_of(given: list[str], *, blanks: bool = False) -> list[str]:
     """
     if given in ([], ["-"]):
         return lines_of("-", blanks=blanks)
-    if file := next(filter(os.path.isfile, given), None):
+    named = (text for text in given if Path(text).suffix)
+    if file := next(filter(os.path.isfile, named), None):  # Path.is_file fails on long texts
         raise ValueError(f"{file} is a file, not a text: for the texts in it, give < {file}.")
     return given
 
