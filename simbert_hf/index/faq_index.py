@@ -33,12 +33,7 @@ from simbert_hf.index.opening import open_index
 from simbert_hf.index.ranking import Found, nearest_groups
 from simbert_hf.index.replies import Hit, Reply, make_hit, make_reply
 from simbert_hf.index.saving import check_known, check_place, write_index
-from simbert_hf.index.stores import (
-    FaissVectors,
-    VectorStore,
-    check_kind,
-    measure_recall,
-)
+from simbert_hf.index.stores import FaissVectors, VectorStore, check_kind, measure_recall
 from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.rows import holds_texts
 from simbert_hf.utils.arrays import Vectors
