@@ -28,6 +28,7 @@ from simbert_hf.arguments import ModelArguments, SimilarityTrainingArguments
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.resuming import SameRun, newest_checkpoint
 from simbert_hf.training.run import LOCK, sole_run
+from simbert_hf.training.saving import ANEW
 from simbert_hf.utils import atomic
 from simbert_hf.utils.atomic import filled, put_in_place, write_text
 from simbert_hf.utils.script import run_script
@@ -298,6 +299,22 @@ def test_a_file_whose_rows_have_changed_is_told_of(
         main(setting(tmp_path / "run", f"--max_steps={last}", *flags))
         told = [line.partition(":")[0] for line in told_of(caplog)]
         assert told == [*["max_steps"] * (last > 3), *["train_file_checksum"] * (order < 0)]
+
+
+def test_another_validation_file_of_the_same_name_is_told_of(
+    setting, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "held_out.csv"
+    flags = [f"--validation_file={file}", "--resume_from_checkpoint=true"]
+    for last, words in ((3, WORDS), (6, WORDS), (9, WORDS[1:])):
+        rows = [f"my {a} dog,is {b} cat" for a, b in zip(words[:8], words[8:], strict=False)]
+        file.write_text("\n".join(["sentence1,sentence2", *rows]))
+        caplog.clear()
+        main(setting(tmp_path / "run", f"--max_steps={last}", *flags))
+        told = [line.partition(":")[0] for line in told_of(caplog)]
+        changed = last == 9
+        assert told == [*["max_steps"] * (last > 3), *["validation_file_checksum"] * changed]
+        assert changed == (ANEW in caplog.messages)
 
 
 def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:

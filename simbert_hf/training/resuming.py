@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerState, TrainingArguments
@@ -22,6 +24,7 @@ from simbert_hf.utils.textfiles import read_json
 logger = logging.getLogger(__name__)
 
 SETTINGS = "settings.json"
+MOST = 2**26  # bytes of a file that are compared
 UNSAID = ("token", "cache_dir")  # a secret, and a path on this machine
 NEEDED = ("config.json", TRAINER_STATE_NAME, SCHEDULER_NAME, "optimizer*", "rng_state*", "*model*")
 # A checkpoint restores the optimiser's; with another seed, other groups would be held out.
@@ -69,6 +72,8 @@ class SameRun(CheckpointPart):
         known = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
         told = (item for other in others for item in vars(other).items())
         known |= {name: value for name, value in told if name not in UNSAID}
+        files = {name: value for name, value in known.items() if name.endswith("_file")}
+        known |= {f"{name}_checksum": checksum(value or ()) for name, value in files.items()}
         known |= {"processes": args.world_size} | facts
         return cls(json.loads(json.dumps(known, default=str)), args.should_save)
 
@@ -119,6 +124,21 @@ class SameRun(CheckpointPart):
             self.measures_anew |= name not in UNMEASURED and file_names(then) != file_names(now)
         if self.measures_anew:
             logger.warning(ANEW)
+
+
+def checksum(files: str | Sequence[str]) -> int:
+    """Return the CRC-32 of files, of each at most the first 64 MiB; others than files are skipped.
+
+    Example:
+        >>> checksum([]), checksum("org/a-data-set")
+        (0, 0)
+    """
+    found = 0
+    for file in map(Path, [files] if isinstance(files, str) else files):
+        if file.is_file():
+            with file.open("rb") as stream:
+                found = crc32(stream.read(MOST), found)
+    return found
 
 
 def file_names(value: Any) -> Any:

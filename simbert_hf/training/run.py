@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
 from transformers import set_seed
@@ -53,9 +52,7 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     check_read(model.loaded_tokenizer(), sample, files)
     rows = None if isinstance(trainer.train_dataset, PairStream) else trainer.train_dataset.rows
     pooling = getattr(model.config, "sentence_pooling", None)  # a GRU's config has none
-    checksum = crc32("\n".join(sample).encode(errors="replace"))
-    facts = {"rows": rows, "train_file_checksum": checksum, "pooling": pooling}
-    trainer.add_callback(SameRun.of(args, *arguments, **facts))
+    trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
     with sole_run(args):
         train(trainer)
         save(trainer)
