@@ -15,20 +15,16 @@ from benchmarks.naive_port import (
     cut_at,
     generate_cached,
     generate_cacheless,
-    prefix_mask,
     sample_cacheless,
     sample_with_generate,
-    similarity_loss,
     train_step,
 )
 from tests.naive import (
     float64_weights,
     make_lively,
     naive_greedy,
-    naive_prefix_allowed,
     naive_sequence_log_prob,
     naive_simbert_loss,
-    naive_similarity_loss,
 )
 
 WORDS = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"]
@@ -101,23 +97,6 @@ def test_losses_and_gradients_equal_the_reference(model, tokenizer) -> None:
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=0, atol=1e-9)
     model.zero_grad()
-
-
-def test_mask_equals_the_reference_with_and_without_a_target() -> None:
-    rows = [([0, 0, 0, 1, 1, 0], 5), ([0, 0, 0, 0, 0, 0], 4)]
-    segments = torch.tensor([row for row, _ in rows])
-    real = torch.tensor([[int(i < n) for i in range(6)] for _, n in rows])
-    mask = prefix_mask(segments, real, torch.float32)
-    assert mask.shape == (2, 1, 6, 6)
-    assert set(mask.unique().tolist()) == {0.0, torch.finfo(torch.float32).min}
-    assert (mask[:, 0] == 0).tolist() == [naive_prefix_allowed(row, n) for row, n in rows]
-
-
-def test_similarity_loss_equals_the_reference() -> None:
-    for vectors in (torch.zeros(6, 4), torch.randn(6, 4)):
-        for scale in (1.0, 30.0):
-            expected = naive_similarity_loss(vectors, scale).float()
-            torch.testing.assert_close(similarity_loss(vectors, scale), expected)
 
 
 def test_training_lowers_the_loss(tokenizer) -> None:

@@ -581,22 +581,6 @@ def stop(_: SimilarityTrainer) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.slow
-def test_a_moved_run_keeps_its_best_checkpoint(setting, tmp_path: Path) -> None:
-    def run(out: Path, *more: str) -> SimilarityTrainer:
-        return main(
-            setting(out, "--validation_groups=4", "--eval_strategy=steps", "--eval_steps=3",
-                    "--metric_for_best_model=similarity_accuracy", "--learning_rate=1e-9", *more)
-        )  # fmt: skip
-
-    assert run(tmp_path / "here").state.best_global_step == 3
-    (tmp_path / "here").rename(tmp_path / "there")
-    trainer = run(tmp_path / "there", "--max_steps=9", "--resume_from_checkpoint=true")
-    assert trainer.state.best_global_step == 3  # no later one is better
-    assert Path(trainer.state.best_model_checkpoint) == tmp_path / "there" / "checkpoint-3"
-    assert (tmp_path / "there" / "checkpoint-3").is_dir()
-
-
 @pytest.mark.parametrize(("best", "then", "lost"), [(3, 9, True), (3, 3, False), (2, None, False)])
 def test_a_best_checkpoint_that_was_not_copied_is_sought_anew(
     setting,

@@ -844,12 +844,6 @@ def test_a_teacher_is_loaded_and_logged(train, start: Path) -> None:
     assert logged[-1] > 1e-4
 
 
-def test_a_new_run_leaves_a_former_ones_checkpoints_alone(train, tmp_path: Path) -> None:
-    (tmp_path / "out" / "checkpoint-8").mkdir(parents=True)
-    with pytest.raises(ValueError, match="checkpoint-8 is from an earlier run: give --resume"):
-        train()
-
-
 def test_a_pair_alone_is_refused(train, tmp_path: Path) -> None:
     alone = (*BRIEFLY, "--per_device_train_batch_size=1")
     with pytest.raises(ValueError, match="a single pair has no negatives"):
@@ -868,19 +862,6 @@ def test_figures_of_which_less_is_better(start: Path) -> None:
         assert args.greater_is_better is greater
     _, _, _, args = parse_arguments(TYPES, ["--eval_strategy=no"], PRESETS)
     assert not args.load_best_model_at_end
-
-
-@pytest.mark.slow
-def test_resume_skips_a_half_written_checkpoint(
-    train, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    train()
-    (tmp_path / "out" / "checkpoint-6" / "trainer_state.json").unlink()
-    with caplog.at_level(logging.INFO, "simbert_hf"):
-        trainer = train("--resume_from_checkpoint=true")
-    assert "resuming from" in caplog.text
-    assert "checkpoint-3" in caplog.text
-    assert trainer.state.global_step == 6
 
 
 def test_no_training_data_are_named(tmp_path: Path) -> None:
@@ -959,21 +940,3 @@ def test_preferences_are_not_held_out(tmp_path: Path) -> None:
         load_unseen(
             load_triplets, [str(path)], Dataset.from_dict({"texts": [["a", "d"]]}), "preference"
         )
-
-
-@pytest.mark.parametrize("name", ["pairs.csv", "pairs.tsv", "groups.txt", "pairs.parquet"])
-def test_every_format_trains(train, tmp_path: Path, name: str) -> None:
-    path, pairs = tmp_path / name, [(f"{a} cat", f"the {a} cat") for a in WORDS[:16]]
-    if name == "pairs.parquet":
-        columns = {"question1": [a for a, _ in pairs], "question2": [b for _, b in pairs]}
-        datasets.Dataset.from_dict(columns).to_parquet(path)
-    elif name == "groups.txt":
-        lines = [f"{i}\t{text}" for i, pair in enumerate(pairs) for text in pair]
-        path.write_text("\n".join(lines))
-    else:
-        mark = "," if name.endswith("csv") else "\t"
-        path.write_text("\n".join(mark.join(row) for row in [("text_a", "text_b"), *pairs]))
-    more = (*BRIEFLY[1:], "--seq2seq_weight=0", "--validation_groups=6")
-    trainer = train(f"--train_file={path}", *more)
-    assert trainer.state.global_step == 1
-    assert len(trainer.train_dataset) == 10
