@@ -23,7 +23,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.encoders.text_encoder import TextEncoder
-from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.index import FaissVectors, FaqIndex, faq_index, stores
 from simbert_hf.index.calibration import calibrate_scores
 from simbert_hf.index.ranking import nearest_groups
@@ -372,16 +371,6 @@ def test_queries_are_calibrated_by_named_columns(model):
     names = {"query": "text", "id": "row"}
     found = FaqIndex.build(model, ROWS).calibrate(asked, precision=0.5, columns=names)
     assert found.kinds.tolist() == [0, 2]
-
-
-def test_a_curve_holds_the_rates_at_its_thresholds():
-    rng = np.random.default_rng(0)
-    kinds = rng.choice(3, 80, p=[0.6, 0.1, 0.3])
-    found = calibrate_scores(rng.random(80), kinds, "false_accept_rate", 0.1, Bootstrap(0))
-    curve = found.curve(7)
-    at = found.at(curve["threshold"][3])
-    for name in ("precision", "answered", "correct", "false_accepts"):
-        assert curve[name][3] == pytest.approx(getattr(at, name).value)
 
 
 def test_an_index_in_a_folder_with_a_chinese_name_loads_on_windows(model, tmp_path, monkeypatch):

@@ -136,28 +136,6 @@ class Calibration:
         inside = self.kinds != OUT
         return float(roc_auc_score(inside, self.scores)) if 0 < inside.mean() < 1 else float("nan")
 
-    def curve(self, steps: int = 101) -> dict[str, list[float]]:
-        """Compute the rates at evenly spaced thresholds.
-
-        Returns:
-            Columns ``threshold``, ``precision`` (NaN where nothing is answered), ``answered``,
-            ``correct`` and ``false_accepts``.
-        """
-        cuts = np.linspace(self.scores.min(), self.scores.max(), steps)
-        said = self.scores >= cuts[:, None]
-        right, wrong, out = (said[:, self.kinds == kind].sum(axis=1) for kind in KINDS)
-        n_out = (self.kinds == OUT).sum()
-        n_in = len(self.kinds) - n_out
-        with np.errstate(invalid="ignore"):
-            columns = {
-                "threshold": cuts,
-                "precision": right / (right + wrong + out),
-                "answered": (right + wrong) / n_in,
-                "correct": right / n_in,
-                "false_accepts": out / n_out,
-            }
-        return {name: values.tolist() for name, values in columns.items()}
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values, from which :meth:`from_json` restores the calibration."""
         ends = self.interval and [end if np.isfinite(end) else None for end in self.interval]

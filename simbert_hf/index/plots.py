@@ -45,8 +45,10 @@ def _draw_scores(axis: Any, calibration: Calibration) -> None:
 
 
 def _draw_rates(axis: Any, calibration: Calibration) -> None:
-    curve = calibration.curve()
+    cuts = np.linspace(calibration.scores.min(), calibration.scores.max(), 101)
+    rates = [calibration.at(cut) for cut in cuts]
     for name in LINES:
-        axis.plot(curve["threshold"], curve[name], label=name.replace("_", " "))
+        values = [getattr(each, name).value for each in rates]
+        axis.plot(cuts, values, label=name.replace("_", " "))
     axis.axvline(calibration.threshold, color="black", ls=":")
     axis.set(xlabel="threshold", ylabel="rate", ylim=(-0.02, 1.02))

@@ -7,7 +7,7 @@ leaves a gap that no search returns.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -318,7 +318,8 @@ def misfit(index: Any, kind: str) -> str:
         return "its parts differ in their dimension"
     lists = parts[1] if kind == "ivf_pq" else None
     rows = {part.ntotal for part in parts if lists is None or part is not parts[2]}
-    whole = all(part.codes.size() == part.ntotal * part.code_size for part in flat_parts(parts))
+    arrays = (part for part in parts if isinstance(part, faiss.IndexFlatCodes))
+    whole = all(part.codes.size() == part.ntotal * part.code_size for part in arrays)
     if len(rows) > 1 or not whole or (lists and not holds_rows(lists, *rows)):
         return "its parts differ in their number of vectors"
     return ""
@@ -331,11 +332,6 @@ def parts_of(index: Any) -> Iterator[Any]:
     for name in INSIDE:
         if (inner := getattr(whole, name, None)) is not None:
             yield from parts_of(inner)
-
-
-def flat_parts(parts: Sequence[Any]) -> list[Any]:
-    """Return the parts that hold a code, or all numbers, of each vector in one array."""
-    return [part for part in parts if isinstance(part, faiss.IndexFlatCodes)]
 
 
 def holds_rows(index: Any, count: int) -> bool:
