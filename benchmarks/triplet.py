@@ -23,7 +23,7 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.evaluation.report import layout
 from simbert_hf.mining.negatives import MiningSettings, mine_triplets, write_triplets
-from simbert_hf.training.base_models import load_encoder
+from simbert_hf.modeling.encoder import load_encoder
 
 VARIANTS = {
     "random negatives": ["--mining=random"],

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simbert_hf.modeling.averaging import average_models
-from simbert_hf.training.base_models import load_encoder
+from simbert_hf.modeling.encoder import load_encoder
 from simbert_hf.utils.atomic import filled
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 

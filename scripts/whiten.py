@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from simbert_hf.data import load_sentences
+from simbert_hf.modeling.encoder import load_encoder
 from simbert_hf.modeling.whitening import whiten
-from simbert_hf.training.base_models import load_encoder
 from simbert_hf.utils.atomic import filled
 from simbert_hf.utils.script import check_new_output, run_script, script_parser
 

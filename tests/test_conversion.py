@@ -30,7 +30,7 @@ from simbert_hf.conversion.convert import (
 from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.training.base_models import load_encoder
+from simbert_hf.modeling.encoder import load_encoder
 from tests.make_tf_checkpoint import FIXTURE, FIXTURES, save_checkpoint
 from tests.original import (
     CONFIG,

@@ -10,15 +10,16 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
+from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.loading import loading
+from simbert_hf.modeling.loading import loading, resolve_name
 from simbert_hf.modeling.modules import (
     check_wanted_pooling,
     read_modules,
     warn_of_other_vectors,
 )
 from simbert_hf.modeling.reading import OWN_CODE, hub_options, read_config
-from simbert_hf.modeling.simbert import SimBertOutput
+from simbert_hf.modeling.simbert import SimBert, SimBertOutput
 from simbert_hf.pooling import check_pooling
 from simbert_hf.rows import TemplateRows
 
@@ -162,6 +163,17 @@ class SentenceEncoder(Embedder):
     def rows(self) -> TemplateRows:
         """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         return TemplateRows(self.loaded_tokenizer())
+
+
+def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
+    """Load BERT and the like as :class:`SimBert`, other encoders as :class:`SentenceEncoder`.
+
+    Arguments and errors are those of ``from_pretrained``.
+    """
+    name_or_path, hub = resolve_name(name_or_path), hub_options(options)
+    if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
+        return SimBert.from_pretrained(name_or_path, **options)
+    return SentenceEncoder.from_pretrained(name_or_path, **options)
 
 
 def set_dropout(config: PreTrainedConfig, option: str, value: float) -> None:

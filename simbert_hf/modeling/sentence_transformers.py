@@ -16,8 +16,10 @@ from sentence_transformers.base.modules import InputModule
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
+from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.checkpoint import update_json
 from simbert_hf.modeling.embedding import Embedder
+from simbert_hf.modeling.encoder import load_encoder
 from simbert_hf.modeling.modules import CONFIG
 from simbert_hf.modeling.reading import read_config
 from simbert_hf.objectives import model_inputs
@@ -72,9 +74,6 @@ class EmbedderTransformer(SentenceTransformer):
 
 def load_embedder(path: str | os.PathLike[str]) -> Embedder:
     """Load any encoder of this package."""
-    from simbert_hf.gru import CharGru, CharGruConfig
-    from simbert_hf.training.base_models import load_encoder
-
     is_gru = read_config(path, {}).get("model_type") == CharGruConfig.model_type
     return CharGru.from_pretrained(path) if is_gru else load_encoder(os.fspath(path))
 

@@ -11,11 +11,8 @@ from typing import Any
 
 from simbert_hf.arguments import ModelArguments, refuse_idle
 from simbert_hf.gru import CharGru
-from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.modeling.encoder import SentenceEncoder
-from simbert_hf.modeling.loading import resolve_name
-from simbert_hf.modeling.reading import hub_options, read_config
+from simbert_hf.modeling.encoder import SentenceEncoder, load_encoder
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.parsing import flag
 
@@ -65,17 +62,6 @@ def load_model(model_args: ModelArguments, max_length: int) -> SimBert:
     model = SimBert.from_pretrained(base_model_name(model_args), **model_args.load_options())
     check_base_model(model, model_args, max_length, sentences=2)
     return model
-
-
-def load_encoder(name_or_path: str, **options: Any) -> SimBert | SentenceEncoder:
-    """Load BERT and the like as :class:`SimBert`, other encoders as :class:`SentenceEncoder`.
-
-    Arguments and errors are those of ``from_pretrained``.
-    """
-    name_or_path, hub = resolve_name(name_or_path), hub_options(options)
-    if read_config(name_or_path, hub).get("model_type") in ARCHITECTURES:
-        return SimBert.from_pretrained(name_or_path, **options)
-    return SentenceEncoder.from_pretrained(name_or_path, **options)
 
 
 def load_base_model(model_args: ModelArguments, max_length: int) -> SimBert | SentenceEncoder:
