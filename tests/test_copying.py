@@ -101,24 +101,6 @@ def test_nothing_is_foreign_behind_a_rows_end_or_if_banned():
     assert found[0, 1] > KNOWN
 
 
-@pytest.mark.filterwarnings("ignore:Paraphrases of at most")
-def test_without_copying_the_model_is_left_alone(model):  # noqa: F811
-    settings = SearchSettings(n=8, seed=1, max_new_tokens=8, copying=0, repeats=True)
-    drafts = write(model, TEXTS, settings)
-    with torch.inference_mode():
-        for text, row in zip(TEXTS, drafts, strict=True):
-            decoder = BertDecoder(model, model.rows.sources([text], 40), 8, banned_tokens(model))
-            means = search(decoder, settings, model.rows.sep_id).log_prob
-            found = sorted(draft.log_prob for draft in row)
-            assert len(found) > 1
-            for value in found:  # a mean over at most 8 tokens
-                assert any(
-                    math.isclose(value * length, whole, abs_tol=1e-3)
-                    for whole in means.tolist()
-                    for length in range(1, 9)
-                )
-
-
 def test_a_real_model_keeps_names_and_numbers(english):
     texts = ["how do i get from szczecin to bydgoszcz?", "what does example.com sell?"]
     both = (english.gen_synonyms(texts, n=10, k=5, copying=weight) for weight in (0, 1))

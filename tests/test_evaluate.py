@@ -164,11 +164,12 @@ def test_what_cannot_be_written_is_known_before_anything_is_measured(
         main(flags(files, "--write_card=true"))
 
 
-def test_pairs_of_dev_that_differ_in_case_from_test_are_left_out(tmp_path: Path) -> None:
+def test_pairs_of_test_in_any_order_and_case_choose_no_threshold(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_text("A cat\tA dog\t1\nA cow\tA hen\t0\n")
-    (tmp_path / "dev.tsv").write_text("a dog\ta CAT\t1\nOne\tTwo\t1\nOne\tTen\t0\n")
-    task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv", ())
-    assert [pair[:2] for pair in task.dev] == [("One", "Two"), ("One", "Ten")]
+    (tmp_path / "dev.tsv").write_text("a dog\ta CAT\t1\nOne\tTwo\t1\nA cat\tA hen\t0\n")
+    task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv")
+    wanted = [("One", "Two", True), ("A cat", "A hen", False)]
+    assert (task.name, task.dev) == ("test", wanted)
 
 
 def test_vectors_need_not_be_of_length_one(tmp_path: Path) -> None:
@@ -388,13 +389,6 @@ def test_a_year_in_a_name_makes_no_task_of_it(tmp_path: Path) -> None:
         (tmp_path / name).write_text("A\tB\t1\nC\tD\t2\n")
     tasks = load_sts_tasks((None, path) for path in sorted(tmp_path.iterdir()))
     assert [task.name for task in tasks] == ["STS14", "reviews-2014"]
-
-
-def test_pairs_of_test_choose_no_threshold(tmp_path: Path) -> None:
-    (tmp_path / "test.tsv").write_text("A\tB\t1\nC\tD\t0\n")
-    (tmp_path / "dev.tsv").write_text("B\tA\t1\nE\tF\t1\nA\tD\t0\n")
-    task = load_pair_task(None, tmp_path / "test.tsv", tmp_path / "dev.tsv")
-    assert (task.name, task.dev) == ("test", [("E", "F", True), ("A", "D", False)])
 
 
 def test_thresholds_are_found_on_dev() -> None:

@@ -538,13 +538,6 @@ def test_twenty_are_returned_or_all_where_fewer_are_written(model, n, most):
     assert model.gen_synonyms(TEXTS[0], n, **options) == everything[:most]
 
 
-def test_a_model_without_lm_head_says_how_to_get_one():
-    model = tiny_simbert()
-    model.has_lm_head = False
-    with pytest.raises(ValueError, match=r"only embeds.*no LM head.*scripts/train_simbert\.py"):
-        model.gen_synonyms("dog")
-
-
 def test_scores_are_finite_when_everything_may_be_drawn(model):
     for strategy in ("sample", "without_replacement"):
         options = {"n": 40, "k": 40, "top_k": None, "top_p": 0.9, "temperature": 1.5}

@@ -32,8 +32,11 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "load",
-    [load_sentence_transformer, SentenceEncoder.from_pretrained, OnnxSimBert, word_embeddings],
-)
+    [
+        load_sentence_transformer, SimBert.from_pretrained, SentenceEncoder.from_pretrained,
+        OnnxSimBert, word_embeddings,
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["outputs/mien", "mien", "nowhere/at/all"])
 def test_a_mistyped_path_is_named(load: Callable[[str], object], name: str) -> None:
     with pytest.raises(

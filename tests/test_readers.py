@@ -520,7 +520,7 @@ def test_bad_triplets_name_file_line_and_remedy(write, name, content, start, rem
             "a.tsv",
             "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t8\t9\tA\tB, b\n0\t8\t9\tC\tD",
         ),
-        ("a.csv", 'id,sentence1,sentence2,label\n1,A,"B, b",1\n2,C,D,0\n'),
+        ("a.csv", 'id,question1,question2,is_duplicate\n1,A,"B, b",1\n2,C,D,0\n'),
         ("a.csv", 'x,y,z\nA,"B, b",true\n\nC,D,0.0\n'),
     ],
 )
@@ -552,18 +552,6 @@ def test_scores_of_sick_and_of_named_columns(write):
     assert load_scored_pairs(path, ["left", "right", "gold"]) == [("A", "B", 4.5)]
     with pytest.raises(DataError, match=r"b\.tsv:1: holds .*'gold'\], neither a known header"):
         load_scored_pairs(path)
-
-
-def test_unscored_rows_below_a_header_are_faults(write):
-    path = write("a.csv", "score,s1,s2\n4.5,A,B\n,C,D\n")
-    with pytest.raises(DataError, match=r"a\.csv:3: the score '' is not a number"):
-        load_scored_pairs(path)
-
-
-def test_unlabelled_rows_are_faults(write):
-    path = write("a.tsv", "1\tA\tB\n\tC\tD\n")
-    with pytest.raises(DataError, match=r"a\.tsv:2: the label '' is neither 0 nor 1"):
-        load_labelled_pairs(path)
 
 
 def test_labels_and_scores_are_told_apart_by_name(write):

@@ -192,10 +192,6 @@ def test_weights_that_are_not_finite_are_not_saved(
             lambda: SimBertObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR])),
             ValueError, "no targets to generate: make it with a PairCollator",
         ),
-        (
-            lambda: SimCseObjective()(tiny_simbert(), SimCseCollator(ROWS)([PAIR | {"score": 1}])),
-            ValueError, "use a ScoredPairObjective",
-        ),
     ],
 )  # fmt: skip
 def test_what_would_train_something_else_is_refused(make, kind, message) -> None:

@@ -244,12 +244,6 @@ def test_a_siamese_classifier_in_half_precision_is_scored_in_single() -> None:
     assert {weight.dtype for weight in model.pair_classifier.parameters()} == {torch.bfloat16}
 
 
-def test_scored_pairs_are_no_triplets() -> None:
-    batch = {"groups": torch.tensor([0, 0]), "scores": torch.tensor([1.0])}
-    with pytest.raises(ValueError, match="Scored pairs may be"):
-        TripletObjective()(Lookup(torch.eye(2)), batch)
-
-
 def test_siamese_negatives_are_of_other_groups_or_given() -> None:
     rows, groups = torch.arange(8.0)[:, None], torch.tensor(GROUPS)
     anchors, positives, negatives = (
