@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="as OMP_NUM_THREADS is for SimBERT")
     parser.add_argument("--output", type=Path, required=True, help="the files' names begin so")
     args = parser.parse_args()
-    texts = [row["text"] for _, row in read_objects(args.texts)]
+    texts = [str(row["text"]) for _, row in read_objects(args.texts)]
     threads = {"n_threads": args.threads, "n_threads_batch": args.threads}
     llm = Llama(args.gguf, n_ctx=2048, verbose=False, **threads)
     model = SimBert.from_pretrained(DEFAULT_MODEL)

@@ -3,8 +3,10 @@ import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from inspect import signature
 from itertools import combinations
 from statistics import fmean
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from simbert_hf.generation import synonyms, writing
 from simbert_hf.generation.decoder import BertDecoder, BranchingLayer
 from simbert_hf.generation.scoring import score_pairs, target_losses
 from simbert_hf.generation.search import Hypotheses, SearchSettings, search
-from simbert_hf.generation.synonyms import Paraphrase, choose, rank
+from simbert_hf.generation.synonyms import Options, Paraphrase, choose, rank
 from simbert_hf.generation.writing import (
     Draft,
     banned_tokens,
@@ -252,6 +254,13 @@ def test_every_option_of_the_search_reaches_it(monkeypatch):
                "seed": 11}  # fmt: skip
     tiny_simbert().gen_synonyms("a cat", k=2, **options)
     assert seen == [SearchSettings(**options)]
+
+
+def test_type_checkers_are_told_of_every_option():
+    taken = get_type_hints(gen_synonyms)
+    named = {"text", "n", "k", "model", "return_scores"}
+    assert signature(gen_synonyms).parameters.keys() == named | get_type_hints(Options).keys()
+    assert get_type_hints(Options).items() <= taken.items()
 
 
 def test_min_similarity_and_fluency_weight(model):

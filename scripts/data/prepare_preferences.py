@@ -58,8 +58,9 @@ def write(model: str, sources: Sequence[str], target: Path) -> None:
     simbert, lines = SimBert.from_pretrained(model), []
     for first in range(0, len(sources), BLOCK):
         some = list(sources[first : first + BLOCK])
-        options = {"strategy": "sample", "seed": first, "return_scores": True}
-        found = simbert.gen_synonyms(some, WRITTEN, WRITTEN, **options)
+        found = simbert.gen_synonyms(
+            some, WRITTEN, WRITTEN, strategy="sample", seed=first, return_scores=True
+        )
         for text, row in zip(some, found, strict=True):
             candidates = [(one.text, one.similarity, one.log_prob) for one in row]
             lines.append(json.dumps({"text": text, "candidates": candidates}))

@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simbert_hf.generation.synonyms import Options
 from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
 from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.modeling.simbert import SimBert
@@ -40,7 +41,9 @@ def check_text(model: SimBert, text: str | None) -> str:
     return text
 
 
-def paraphrase(model: SimBert, text: str, n: int, k: int, **options: float) -> list[list[Any]]:
+def paraphrase(
+    model: SimBert, text: str, n: int, k: int, **options: Unpack[Options]
+) -> list[list[Any]]:
     """Return the k best of n paraphrases: text, score, cosine with the input.
 
     Args:

@@ -188,8 +188,9 @@ class SimBertEvaluator:
 
     def paraphrases(self, model: SimBert, k: int = 3) -> dict[str, list[Any]]:
         """Return the k best of 20 paraphrases of each fixed sentence, with scores."""
-        options = {"max_new_tokens": min(32, model.positions // 2), "return_scores": True}
-        found = model.gen_synonyms(list(self.sentences), 20, k, **options)
+        longest = min(32, model.positions // 2)
+        some = list(self.sentences)
+        found = model.gen_synonyms(some, 20, k, max_new_tokens=longest, return_scores=True)
         return dict(zip(self.sentences, found, strict=True))
 
     def _losses(self, model: SimBert) -> dict[str, float]:

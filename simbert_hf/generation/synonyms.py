@@ -12,7 +12,7 @@ from numbers import Real
 from pathlib import Path
 from statistics import fmean
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 
@@ -65,12 +65,82 @@ class Paraphrase(NamedTuple):
     reverse_log_prob: float
 
 
+class Options(TypedDict, total=False):
+    """Further options of :func:`gen_synonyms`, for type checkers and editors."""
+
+    strategy: str
+    top_k: int | None
+    top_p: float | None
+    temperature: float
+    seed: int | None
+    min_similarity: float | None
+    max_new_tokens: int
+    copying: float
+    repeats: bool
+    fluency_weight: float
+    diversity: float
+    by_sentence: bool
+
+
+Model = SimBert | str | os.PathLike[str]
+
+
+@overload
+def gen_synonyms(  # type: ignore[overload-overlap]
+    text: str,
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    return_scores: Literal[False] = False,
+    **options: Unpack[Options],
+) -> list[str]: ...
+@overload
+def gen_synonyms(  # type: ignore[overload-overlap]
+    text: str,
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    return_scores: Literal[True],
+    **options: Unpack[Options],
+) -> list[Paraphrase]: ...
+@overload
+def gen_synonyms(
+    text: Sequence[str],
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    return_scores: Literal[False] = False,
+    **options: Unpack[Options],
+) -> list[list[str]]: ...
+@overload
+def gen_synonyms(
+    text: Sequence[str],
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
+    return_scores: Literal[True],
+    **options: Unpack[Options],
+) -> list[list[Paraphrase]]: ...
+@overload
 def gen_synonyms(
     text: str | Sequence[str],
     n: int = 100,
     k: int | None = None,
     *,
-    model: SimBert | str | os.PathLike[str] = DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
+    return_scores: bool = False,
+    **options: Unpack[Options],
+) -> Any: ...
+def gen_synonyms(
+    text: str | Sequence[str],
+    n: int = 100,
+    k: int | None = None,
+    *,
+    model: Model = DEFAULT_MODEL,
     strategy: str = "beam",
     top_k: int | None = 5,
     top_p: float | None = None,

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -29,6 +29,9 @@ from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.pooling import POOLER_POOLINGS, check_pooling, pool
 from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
+
+if TYPE_CHECKING:
+    from simbert_hf.generation.synonyms import Options, Paraphrase
 
 # What transformers calls it, since 5.24 and before.
 CACHE = "cache" if "cache" in inspect.signature(BertModel.forward).parameters else "past_key_values"
@@ -390,13 +393,63 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         return RowBuilder(self.loaded_tokenizer())
 
+    @overload
+    def gen_synonyms(  # type: ignore[overload-overlap]
+        self,
+        text: str,
+        n: int = 100,
+        k: int | None = None,
+        *,
+        return_scores: Literal[False] = False,
+        **options: Unpack[Options],
+    ) -> list[str]: ...
+    @overload
+    def gen_synonyms(  # type: ignore[overload-overlap]
+        self,
+        text: str,
+        n: int = 100,
+        k: int | None = None,
+        *,
+        return_scores: Literal[True],
+        **options: Unpack[Options],
+    ) -> list[Paraphrase]: ...
+    @overload
     def gen_synonyms(
-        self, text: str | Sequence[str], n: int = 100, k: int | None = None, **kwargs: Any
+        self,
+        text: Sequence[str],
+        n: int = 100,
+        k: int | None = None,
+        *,
+        return_scores: Literal[False] = False,
+        **options: Unpack[Options],
+    ) -> list[list[str]]: ...
+    @overload
+    def gen_synonyms(
+        self,
+        text: Sequence[str],
+        n: int = 100,
+        k: int | None = None,
+        *,
+        return_scores: Literal[True],
+        **options: Unpack[Options],
+    ) -> list[list[Paraphrase]]: ...
+    @overload
+    def gen_synonyms(
+        self,
+        text: str | Sequence[str],
+        n: int = 100,
+        k: int | None = None,
+        *,
+        return_scores: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
+    def gen_synonyms(
+        self, text: str | Sequence[str], n: int = 100, k: int | None = None, **options: Any
     ) -> Any:
         """Write paraphrases, best first: :func:`simbert_hf.generation.synonyms.gen_synonyms`."""
         from simbert_hf.generation.synonyms import gen_synonyms
 
-        return gen_synonyms(text, n, k, model=self, **kwargs)
+        return gen_synonyms(text, n, k, model=self, **options)
 
 
 @torch.no_grad()
