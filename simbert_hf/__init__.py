@@ -40,6 +40,11 @@ if TYPE_CHECKING:
     from simbert_hf.modeling.simbert import SimBert, SimBertConfig, SimBertOutput
 
 
+def __dir__() -> list[str]:
+    """Name what can be imported, too, for ``help`` and completion."""
+    return sorted({*globals(), *_LAZY})
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import simbert_hf`` stays light."""
     if name not in _LAZY:

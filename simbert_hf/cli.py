@@ -267,7 +267,9 @@ def build(args: argparse.Namespace) -> None:
     from simbert_hf.index import FaqIndex, augment, read_faqs
     from simbert_hf.index.saving import MANIFEST, check_place, is_index
     from simbert_hf.utils.checks import check_count
+    from simbert_hf.utils.extras import require
 
+    require("faiss", "index")  # before paraphrases are written
     place = Path(args.index)
     check_place(place)
     was = json.loads((place / MANIFEST).read_text("utf-8")) if is_index(place) else {}

@@ -30,6 +30,21 @@ cli.main(["synonyms", "a cat", "--model", "out"])
 cli.main(["encode", "texts.txt", "--model", "out", "--output", "vectors.npy"])
 """
 
+NAMES = """
+import pydoc, sys
+sys.modules |= dict.fromkeys({extras}, None)
+import simbert_hf
+assert set(simbert_hf.__all__) <= set(dir(simbert_hf))
+from simbert_hf import *
+assert "Questions with their answers" in pydoc.render_doc("simbert_hf")
+try:
+    FaqIndex.build(None, [{{"question": "who?", "answer": "we"}}])
+except ImportError as error:
+    print(error)
+from simbert_hf import cli
+sys.exit(cli.main(["index", "build", "faq", "no.csv", "--augment", "5"]))
+"""
+
 IMPORTS = """
 import importlib, pkgutil, sys
 import simbert_hf
@@ -46,6 +61,25 @@ def test_any_module_may_be_imported_first() -> None:
     subprocess.run([sys.executable, "-c", IMPORTS], check=True)
 
 
+def run_python(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program.format(extras=EXTRAS)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_every_name_can_be_imported_and_a_missing_extra_is_told_at_its_use(tmp_path: Path) -> None:
+    done = run_python(NAMES, tmp_path)
+    told = "faiss is not installed: pip install '.[index]'"
+    assert (done.returncode, done.stdout.startswith(told)) == (1, True), done.stderr
+    assert told in done.stderr
+
+
 @pytest.mark.slow
 def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
     tiny_simbert().save_pretrained(tmp_path / "start")
@@ -54,14 +88,7 @@ def test_training_evaluation_and_upload_need_no_extra(tmp_path: Path) -> None:
     scored = [f"{a},{b},{i}" for i, (a, b) in enumerate(zip(WORDS, WORDS[3:], strict=False))]
     (tmp_path / "sts.csv").write_text("\n".join(["sentence1,sentence2,score", *scored]))
     (tmp_path / "texts.txt").write_text("a cat\n")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(extras=EXTRAS)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(SCRIPT, tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "README.md").exists()
     assert (tmp_path / "evaluation" / "table.md").exists()

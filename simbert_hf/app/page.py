@@ -36,6 +36,7 @@ from simbert_hf.utils.extras import require
 from simbert_hf.utils.textfiles import DataError
 
 gr = require("gradio", "app,index")
+require("faiss", "app,index")
 
 WAITING = 200  # visitors in the queue, at most
 KEPT = 3600  # seconds that a visitor's FAQ is kept, or a file that nobody has read

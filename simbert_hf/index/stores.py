@@ -18,8 +18,6 @@ from simbert_hf.utils.checks import check_choice
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.textfiles import fault, shorten
 
-faiss = require("faiss", "index")  # untyped: its stubs know neither selectors nor most parameters
-
 KINDS = ("flat", "hnsw", "ivf_pq")
 HNSW_FROM, IVF_FROM = 100_000, 1_000_000  # vectors
 IVF_LEAST = 10_000
@@ -37,6 +35,16 @@ PARTS = {
     "ivf_pq": ["IndexRefine", "IndexIVFPQ", "IndexFlat", "IndexScalarQuantizer"],
 }
 INSIDE = ("base_index", "quantizer", "refine_index", "storage")  # faiss's names of parts
+
+
+class _Faiss:
+    """faiss, imported when it is used; untyped: its stubs lack selectors and most parameters."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(require("faiss", "index"), name)
+
+
+faiss = _Faiss()
 
 
 class VectorStore(Protocol):
@@ -84,6 +92,7 @@ class FaissVectors:
             1,000,000, and beyond.
 
     Raises:
+        ImportError: If faiss, of the extra ``index``, is not installed.
         ValueError: If there is no such kind.
 
     Example:
@@ -98,6 +107,7 @@ class FaissVectors:
 
     def __init__(self, kind: str = "auto") -> None:
         check_choice("kind", kind, ("auto", *KINDS))
+        require("faiss", "index")  # before hours of encoding
         self.kind = kind
         self._index: Any = None
         self._mapped = False
