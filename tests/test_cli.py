@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from threading import Thread
@@ -24,7 +25,7 @@ from simbert_hf import SimBert, __version__
 from simbert_hf.cli import NONE, as_json, blocks_of, hanging, main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
-from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.atomic import put_in_place, whole
 from tests.tiny import save_tiny_simbert, tiny_simbert
 
 FAQ = """question,answer
@@ -431,12 +432,20 @@ def test_encode_goes_on_after_a_full_disk(run, model, tmp_path, monkeypatch):
         assert mode == "r"
         return read(file, mode=mode, **options)
 
+    @contextmanager
+    def full(place):
+        with whole(place) as made:
+            if place == output:
+                made.symlink_to("/dev/full")
+            yield made
+
     (tmp_path / "in.txt").write_text("a cat\na dog")
     output = tmp_path / "out.npy"
     argv = ["encode", tmp_path / "in.txt", "--model", model, "--output", output, "--json"]
     monkeypatch.setattr(np.lib.format, "open_memmap", read_only)
-    (tmp_path / "out.npy.part").symlink_to("/dev/full")
-    code, _, error = run(*argv)
+    with monkeypatch.context() as patch:
+        patch.setattr(vectorfiles, "whole", full)
+        code, _, error = run(*argv)
     assert (code, output.exists()) == (1, False)
     assert f"No space left on device: '{output}'" in error
     code, (facts,), _ = run(*argv)

@@ -90,6 +90,15 @@ def test_processes_that_write_one_file_take_turns(
     assert [*tmp_path.iterdir()] == [place]
 
 
+def test_what_lies_where_a_file_begins_is_not_written_to(tmp_path: Path) -> None:
+    """In a folder for everybody, such as /tmp, it may be a link to a file of ours."""
+    (tmp_path / "ours.txt").write_text("ours")
+    (tmp_path / "out.txt.part").symlink_to(tmp_path / "ours.txt")
+    write_text(tmp_path / "out.txt", "new")
+    assert not (tmp_path / "out.txt").is_symlink()
+    assert [(tmp_path / name).read_text() for name in ("ours.txt", "out.txt")] == ["ours", "new"]
+
+
 def test_processes_that_fill_one_folder_take_turns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

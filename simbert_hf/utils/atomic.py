@@ -59,6 +59,7 @@ def whole(place: Path) -> Iterator[Path]:
     part = place.with_name(f"{place.name}.part")
     with in_turn(place.with_name(f"{place.name}.turn"), place):
         try:
+            part.unlink(missing_ok=True)  # of a process that was killed, or another user's link
             yield part
             put_in_place(part, place)
         except BaseException as error:
