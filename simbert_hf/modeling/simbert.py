@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from simbert_hf.rows import RowBuilder
 from simbert_hf.token_loss import token_loss
 
 if TYPE_CHECKING:
-    from simbert_hf.generation.synonyms import Options, Paraphrase
+    from simbert_hf.generation.synonyms import Options
 
 # What transformers calls it, since 5.24 and before.
 CACHE = "cache" if "cache" in inspect.signature(BertModel.forward).parameters else "past_key_values"
@@ -393,47 +393,6 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Row builder for the model's tokenizer; raises a ValueError if there is none."""
         return RowBuilder(self.loaded_tokenizer())
 
-    @overload
-    def gen_synonyms(  # type: ignore[overload-overlap]
-        self,
-        text: str,
-        n: int = 100,
-        k: int | None = None,
-        *,
-        return_scores: Literal[False] = False,
-        **options: Unpack[Options],
-    ) -> list[str]: ...
-    @overload
-    def gen_synonyms(  # type: ignore[overload-overlap]
-        self,
-        text: str,
-        n: int = 100,
-        k: int | None = None,
-        *,
-        return_scores: Literal[True],
-        **options: Unpack[Options],
-    ) -> list[Paraphrase]: ...
-    @overload
-    def gen_synonyms(
-        self,
-        text: Sequence[str],
-        n: int = 100,
-        k: int | None = None,
-        *,
-        return_scores: Literal[False] = False,
-        **options: Unpack[Options],
-    ) -> list[list[str]]: ...
-    @overload
-    def gen_synonyms(
-        self,
-        text: Sequence[str],
-        n: int = 100,
-        k: int | None = None,
-        *,
-        return_scores: Literal[True],
-        **options: Unpack[Options],
-    ) -> list[list[Paraphrase]]: ...
-    @overload
     def gen_synonyms(
         self,
         text: str | Sequence[str],
@@ -442,14 +401,11 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         *,
         return_scores: bool = False,
         **options: Unpack[Options],
-    ) -> Any: ...
-    def gen_synonyms(
-        self, text: str | Sequence[str], n: int = 100, k: int | None = None, **options: Any
     ) -> Any:
         """Write paraphrases, best first: :func:`simbert_hf.generation.synonyms.gen_synonyms`."""
         from simbert_hf.generation.synonyms import gen_synonyms
 
-        return gen_synonyms(text, n, k, model=self, **options)
+        return gen_synonyms(text, n, k, model=self, return_scores=return_scores, **options)
 
 
 @torch.no_grad()
