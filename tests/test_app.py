@@ -18,6 +18,7 @@ from simbert_hf.app.tools import (
     MAX_CHARS,
     MAX_ROWS,
     MAX_WRITTEN,
+    _unlogged,
     check_text,
     compare,
     describe,
@@ -161,6 +162,24 @@ def test_an_upload_does_not_stay_on_the_disk(
         read_upload(path)
 
 
+@pytest.mark.filterwarnings("ignore:Half or more")
+def test_a_visitor_and_not_the_log_is_told_what_quotes_an_faq(
+    upload: Callable[[str, bytes], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    content = "question,answer\nis it late,yes\nis it late,no\nwhere is my card,here\n你好吗,yes\n"
+    session = open_session(tiny_simbert(), read_upload(upload("faq.csv", content.encode())))
+    several, foreign = session.warnings
+    assert several.endswith("several, equally near answers: 1, such as 'is it late'")
+    assert "1 of 4 questions, such as '你好吗'" in foreign
+    assert caplog.text == ""
+    with ThreadPoolExecutor(1) as pool, _unlogged() as told:  # another thread's are logged
+        pool.submit(FaqIndex.build, tiny_simbert(), session.index.faqs()).result()
+    assert told == []
+    assert "'你好吗'" in caplog.text
+    FaqIndex.build(tiny_simbert(), session.index.faqs())
+    assert caplog.text.count("'你好吗'") == 2
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -235,6 +254,9 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     wires = page.config["dependencies"]
     asking = [wire for wire in wires if "submit" in [event for _, event in wire["targets"]]]
     assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
+    assert [event for wire in wires for _, event in wire["targets"] if event == "change"]
+    boxes = [one["props"] for one in page.config["components"] if one["type"] == "textbox"]
+    assert not any(box.get("max_length") for box in boxes)  # which cuts a long text unsaid
     search = asking[-1]
     (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 6]
     assert example["outputs"][-2:] == search["outputs"]
@@ -326,8 +348,12 @@ def test_an_index_is_served_also_where_its_model_has_moved(tmp_path: Path, monke
 class Silent:
     """A page that serves nobody."""
 
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+
     def launch(self, **options: Any) -> None:
         """End at once."""
+        self.options = options
 
 
 def test_messages_of_the_page_hold_no_html() -> None:

@@ -16,7 +16,6 @@ import pandas as pd
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.app.tools import (
     MAX_BYTES,
-    MAX_CHARS,
     MAX_ROWS,
     MAX_WRITTEN,
     Session,
@@ -111,10 +110,10 @@ def launch(
             index = FaqIndex.load(folder, loaded)
         except DataError:  # built by a model other than the page's
             index = FaqIndex.load(folder)
-    place = {"server_name": host, "server_port": port}
+    place = {"server_name": host, "server_port": port, "theme": _legible()}
     try:
         page = make_page(loaded, index)
-        page.launch(**place, max_file_size=MAX_BYTES, show_error=True, **options)
+        page.launch(**{**place, **options}, max_file_size=MAX_BYTES, show_error=True)
     except OSError as error:
         if "empty port" not in str(error):
             raise
@@ -125,6 +124,16 @@ def launch(
         ) from None
 
 
+def _legible() -> Any:
+    """Return Gradio's theme, with enough contrast (4.5) for its pale texts and buttons too."""
+    return gr.themes.Default().set(
+        body_text_color_subdued="*neutral_500",
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_dark="*primary_700",
+    )
+
+
 def _with_messages(function: Callable[..., Any]) -> Callable[..., Any]:
     """Show errors about an input as messages on the page."""
 
@@ -133,10 +142,14 @@ def _with_messages(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args)
         except ValueError as error:
-            # The page shows a message as HTML, and it may quote a file that somebody else wrote.
-            raise gr.Error(escape(str(error), quote=False), print_exception=False) from None
+            raise gr.Error(_as_html(str(error)), print_exception=False) from None
 
     return called
+
+
+def _as_html(message: str) -> str:
+    """Escape a message: the page shows it as HTML, and it may quote a file of somebody else's."""
+    return escape(message, quote=False)
 
 
 def _wire(
@@ -152,7 +165,7 @@ def _wire(
 
 
 def _paraphrase_tab(model: SimBert) -> None:
-    text = gr.Textbox("how can i reset my password?", label="Sentence", max_length=MAX_CHARS)
+    text = gr.Textbox("how can i reset my password?", label="Sentence")
     with gr.Row():
         n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written", info="More take longer.")
         k = gr.Slider(1, 50, 10, step=1, label="Shown", info="The best of them.")
@@ -162,7 +175,7 @@ def _paraphrase_tab(model: SimBert) -> None:
     button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
         headers=["Paraphrase", "Score", "Cosine"],
-        column_widths=["60%", "20%", "20%"],
+        column_widths=["55%", "20%", "25%"],
         label="Best first, each unlike those before",
         wrap=True,
     )
@@ -184,8 +197,8 @@ def _paraphrase_tab(model: SimBert) -> None:
 
 def _compare_tab(model: SimBert) -> None:
     with gr.Row():
-        one = gr.Textbox("where is the station?", label="One", max_length=MAX_CHARS)
-        other = gr.Textbox("how do i get to the train?", label="Other", max_length=MAX_CHARS)
+        one = gr.Textbox("where is the station?", label="One")
+        other = gr.Textbox("how do i get to the train?", label="Other")
     button = gr.Button("Compare", variant="primary")
     cosine = gr.Number(label="Cosine", precision=4)
     _wire(
@@ -212,7 +225,7 @@ def _faq_tab(model: SimBert) -> None:
             load = gr.Button("Use the file")
             example = gr.Button("Use an example")
             about = gr.Markdown()
-    query = gr.Textbox("i can't log in", label="Query", max_length=MAX_CHARS)
+    query = gr.Textbox("i can't log in", label="Query")
     threshold = gr.Slider(0, 1, 0.6, step=0.01, label="Threshold")
     precision = gr.Markdown()
     found = _search_button(query, _answer, [session, query, threshold])
@@ -238,9 +251,10 @@ def _faq_tab(model: SimBert) -> None:
         _wire(example, [], use_example, inputs=threshold, **opened),
     ):  # a map that stays visible keeps the colours of the previous answers
         opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
-    threshold.release(
-        _precision, inputs=[session, threshold], outputs=precision, api_visibility="private"
-    )
+    threshold.change(  # and not release, which the arrow keys do not trigger
+        _precision, inputs=[session, threshold], outputs=precision, show_progress="hidden",
+        api_visibility="private", js="(session, threshold) => [session, threshold ?? 0]",  # cleared
+    )  # fmt: skip
 
 
 def _index_tab(index: FaqIndex) -> None:
@@ -287,7 +301,9 @@ def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:
 
 
 def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
-    """Return what opening an FAQ changes on the page."""
+    """Return what opening an FAQ changes on the page, and show what to know about its rows."""
+    for warning in session.warnings:
+        gr.Warning(_as_html(warning))
     faqs = session.index.faqs()
     answers = {faq.answer for faq in faqs}
     frame = pd.DataFrame(np.round(session.places, 4), columns=["x", "y"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Unpack
 
 import numpy as np
@@ -77,11 +80,13 @@ class Session:
         index: Its questions.
         calibration: How each question scores against the others when it is the query.
         places: The vectors' first two principal components. Shape: (N, 2).
+        warnings: What to know about its rows, such as repeated ones.
     """
 
     index: FaqIndex
     calibration: Calibration
     places: NDArray[np.float32]
+    warnings: tuple[str, ...]
 
 
 def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
@@ -97,7 +102,8 @@ def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
     try:
         if (size := file.stat().st_size) > MAX_BYTES:
             raise DataError(f"The file has {size:,} bytes; the limit is {MAX_BYTES:,}.")
-        faqs = read_faqs(file)
+        with _unlogged():  # open_session warns of the same
+            faqs = read_faqs(file)
     except DataError as error:
         raise DataError(str(error).replace(str(file), file.name)) from None
     finally:
@@ -107,15 +113,37 @@ def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
     return faqs
 
 
+@contextmanager
+def _unlogged() -> Iterator[list[str]]:
+    """Yield a list of this thread's warnings about an FAQ: they may quote it, so none is logged."""
+    visit, told = get_ident(), []
+
+    def is_logged(record: logging.LogRecord) -> bool:
+        if record.thread == visit:
+            told.append(record.getMessage())
+        return record.thread != visit
+
+    loggers = [logging.getLogger(f"simbert_hf.index.{name}") for name in ("faqs", "encoding")]
+    for logger in loggers:
+        logger.addFilter(is_logged)
+    try:
+        yield told
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_logged)
+
+
 def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Session:
     """Index a visitor's FAQ, and measure it on itself.
 
     Raises:
         DataError: If a row is invalid.
     """
-    index = FaqIndex.build(model, rows)
+    with _unlogged() as warnings:
+        index = FaqIndex.build(model, rows)
     vectors = index.store.vectors(np.arange(len(index)))
-    return Session(index, leave_one_out(index.faqs(), vectors), main_directions(vectors))
+    calibration = leave_one_out(index.faqs(), vectors)
+    return Session(index, calibration, main_directions(vectors), tuple(warnings))
 
 
 def leave_one_out(faqs: Sequence[Faq], vectors: NDArray[np.float32]) -> Calibration:
