@@ -28,7 +28,7 @@ from simbert_hf.app.tools import (
     paraphrase,
     read_upload,
 )
-from simbert_hf.index import Faq, FaqIndex
+from simbert_hf.index import Calibration, Faq, FaqIndex
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
@@ -261,6 +261,61 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 6]
     assert example["outputs"][-2:] == search["outputs"]
     assert _opened(open_session(model, EXAMPLE), 0.6)[-2:] == ("", [])
+
+
+def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import EXAMPLE, _answer, make_page
+
+    model = tiny_simbert()
+    index = FaqIndex.build(model, FAQS)
+    scores = [0.61237, 0.61237, 0.2]
+    index.calibration = Calibration(
+        np.array(scores), np.array([0, 0, 2], dtype=np.int8), "precision", 0.9, scores[0], None
+    )
+
+    async def made() -> Any:  # Gradio opens an event loop where none runs
+        return make_page(model, index)
+
+    page = asyncio.run(made())
+    (search,) = [one for one in page.fns.values() if one.api_visibility == "private"]
+    query = "where does my card come"
+    (best, *_) = index.search(query)
+    assert search.fn(query, best.score - 0.01)[0] == best.answer
+    refused, hits = search.fn(query, best.score + 0.01)
+    assert refused.startswith("No answer. The best score, ")
+    assert hits[0] == [round(best.score, 3), best.answer, best.question]
+    slider = search.inputs[1]
+    assert slider.value == 0.613  # at 0.612, more would be answered than was calibrated
+
+    session = open_session(model, EXAMPLE)
+    assert _answer(session, EXAMPLE[0]["question"], 0.99)[0] == EXAMPLE[0]["answer"]
+    assert _answer(session, EXAMPLE[0]["question"], 1.01)[0].startswith("No answer. ")
+    with pytest.raises(ValueError, match="501 characters"):
+        _answer(session, "a" * (MAX_CHARS + 1), 0.5)
+
+
+def test_the_page_keeps_what_a_visitor_brings_no_longer_than_it_says(monkeypatch) -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app import page
+
+    async def made() -> Any:  # Gradio opens an event loop where none runs
+        return page.make_page(tiny_simbert())
+
+    laid = asyncio.run(made())
+    (state,) = [one for one in laid.blocks.values() if type(one).__name__ == "State"]
+    assert state.time_to_live == 3600 == laid.delete_cache[1]  # "for an hour", it says
+    named = [about["api_name"] for about in laid.config["dependencies"]]
+    shown = [name.removeprefix("/") for name in laid.get_api_info()["named_endpoints"]]
+    assert shown == ["paraphrase", "compare"]
+    assert {"use_file", "use_example", "_answer"} < set(named)
+    served = Silent()
+    monkeypatch.setattr(page, "make_page", lambda *_: served)
+    page.launch(tiny_simbert(), share=True, theme="mine", port=7861)
+    assert {name: served.options[name] for name in ("max_file_size", "share", "theme")} == {
+        "max_file_size": 2_000_000, "share": True, "theme": "mine",
+    }  # fmt: skip
+    assert (served.options["server_name"], served.options["server_port"]) == (None, 7861)
 
 
 @pytest.mark.slow
