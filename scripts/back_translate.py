@@ -26,6 +26,7 @@ from simbert_hf.mining.pairs import different
 from simbert_hf.utils.atomic import make_room, write_json, write_text
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import fault, read_json, read_objects
 
 BLOCK = 512  # sentences between two writes to the file
@@ -112,7 +113,8 @@ def generate(args: argparse.Namespace, texts: Sequence[str]) -> None:
             write_text(args.output_file, "".join(f"{line}\n" for line in [*lines, *new]))
         else:
             append(args.output_file, new)
-        print(f"{start + len(some):,} of {len(texts):,} sentences: {len(new):,} pairs", flush=True)
+        done = f"{start + len(some):,} of {counted(len(texts), 'sentence')}"
+        print(f"{done}: {counted(len(new), 'pair')}", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -123,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: columns source and target.")
     add("--max_overlap", type=float, default=0.8, help="Maximum share of words in common.")
-    add("--seed", type=int, default=0)
+    add("--seed", type=int, default=0, help="Seed of the samples.")
     args = parser.parse_args(argv)
     if not 0 <= args.max_overlap <= 1:
         raise ValueError(

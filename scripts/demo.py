@@ -171,6 +171,8 @@ def main() -> None:
     add("--examples", type=int, default=10, help="Sentences per intent in the index.")
     add("--output_dir", type=Path, default=Path("outputs/demo"))
     args = parser.parse_args()
+    if not 0 < args.minutes < np.inf:
+        raise ValueError(f"--minutes {args.minutes:g} is out of range: give a number above 0.")
     model = SimBert.from_pretrained(args.model)
     paraphrase(model)
     print("\nAn FAQ that knows when not to answer (CLINC150)")

@@ -21,6 +21,7 @@ from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.mining.negatives import MiningSettings, mine_by_words, mine_triplets, write_triplets
 from simbert_hf.utils.atomic import make_room
 from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import counted
 
 RANGE_MAX = (
     "Number of the nearest sentences of other groups to consider; by default range_min + "
@@ -52,7 +53,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--batch_size", type=int, default=64, help="Sentences per forward pass.")
     parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="Seed of what is drawn.")
     args = parser.parse_args(argv)
     unread = ("use_faiss", "batch_size", "range_max")  # by BM25
     idle = [name for name in unread if getattr(args, name) != parser.get_default(name)]
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             use_faiss=args.use_faiss,
         )
     write_triplets(args.output_file, triplets)
-    print(f"{args.output_file}: {len(triplets):,} triplets.")
+    print(f"{args.output_file}: {counted(len(triplets), 'triplet')}.")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from simbert_hf.mining.pairs import PairSettings, check_sentences, different, mi
 from simbert_hf.utils.atomic import make_room, write_text
 from simbert_hf.utils.extras import require
 from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import counted
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         require("bm25s", "index")
     raw = [text for file in args.sentences_file for text in load_sentences(file)]
     sentences = different(raw)
-    print(f"{len(raw):,} sentences, {len(sentences):,} different ones")
+    print(f"{counted(len(raw), 'sentence')}, {len(sentences):,} different")
     check_sentences(sentences)  # before vectors are made, which would be kept
     encoder = TextEncoder(args.model_name_or_path, batch_size=args.batch_size)
     with (

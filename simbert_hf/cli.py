@@ -20,6 +20,7 @@ from typing import Any
 
 from simbert_hf import DEFAULT_MODEL, __version__
 from simbert_hf.utils.script import drop_output, print_utf8, sentence
+from simbert_hf.utils.text import counted
 
 BLOCK = 32  # texts handled together
 NONE = "  (none that keeps the meaning; raise -n, or give --copying 0)"
@@ -215,7 +216,7 @@ def encode(args: argparse.Namespace) -> None:
     texts = lines_of(args.input)
     resumed = encode_file(texts, args.model, args.output, processes=args.processes)
     facts = {"output": str(args.output), "texts": len(texts), "resumed": resumed}
-    show([as_json(facts) if args.json else f"{args.output}: {len(texts):,} vectors"])
+    show([as_json(facts) if args.json else f"{args.output}: {counted(len(texts), 'vector')}"])
 
 
 def _add_index(commands: Any) -> None:
@@ -255,10 +256,19 @@ def _rows_flags(parser: argparse.ArgumentParser) -> None:
 
 def _build_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id.")
-    parser.add_argument("--kind", default="auto", choices=("auto", "flat", "hnsw", "ivf_pq"))
-    parser.add_argument("--votes", type=int, default=1, help="Questions that score an answer.")
+    parser.add_argument(
+        "--kind",
+        default="auto",
+        choices=("auto", "flat", "hnsw", "ivf_pq"),
+        help="Store of the vectors (%(default)s: by their number).",
+    )
+    parser.add_argument(
+        "--votes", type=int, default=1, help="Questions that score an answer (%(default)s)."
+    )
     parser.add_argument("--prompt", help='Prefix of every text, such as "query: " for E5.')
-    parser.add_argument("--augment", type=int, default=0, help="Paraphrases to add per question.")
+    parser.add_argument(
+        "--augment", type=int, default=0, help="Paraphrases to add per question (%(default)s)."
+    )
     _rows_flags(parser)
 
 
@@ -274,16 +284,19 @@ def build(args: argparse.Namespace) -> None:
     check_place(place)
     was = json.loads((place / MANIFEST).read_text("utf-8")) if is_index(place) else {}
     check_count("votes", args.votes)
+    if args.augment:
+        check_count("augment", args.augment, ", or 0 for none")
     source, columns = args.faqs, _columns(args)
     if args.augment:
         faqs = read_faqs(source, columns)
-        say(f"writing paraphrases of {len(faqs):,} questions")
+        say(f"writing paraphrases of {counted(len(faqs), 'question')}")
         source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
     options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt, "save_to": place}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
     facts |= {"recall_at_10": round(index.recall, 4)}
-    text = f"{args.index}: {len(index):,} questions, {facts['store']}, recall@10 {index.recall:.3f}"
+    size = counted(len(index), "question")
+    text = f"{args.index}: {size}, {facts['store']}, recall@10 {index.recall:.3f}"
     show([as_json(facts) if args.json else text])
     if was:
         calibration = " with its calibration" if was.get("calibration") else ""
@@ -319,7 +332,7 @@ def change(args: argparse.Namespace) -> None:
         else:
             getattr(index, args.action)(args.faqs, columns=_columns(args))
     facts = {"index": args.index, "rows": len(index)}
-    show([as_json(facts) if args.json else f"{args.index}: {len(index):,} questions"])
+    show([as_json(facts) if args.json else f"{args.index}: {counted(len(index), 'question')}"])
     if index.calibration:
         say("Its threshold is unchanged: recalibrate it once many rows have changed.")
 
@@ -416,8 +429,9 @@ def _add_app(commands: Any) -> None:
     parser = commands.add_parser("app", help="serve the web page")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
     parser.add_argument("--index", help="Directory of an FAQ index to answer from.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=7860)
+    about = "Address to listen on (%(default)s: this machine only); 0.0.0.0 for all."
+    parser.add_argument("--host", default="127.0.0.1", help=about)
+    parser.add_argument("--port", type=int, default=7860, help="Port to listen on (%(default)s).")
     parser.set_defaults(run=app)
 
 

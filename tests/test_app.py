@@ -305,6 +305,7 @@ def test_the_page_keeps_what_a_visitor_brings_no_longer_than_it_says(monkeypatch
     laid = asyncio.run(made())
     (state,) = [one for one in laid.blocks.values() if type(one).__name__ == "State"]
     assert state.time_to_live == 3600 == laid.delete_cache[1]  # "for an hour", it says
+    assert laid._queue.max_size == 200
     named = [about["api_name"] for about in laid.config["dependencies"]]
     shown = [name.removeprefix("/") for name in laid.get_api_info()["named_endpoints"]]
     assert shown == ["paraphrase", "compare"]
@@ -312,10 +313,10 @@ def test_the_page_keeps_what_a_visitor_brings_no_longer_than_it_says(monkeypatch
     served = Silent()
     monkeypatch.setattr(page, "make_page", lambda *_: served)
     page.launch(tiny_simbert(), share=True, theme="mine", port=7861)
-    assert {name: served.options[name] for name in ("max_file_size", "share", "theme")} == {
-        "max_file_size": 2_000_000, "share": True, "theme": "mine",
+    assert served.options == {
+        "server_name": None, "server_port": 7861, "max_file_size": 2_000_000, "show_error": True,
+        "share": True, "theme": "mine",
     }  # fmt: skip
-    assert (served.options["server_name"], served.options["server_port"]) == (None, 7861)
 
 
 @pytest.mark.slow

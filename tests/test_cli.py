@@ -121,6 +121,15 @@ class AnyIndex:
         pass
 
 
+def test_a_wrong_number_of_paraphrases_is_refused_before_any_is_written(run, tmp_path):
+    code, out, error = run("index", "build", tmp_path / "index", "nofile.csv", "--augment", -1)
+    assert (code, out) == (1, "")
+    assert error == (
+        "simbert: augment=-1 is out of range: it must be a whole number of at least 1, or 0 for "
+        "none.\n"
+    )
+
+
 def test_every_flag_reaches_what_it_is_for(run, tmp_path, monkeypatch):
     told: list = []
 
@@ -204,7 +213,7 @@ def test_rows_of_an_index_come_and_go(run, model, tmp_path, monkeypatch):
     assert (code, facts, "Its threshold is unchanged" in error) == (
         0, {"index": str(index), "rows": 3}, True
     )  # fmt: skip
-    assert run("index", "remove", index, 0, 1)[:2] == (0, f"{index}: 1 questions\n")
+    assert run("index", "remove", index, 0, 1)[:2] == (0, f"{index}: 1 question\n")
     assert run("index", "add", index, tmp_path / "dev.csv", "--question_column", "query")[0] == 1
     assert [faq.answer for faq in FaqIndex.load(index, model).faqs()] == ["Nobody."]
     error = run("index", "build", index, path, "--model", model)[2]

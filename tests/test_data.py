@@ -146,9 +146,9 @@ def test_groups_and_report(write, load):
         in_groups=2,
     )
     assert str(report) == (
-        "6 records -> 3 groups (2 unconnected) of 6 sentences; left out: 1 duplicate records, "
-        "2 one-member records, 2 sentences repeated in their record, 2 empty sentences; "
-        "1 sentences of more than 8 characters, which training may cut"
+        "6 records -> 3 groups (2 unconnected) of 6 sentences; left out: 1 duplicate record, "
+        "2 one-member records, 2 sentences repeated in a record, 2 empty sentences; "
+        "1 sentence of more than 8 characters, which training may cut"
     )
 
 

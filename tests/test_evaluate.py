@@ -308,7 +308,7 @@ def test_bad_scores_are_named(files: Path, content: str, message: str) -> None:
         (["--models", "DIR/one", "one=DIR/two"], "share a name; write NAME=path"),
         (["--prompts", "query: "], "has 1 texts for 2 models; give one per model"),
         (["--pairs", "DIR/one.tsv"], r"DIR/one.tsv: is not a file"),
-        (["--pairs", "DIR/same.tsv"], r"same.tsv: labels all of its 2 rows 1"),
+        (["--pairs", "DIR/same.tsv"], r"same.tsv: labels every row 1"),
         (["--pairs", "DIR/label.tsv"], r"label.tsv:2: the label '2' is neither 0 nor 1"),
         (["--pairs", "DIR/dev.tsv,DIR/dev.tsv"], "is both the dev and the test file"),
         (["--sts", "DIR/years", "DIR/2012-MSRpar.tsv"], "a second file of STS12's MSRpar, beside"),

@@ -232,8 +232,8 @@ def test_a_labelled_file_with_columns_of_other_names(tmp_path) -> None:
         ("", "is empty"),
         ("a\tb\t1\nc\td\t3\n", r"pairs\.tsv:2: the label '3' is neither 0 nor 1\. Write 1 for a"),
         ("1\ta\tb\n\tc\td\n0\te\tf\n", r"pairs\.tsv:2: the label '' is neither 0 nor 1"),
-        ("a\tb\t1\nc\td\t1\n", "labels all of its 2 rows 1. Add pairs with the other label"),
-        ("a\tb\t0\n", "labels all of its 1 rows 0"),
+        ("a\tb\t1\nc\td\t1\n", "labels every row 1. Add pairs with the other label"),
+        ("a\tb\t0\n", "labels every row 0"),
     ],
 )
 def test_pairs_that_train_no_judge(tmp_path, text: str, message: str) -> None:

@@ -269,6 +269,6 @@ def test_gaps_and_single_sentences_are_reported(
     trainer = main(flags(path, tmp_path / "out", "--validation_groups=0", "--max_steps=1",
                          "--per_device_train_batch_size=2", "--eval_strategy=no"))  # fmt: skip
     assert sorted(trainer.train_dataset.columns["label"]) == [0, 0, 1, 1, 1]
-    assert "1 one-member records" in caplog.text
+    assert "left out: 1 one-member record" in caplog.text
     assert "5 sentences of 2 classes" in caplog.text
-    assert "1 groups share sentences with others" in caplog.text
+    assert "groups merged, as they share sentences with others: 1" in caplog.text

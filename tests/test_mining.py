@@ -276,7 +276,7 @@ def test_nothing_to_find_is_an_error(encoder, groups, monkeypatch: pytest.Monkey
         ({"max_per_group": 1}, "max_per_group 1"),
         (
             {"range_min": 5, "range_max": 5},
-            "range_max 5 does not leave 1 sentences beyond the first 5",
+            "range_max 5 is too small for num_negatives 1 beyond the first 5",
         ),
     ],
 )

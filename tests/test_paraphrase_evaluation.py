@@ -227,10 +227,12 @@ def test_held_out_pairs_of_named_columns(tmp_path) -> None:
 
 def test_too_few_groups(tmp_path) -> None:
     path = write_groups(tmp_path / "groups.jsonl", 9)
-    with pytest.raises(DataError, match=r"groups\.jsonl: of 9 groups training holds out none"):
+    with pytest.raises(
+        DataError, match=r"groups\.jsonl: has too few groups \(9\) for training to hold"
+    ):
         load_held_out([str(path)], USUAL, 42, None)
     path = write_groups(tmp_path / "groups.jsonl", 1)
-    with pytest.raises(DataError, match=r"groups\.jsonl: 1 groups are too few to measure on"):
+    with pytest.raises(DataError, match=r"groups\.jsonl: give at least two groups to measure on"):
         load_held_out([str(path)], None, 0, None)
 
 

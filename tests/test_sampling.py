@@ -157,7 +157,7 @@ def test_batches_do_not_come_in_order_of_length():
 
 
 def test_sampler_options_are_checked(pairs):
-    with pytest.raises(DataError, match="103 examples do not fill a batch of 104; give more"):
+    with pytest.raises(DataError, match="103 examples cannot fill a batch of 104; give more"):
         make_sampler(pairs, 104)
     with pytest.raises(DataError, match="a batch of 52 for each of 2 processes; give more"):
         make_sampler(pairs, 52, processes=2)

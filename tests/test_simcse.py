@@ -319,7 +319,7 @@ def test_the_papers_presets() -> None:
         (["--augmentation=crop", "--augmentation_rate=1"], "a rate in .0, 1"),
         (["--augmentation_rate=0.2"], "--augmentation_rate 0.2 would change nothing"),
         (["--mlm_weight=inf"], "must be at least 0"),
-        (["--per_device_train_batch_size=49"], "do not fill a batch of 49"),
+        (["--per_device_train_batch_size=49"], "cannot fill a batch of 49"),
         (["--sts_file=DIR/flat.tsv"], "scores all 2 pairs 3, so nothing can correlate"),
     ],
 )

@@ -247,7 +247,7 @@ def test_data_too_small_for_the_processes_is_named(train, monkeypatch: pytest.Mo
     more = ["--save_strategy=no", "--eval_strategy=no", "--max_steps=1", "--seq2seq_weight=0"]
     trainer = train(*more)
     monkeypatch.setattr(SimilarityTrainingArguments, "world_size", 11)
-    with pytest.raises(DataError, match="42 examples do not fill a batch of 4 for each of 11"):
+    with pytest.raises(DataError, match="42 examples cannot fill a batch of 4 for each of 11"):
         trainer.get_train_dataloader()
 
 

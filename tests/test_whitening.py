@@ -52,7 +52,7 @@ def test_it_is_pca_whitening(dim: int) -> None:
         (
             correlated(7),
             2,
-            "7 different sentences are too few to estimate the covariance of 7 dimensions",
+            "Too few sentences to estimate the covariance of 7 dimensions: 7 different",
         ),
     ],
 )

@@ -32,6 +32,7 @@ from simbert_hf.index import FaqIndex
 from simbert_hf.index.replies import Reply
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.utils.extras import require
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import DataError
 
 gr = require("gradio", "app,index")
@@ -259,7 +260,8 @@ def _faq_tab(model: SimBert) -> None:
 
 def _index_tab(index: FaqIndex) -> None:
     known = index.calibration
-    gr.Markdown(f"{len(index):,} questions; the threshold is {'' if known else 'not '}calibrated.")
+    size = counted(len(index), "question")
+    gr.Markdown(f"{size}; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
     start = math.ceil(1000 * known.threshold) / 1000 if known else 0.6
     threshold = gr.Slider(-1, max(1, start), start, step=0.001, label="Threshold")
@@ -309,7 +311,7 @@ def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     frame = pd.DataFrame(np.round(session.places, 4), columns=["x", "y"])
     frame["question"] = [faq.question for faq in faqs]
     frame["answer"] = [faq.answer[:60] for faq in faqs]
-    about = f"{len(faqs):,} questions, {len(answers):,} answers."
+    about = f"{counted(len(faqs), 'question')}, {counted(len(answers), 'answer')}."
     precision = describe(session.calibration, threshold)
     return session, about, precision, gr.ScatterPlot(frame, visible=False), "", []
 

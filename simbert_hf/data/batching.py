@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from simbert_hf.data.sampling import EpochDataset
 from simbert_hf.utils.arrays import Ints
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import DataError
 
 Measure = Callable[[Sequence[Any]], Ints]
@@ -93,8 +94,9 @@ class LengthGroupedBatchSampler(Sampler[list[int]]):
         if drop_last and len(dataset) < processes * batch_size:
             shared = f" for each of {processes} processes" if processes > 1 else ""
             raise DataError(
-                f"{len(dataset):,} examples do not fill a batch of {batch_size}{shared}; give more "
-                f"data{', fewer processes' if shared else ''} or a smaller batch."
+                f"{counted(len(dataset), 'example')} cannot fill a batch of {batch_size}{shared}; "
+                f"give more data{', fewer processes' if shared else ''} or a smaller batch "
+                "(--per_device_train_batch_size)."
             )
         self.dataset = dataset
         self.batch_size = batch_size

@@ -25,7 +25,7 @@ from simbert_hf.data.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
 from simbert_hf.data.sampling import mix
 from simbert_hf.utils.arrays import Hashes, Ints
 from simbert_hf.utils.atomic import put_in_place
-from simbert_hf.utils.text import fold
+from simbert_hf.utils.text import counted, fold
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 CHUNK = 10_000  # rows processed at once
@@ -66,7 +66,7 @@ class DataReport:
 
     Example:
         >>> print(DataReport(records=3, groups=2, components=2, sentences=4, duplicates=1))
-        3 records -> 2 groups (2 unconnected) of 4 sentences; left out: 1 duplicate records
+        3 records -> 2 groups (2 unconnected) of 4 sentences; left out: 1 duplicate record
     """
 
     records: int = 0
@@ -87,20 +87,23 @@ class DataReport:
     def __str__(self) -> str:
         if not self.counted:
             return "streamed: rows are checked as they are read, and not counted"
-        left_out = {
-            "duplicate records": self.duplicates,
-            "one-member records": self.one_member,
-            "records labelled 0": self.negatives,
-            "sentences repeated in their record": self.repeats,
-            "empty sentences": self.empty,
-        }
-        found = [f"{count:,} {what}" for what, count in left_out.items() if count]
+        left_out = (
+            (self.duplicates, "duplicate record", ""),
+            (self.one_member, "one-member record", ""),
+            (self.negatives, "record", " labelled 0"),
+            (self.repeats, "sentence", " repeated in a record"),
+            (self.empty, "empty sentence", ""),
+        )
+        found = [f"{counted(count, noun)}{more}" for count, noun, more in left_out if count]
         text = (
-            f"{self.records:,} records -> {self.groups:,} groups ({self.components:,} unconnected)"
-            f" of {self.sentences:,} sentences; left out: {', '.join(found) or 'nothing'}"
+            f"{counted(self.records, 'record')} -> {counted(self.groups, 'group')} "
+            f"({self.components:,} unconnected) of {counted(self.sentences, 'sentence')}; "
+            f"left out: {', '.join(found) or 'nothing'}"
         )
         if self.over_long:
-            text += f"; {self.over_long:,} sentences of more than {self.max_chars} characters"
+            text += (
+                f"; {counted(self.over_long, 'sentence')} of more than {self.max_chars} characters"
+            )
             text += ", which training may cut"
         if self.in_groups > max(3, self.groups // 100):
             text += f"; {self.in_groups:,} groups are connected by {shorten(self.commonest)}"

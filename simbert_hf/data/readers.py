@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from simbert_hf.utils.checks import check_choice
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import (
     OBJECTS,
     TABLES,
@@ -387,8 +388,7 @@ def named_cells(path: str | Path, line: int, names: list[str], cells: list[str])
         if len(row) < len(names):
             check_names(path, names)
         return row
-    plural = "s" * (len(cells) != 1)
-    problem = f"has {len(cells)} cell{plural} instead of {len(names)}: {shorten(cells)}"
+    problem = f"has {counted(len(cells), 'cell')} instead of {len(names)}: {shorten(cells)}"
     remedy = "Separate cells by single tabs, and keep tabs out of sentences"
     if suffix_of(path) == ".csv":
         remedy = "Separate cells by commas, and put quotes around sentences that contain one"

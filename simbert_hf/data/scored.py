@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from simbert_hf.data.readers import LABEL_COLUMNS, PAIR_COLUMNS, SCORE_COLUMNS, check_names
 from simbert_hf.data.records import is_positive, text_of
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import (
     OBJECTS,
     check_exists,
@@ -135,7 +136,7 @@ def check_columns(columns: Sequence[str], paths: Iterable[str | Path]) -> None:
 def check_labels(path: str | Path, pairs: Sequence[LabelledPair]) -> None:
     """Raise a DataError unless there are pairs of both labels."""
     if len({pair.same for pair in pairs}) < 2:
-        problem = f"labels all of its {len(pairs)} rows {pairs[0].same:d}"
+        problem = f"labels every row {pairs[0].same:d}"
         raise fault(path, None, problem, "Add pairs with the other label")
 
 
@@ -215,8 +216,9 @@ def _cells(path: str | Path, rows: Cells, layout: _Layout) -> Iterator[tuple[int
     """Yield each row's line, sentences and third cell."""
     for line, cells in rows:
         if len(cells) != layout.width:
-            count = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
-            problem = f"has {count} instead of {layout.width}: {shorten(cells)}"
+            problem = (
+                f"has {counted(len(cells), 'cell')} instead of {layout.width}: {shorten(cells)}"
+            )
             remedy = "Put quotes around commas in a .csv, and keep tabs out of sentences"
             raise fault(path, line, problem, separator_of(cells, remedy))
         first, second = (text_of(path, line, cells[at]) for at in (layout.first, layout.second))

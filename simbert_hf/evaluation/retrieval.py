@@ -217,7 +217,7 @@ def load_retrieval_task(name: str | None, path: Path, columns: Sequence[str] = (
     found = {fold(text): (text, row["group"]) for row in groups for text in row["texts"]}
     sentences, labels = zip(*found.values(), strict=True)
     if len(set(labels)) < 2:
-        remedy = "Provide groups that share no sentences"
+        remedy = "Give at least two groups that share no sentences"
         raise fault(path, None, f"has all {len(sentences)} sentences in one group", remedy)
     name = name or path.name.split(".")[0]
     return RetrievalTask(name, sentences, np.array(labels, dtype=np.int64))

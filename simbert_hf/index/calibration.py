@@ -198,7 +198,7 @@ def calibrate_scores(
     (place,) = _places(distinct, kinds, whole, target, wanted)
     if place < 0:
         raise ValueError(
-            f"No threshold reaches a precision of {wanted:g} on these {len(scores)} queries; the "
+            f"No threshold reaches a precision of {wanted:g} on these queries ({len(scores)}); the "
             f"best is {_best_precision(scores, kinds):.3f}. Lower the target, or improve the index."
         )
     blocks = (bootstrap or Bootstrap()).counts(target, len(scores))

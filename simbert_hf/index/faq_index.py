@@ -38,6 +38,7 @@ from simbert_hf.index.table import FILE, FaqTable
 from simbert_hf.rows import holds_texts
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.text import counted
 from simbert_hf.utils.textfiles import DataError, shorten
 
 logger = logging.getLogger(__name__)
@@ -342,7 +343,8 @@ class FaqIndex:
 
     def __repr__(self) -> str:
         kind, model = getattr(self.store, "kind", type(self.store).__name__), self.encoder.name
-        return f"FaqIndex({len(self):,} questions, {kind}, model {model or 'unnamed'})"
+        size = counted(len(self), "question")
+        return f"FaqIndex({size}, {kind}, model {model or 'unnamed'})"
 
     def faqs(self) -> list[Faq]:
         """Return all rows, in the order in which they were added."""

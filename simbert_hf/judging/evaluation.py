@@ -120,7 +120,7 @@ def load_held_out(
     if held_out is not None:
         wanted = usual_share(groups) if held_out == USUAL else int(held_out)
         if not wanted:
-            problem = f"of {len(groups)} groups training holds out none by default"
+            problem = f"has too few groups ({len(groups)}) for training to hold out any by default"
             raise fault(names, None, problem, "Measure on unseen groups, with --all_groups")
         train, groups = split_groups(groups, wanted, split_seed)  # as training.data.hold_out does
         others = len(train)
@@ -129,7 +129,7 @@ def load_held_out(
     rows = {row["group"]: row["texts"] for row in map(groups.__getitem__, order.tolist())}
     chosen = list(rows.values())[:limit]
     if len(chosen) < 2:
-        raise DataError(f"{', '.join(files)}: {len(chosen)} groups are too few to measure on.")
+        raise DataError(f"{', '.join(files)}: give at least two groups to measure on.")
     origin = f"{len(chosen)} drawn from {origin}"
     return HeldOut([texts[0] for texts in chosen], [texts[1:] for texts in chosen], origin, others)
 

@@ -101,9 +101,11 @@ def load_class_data(
     classes = n_classes(train)
     logger.info("training: %s sentences of %s classes", f"{len(train):,}", f"{classes:,}")
     if classes < len(groups):
-        logger.info("%d groups share sentences with others: merged", len(groups) - classes)
+        logger.info("groups merged, as they share sentences with others: %d", len(groups) - classes)
     if classes < 2:
-        raise ValueError("There is only one class; provide groups that share no sentences.")
+        raise ValueError(
+            "There is only one class; give at least two groups that share no sentences."
+        )
     return train, make_evaluator(held_out, data_args, args)
 
 

@@ -24,6 +24,10 @@ from simbert_hf.utils.text import fold
 logger = logging.getLogger(__name__)
 
 SCORES = 2**25  # scores held at a time, at most
+ONE_GROUP = (
+    "All sentences are in one group, so there are no negatives: give at least two groups. Those "
+    "that share a sentence count as one."
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class MiningSettings:
         least = self.range_min + self.num_negatives
         if self.range_max is not None and self.range_max < least:
             raise ValueError(
-                f"range_max {self.range_max} does not leave {self.num_negatives} sentences beyond "
-                f"the first {self.range_min}; give at least {least}."
+                f"range_max {self.range_max} is too small for num_negatives {self.num_negatives} "
+                f"beyond the first {self.range_min}; give at least {least}."
             )
 
 
@@ -189,7 +193,7 @@ def _draw_members(groups: datasets.Dataset, most: int, rng: np.random.Generator)
         for text in row["texts"]:
             members.setdefault(fold(text), text)
     if len(by_group) < 2:
-        raise DataError("All sentences are in one group, so there are no negatives.")
+        raise DataError(ONE_GROUP)
     return [
         texts if len(texts) <= most else rng.choice(texts, most, replace=False).tolist()
         for texts in (list(members.values()) for members in by_group.values())

@@ -44,8 +44,8 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
     count, size = vectors.shape
     if count <= size:
         raise ValueError(
-            f"{count} different sentences are too few to estimate the covariance of {size} "
-            "dimensions; give more, ideally several times as many."
+            f"Too few sentences to estimate the covariance of {size} dimensions: {count} different "
+            "ones. Give more, ideally several times as many as dimensions."
         )
     vectors = vectors.astype(np.float64)
     variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending

@@ -16,7 +16,7 @@ from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, ref
 from simbert_hf.collators import SimCseCollator
 from simbert_hf.data import DataError, FixedPairs, load_triplets
 from simbert_hf.evaluation.evaluators import Evaluator, StsEvaluator
-from simbert_hf.mining.negatives import MiningSettings
+from simbert_hf.mining.negatives import ONE_GROUP, MiningSettings
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.rows import Rows
 from simbert_hf.training.base_models import GRU_PRESET
@@ -181,7 +181,7 @@ def load_triplet_data(
                 "batch; give at least 2."
             )
         if len(set(groups["group"])) < 2:
-            raise DataError("All sentences are in one group, so there are no negatives.")
+            raise DataError(ONE_GROUP)
         train = examples_of(groups, triplet_args, args)
     evaluator = make_evaluator(held_out, data_args, args)
     if isinstance(evaluator, StsEvaluator) and args.metric_for_best_model == "eval_top1":

@@ -31,8 +31,26 @@ def script_parser(doc: str | None) -> argparse.ArgumentParser:
         'a.py FILE --output OUT'
     """
     shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # left by continued lines
-    raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(description=shown, formatter_class=raw, allow_abbrev=False)
+    return argparse.ArgumentParser(description=shown, formatter_class=Help, allow_abbrev=False)
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Show a description unchanged, and after each flag's text its default, if any.
+
+    Example:
+        >>> parser = script_parser("")
+        >>> _ = parser.add_argument("--size", default=3, help="Sentences per group.")
+        >>> print(parser.format_help().splitlines()[-1].strip())
+        --size SIZE  Sentences per group (3).
+    """
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text, default = action.help or "", action.default
+        told = default is None or isinstance(default, bool | list) or default == argparse.SUPPRESS
+        if told or "default" in text:
+            return text
+        stem = text.removesuffix(".")
+        return f"{stem} (%(default)s){text[len(stem) :]}"
 
 
 def run_script(main: Callable[[], object]) -> None:

@@ -56,6 +56,16 @@ MINUS = re.compile(r"(?<!\S)- ?(?=\d)")
 MARK = re.compile(r"(?<!\d)(?:[^\w#%]|_)|(?:[^\w#%]|_)(?!\d)")
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count and its noun, in the singular or with an s.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "empty row")
+        ('1 row', '2,000 empty rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def is_wordpiece(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Return whether the tokenizer marks the inside of words (``##ing``), not starts (``▁go``)."""
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
