@@ -254,7 +254,8 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     wires = page.config["dependencies"]
     asking = [wire for wire in wires if "submit" in [event for _, event in wire["targets"]]]
     assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
-    assert [event for wire in wires for _, event in wire["targets"] if event == "change"]
+    (moved,) = [wire for wire in wires if "change" in [event for _, event in wire["targets"]]]
+    assert "?? 0" in moved["js"]  # the number was cleared
     boxes = [one["props"] for one in page.config["components"] if one["type"] == "textbox"]
     assert not any(box.get("max_length") for box in boxes)  # which cuts a long text unsaid
     search = asking[-1]
@@ -264,7 +265,7 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
 
 
 def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
-    pytest.importorskip("gradio")
+    gradio = pytest.importorskip("gradio")
     from simbert_hf.app.page import EXAMPLE, _answer, make_page
 
     model = tiny_simbert()
@@ -285,6 +286,10 @@ def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
     refused, hits = search.fn(query, best.score + 0.01)
     assert refused.startswith("No answer. The best score, ")
     assert hits[0] == [round(best.score, 3), best.answer, best.question]
+    (served,) = [one for one in page.fns.values() if one.api_name == "answer"]
+    assert served.fn(query, best.score + 0.01)["answer"] is None
+    with pytest.raises(gradio.Error, match="Give one query"):
+        served.fn([query])
     slider = search.inputs[1]
     assert slider.value == 0.613  # at 0.612, more would be answered than was calibrated
 
@@ -425,3 +430,4 @@ def test_messages_of_the_page_hold_no_html() -> None:
     assert raised.value.message == (
         "the question '&lt;img src=//evil.example&gt;' &amp; more has no answer"
     )
+    assert not raised.value.print_exception  # else the log shows it, and what it quotes
