@@ -10,6 +10,7 @@ import re
 from collections import Counter
 
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|\d+")
+ANY_WORD = re.compile(r"\w+(?:'[a-z]+)?")  # of any language
 SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]*\s+(?=\w)")
 LONG = 4  # letters of a word that carries meaning
 
@@ -44,5 +45,5 @@ def adds_sentence(text: str, other: str) -> bool:
     sentences = SENTENCE_END.split(other)
     if len(sentences) <= len(SENTENCE_END.split(text)):
         return False
-    words, kept = (Counter(WORD.findall(s.lower())) for s in (text, " ".join(sentences[:-1])))
+    words, kept = (Counter(ANY_WORD.findall(s.lower())) for s in (text, " ".join(sentences[:-1])))
     return words <= kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from itertools import chain
 from string import ascii_letters, digits
@@ -14,6 +15,10 @@ RUN = re.compile(r"[!-~]+")
 # Wide letters, figures and marks within words, the minus and dashes mean the same as these.
 PLAIN = {ord(char) + 0xFEE0: char for char in f"{digits}{ascii_letters}.%@#+/-_"}
 PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
+# So do the figures of other scripts, and the decimal point and comma of Arabic.
+_FIGURES = (chr(code) for code in range(0x660, 0xABFA) if chr(code).isdecimal())
+PLAIN |= {ord(char): str(unicodedata.decimal(char)) for char in _FIGURES}
+PLAIN |= {0x066B: ".", 0x066C: ","}
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
@@ -21,25 +26,34 @@ AROUND = "\"'`.,!?;:()[]{}<>*$%"
 ADDRESS = re.compile(r"[^\W_](?:[@+#_&]|//|:[/\\]+)[^\W_]|[^\W_]\.[^\W_A-Z]")
 HANDLE = re.compile(r"^[@#][^\W\d]")
 INSIDE = re.compile(rf"\d|{ADDRESS.pattern}|{HANDLE.pattern}|[^\W_](?:#|\+\+)$")
-ABBREVIATIONS = frozenset(("e.g", "i.e"))
+ABBREVIATIONS = frozenset("e.g i.e d.h f.eks p.ej p.ex t.ex u.a z.b".split())
 HOURS = "one two three four five six seven eight nine ten eleven twelve".split()
 _HOUR = "|".join(rf"(?<=\b{hour})" for hour in HOURS)
 # 9pm, nine p.m., but not "ninepm" or "at 65 am I"
 HALF_DAY = re.compile(
     rf"(?:(?:(?<=\d) ?|(?:{_HOUR}) )([ap])\.?m|\b([ap])\.m)\b\.?(?! (?-i:I)\b)", re.IGNORECASE
 )
-# Currencies and the like, by their signs: all ways to write one are equal.
+# Currencies and the like, by their signs: all ways to write one are equal, in many languages.
 SIGNS = {
-    "$": re.compile(r"\$|\b(?:dollars?|bucks?|usd)\b|美元|美金", re.IGNORECASE),
-    "€": re.compile(r"€|\b(?:euros?|eur)\b|欧元", re.IGNORECASE),
+    "$": re.compile(
+        r"\$|\b(?:dollars?|bucks?|usd|dollar[ei]|d[oó]lar\w*|доллар\w*|δολάρι\w*|دولار\w*)\b"
+        "|美元|美金|ドル|달러|डॉलर|ดอลลาร์",
+        re.IGNORECASE,
+    ),
+    "€": re.compile(r"€|\b(?:euros?|eur|евро|ευρώ|يورو)\b|欧元|ユーロ|유로|यूरो|ยูโร", re.IGNORECASE),
     "£": re.compile(r"£|\b(?:pounds?|lbs?|quid|gbp)\b|英镑", re.IGNORECASE),
     "¥": re.compile(
         "[¥\uffe5]|\\b(?:yen|jpy|yuan|rmb|cny)\\b|人民币|日元|块钱"
-        "|(?<=[\\d一二两三四五六七八九十百千万亿几]) ?元|(?<=\\d) ?块",
+        "|(?<=[\\d一二两三四五六七八九十百千万亿几]) ?元|(?<=\\d) ?[块円]",
         re.IGNORECASE,
     ),
-    "₹": re.compile(r"₹|\b(?:rupees?|inr)\b|卢比", re.IGNORECASE),
-    "%": re.compile(r"%|\bper ?cent\b|百分之", re.IGNORECASE),
+    "₹": re.compile(r"₹|\b(?:rupees?|inr)\b|卢比|रुपय|रुपए", re.IGNORECASE),
+    "%": re.compile(
+        r"[%٪]|\b(?:per ?cent|pour ?cent|(?:per|por) ?cento|por ?ciento|pro[cz]ent\w*|процент\w*"
+        r"|y[uü]zde|phần trăm|τοις εκατό|אחוז\w*|بالم[ئا]\w*)\b"
+        "|百分之|パーセント|퍼센트|प्रतिशत|เปอร์เซ็นต์",
+        re.IGNORECASE,
+    ),
     "°": re.compile(r"°|(?<=\d) degrees?\b", re.IGNORECASE),
 }
 # A single letter, except for words, "U.S.", "e-mail" and "l'amour"; "p'clock" has one.

@@ -33,6 +33,7 @@ from simbert_hf.generation.facts import (
     words_of,
 )
 from simbert_hf.generation.few_rows import few_rows
+from simbert_hf.generation.languages import foreign_language, join_thousands
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.order import misorders
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
@@ -275,10 +276,11 @@ def keep_facts(
     """Drop drafts with other facts, repeated numbers or exchanged words.
 
     Drafts of a Chinese text must keep its words in Latin letters, and add none. As long as others
-    are left, also drop drafts that have a stray letter, a verb that does not agree, an unpaired
-    mark or other quotations; leave out a variable, a possible name or one of several negations;
-    change a bound, name somebody else, add a sentence, coin, swap, repeat, put in or alter a word,
-    make two change places, use the opposite of one, misplace "be", or leave out or add much.
+    are left, also drop drafts that have an unpaired mark or other quotations, leave out a variable
+    or add a sentence; unless the text is in another language than English, also those that have a
+    stray letter or a verb that does not agree; leave out a possible name or one of several
+    negations; change a bound, name somebody else, coin, swap, repeat, put in or alter a word, make
+    two change places, use the opposite of one, misplace "be", or leave out or add much.
 
     Args:
         drafts: Sentences.
@@ -290,8 +292,8 @@ def keep_facts(
         >>> keep_facts([Draft("send $7 now", -1.0), Draft("send $5 now", -2.0)], "I send $5")
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
-    chinese = is_chinese(text)
-    plain_form = unify if chinese else str
+    chinese, foreign = is_chinese(text), bool(foreign_language(text))
+    plain_form = unify if chinese else join_thousands if foreign else str
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
@@ -307,17 +309,19 @@ def keep_facts(
         )
 
     wishes: tuple[Callable[[str], bool], ...] = (
-        lambda other: not has_stray_letters(text, other),
-        lambda other: slips_of(other) <= slips,
         lambda other: is_balanced(other) or not is_balanced(text),
-        lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
-        lambda other: not (words_of(other) - words) & known_names(),
         lambda other: quotations_of(other) == quotations,
         lambda other: all(variable in other for variable in variables),
         lambda other: not (chinese and changes(text, other)),
+        lambda other: not adds_sentence(text, other),
+    )
+    english: tuple[Callable[[str], bool], ...] = (
+        lambda other: not has_stray_letters(text, other),
+        lambda other: slips_of(other) <= slips,
+        lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
+        lambda other: not (words_of(other) - words) & known_names(),
         lambda other: not loses_denials(text, other),
         lambda other: not loses_bounds(text, other),
-        lambda other: not adds_sentence(text, other),
         lambda other: not coins_word(text, other, tokenize),
         lambda other: not swaps_word(text, other),
         lambda other: not changes_whose(text, other),
@@ -331,7 +335,7 @@ def keep_facts(
     )
     kept = [(plain_form(draft.text), draft) for draft in drafts]
     kept = [(other, draft) for other, draft in kept if is_true(other)]
-    for wish in wishes:
+    for wish in wishes if foreign else (*wishes, *english):
         kept = [(other, draft) for other, draft in kept if wish(other)] or kept
     return [draft for _, draft in kept]
 

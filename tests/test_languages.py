@@ -1,0 +1,90 @@
+"""Other languages than English and Chinese: guessed, and left alone by the rules for these two."""
+
+import pytest
+
+from simbert_hf.generation.languages import foreign_language
+from simbert_hf.generation.writing import Draft, keep_facts
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Wie kann ich mein Passwort ändern?", "de"),
+        ("Ich will mein Konto sperren.", "de"),
+        ("Perdí mi tarjeta.", "es"),
+        ("Je n'arrive pas à me connecter.", "fr"),
+        ("Waar is mijn pakket?", "nl"),
+        ("Nie mogę się zalogować.", "pl"),
+        ("Hesabıma giremiyorum.", "tr"),
+        ("Tôi không đăng nhập được.", "vi"),
+        ("Где моя посылка?", "ru"),
+        ("أين طلبي؟", "ar"),
+        ("제 주문은 어디에 있나요?", "ko"),
+    ],
+)
+def test_languages_are_guessed(text: str, language: str) -> None:
+    assert foreign_language(text) == language
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Where is my card?",
+        "reset password",
+        "is the cafe in Los Angeles open",
+        "Is El Niño in La Paz?",
+        "take me to the Champs-Élysées",
+        "What does the word 'nicht' mean?",
+        "How do you say спасибо большое in Dutch?",
+        "我的卡在哪里？",
+        "パスワードを忘れました。",
+        "123",
+    ],
+)
+def test_english_and_chinese_are_not_foreign(text: str) -> None:
+    assert foreign_language(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "paraphrases"),
+    [
+        ("Perdí mi tarjeta.", "He perdido mi tarjeta.|He extraviado la tarjeta."),
+        ("Woher kommt dieser Fehler?", "Wo kommt dieser Fehler her?|Was ist die Ursache?"),
+        ("Ich will mein Konto löschen.", "Bitte löschen Sie meinen Account.|Konto löschen."),
+        ("Er det muligt at betale med kort?", "Kan man betale med kort her?|Tager I kort?"),
+        ("Waar is mijn pakket?", "Kunt u mij vertellen waar mijn pakket is?|Waar is het?"),
+        ("We zijn op zoek naar een huis.", "We zoeken een huis.|Wij zijn op zoek naar een huis."),
+        ("Đơn hàng của tôi đang ở đâu?", "Tôi muốn biết đơn hàng của mình đang ở đâu.|Ở đâu?"),
+        ("Где карта?", "Карта пропала. Где она?|Где моя карта?"),
+        ("Der Preis stieg um 10 Prozent.", "Der Preis stieg um 10 %.|10 Prozent mehr ist es."),
+        ("Los 50 dólares son para ti.", "Los $50 son para ti.|Son para ti los 50 dólares."),
+        ("Die Rechnung über 1.234,56 € ist da.", "Die Rechnung über 1234,56 Euro ist da."),
+        ("Il coûte 1 500 € par mois.", "Il coûte 1500 € par mois.|C'est 1 500 euros par mois."),
+        ("Билет стоит 50 долларов.", "Билет стоит $50.|Цена билета — 50 долларов."),
+        ("टिकट ५०० रुपये का है।", "टिकट 500 रुपये का है।|टिकट का दाम ₹५०० है।"),
+        ("أين طلبي رقم ١٢٣٤؟", "أين طلبي رقم 1234؟|أين هو طلبي رقم ١٢٣٤؟"),
+        ("Det er åbent, f.eks. nu.", "Det er for eksempel åbent nu.|Nu er det f.eks. åbent."),
+    ],
+)
+def test_good_paraphrases_are_kept(text: str, paraphrases: str) -> None:
+    drafts = [Draft(text, -1.0), *(Draft(other, -2.0) for other in paraphrases.split("|"))]
+    assert keep_facts(drafts, text, list, repeats=False) == drafts
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Die Rechnung über 1.234,56 € ist da.", "Die Rechnung über 1.235,56 € ist da."),
+        ("टिकट ५०० रुपये का है।", "टिकट ६०० रुपये का है।"),
+        ("أين طلبي رقم ١٢٣٤؟", "أين طلبي رقم ١٢٣٥؟"),
+        ("السعر ٥٠٫٥ دولار", "السعر ٥٠٥ دولار"),
+        ("Los 50 dólares son para ti.", "Los 50 euros son para ti."),
+    ],
+)
+def test_other_facts_are_not(text: str, other: str) -> None:
+    assert keep_facts([Draft(other, -1.0)], text) == []
+
+
+def test_an_added_sentence_is_dropped_in_any_script() -> None:
+    drafts = [Draft("Где моя карта? Я её жду.", -1.0), Draft("Где она?", -2.0)]
+    assert keep_facts(drafts, "Где моя карта?") == drafts[1:]
