@@ -3,7 +3,12 @@
 import pytest
 
 from simbert_hf.generation.languages import foreign_language
+from simbert_hf.generation.marks import marks_as_in, plain_marks
+from simbert_hf.generation.placeholders import hold_words
+from simbert_hf.generation.sentences import split_sentences
+from simbert_hf.generation.spelling import Spelling
 from simbert_hf.generation.writing import Draft, keep_facts
+from simbert_hf.utils.text import fold, normalize_text, place_spaces
 
 
 @pytest.mark.parametrize(
@@ -88,3 +93,66 @@ def test_other_facts_are_not(text: str, other: str) -> None:
 def test_an_added_sentence_is_dropped_in_any_script() -> None:
     drafts = [Draft("Где моя карта? Я её жду.", -1.0), Draft("Где она?", -2.0)]
     assert keep_facts(drafts, "Где моя карта?") == drafts[1:]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [
+            "Wo ist Dr. Mut bzw. seine Praxis? ",
+            "Sie ist seit dem 19. Jahrhundert in der Seestr. 5.",
+        ],
+        ["¿Viene mañana la Sra. López? ", "El Sr. García ya está aquí."],
+        ["Det koster ca. 50 kr. pr. måned. ", "Kan jeg f.eks. betale med kort?"],
+        ["M. Dupont est arrivé hier. ", "Est-ce qu'il est là ?"],
+        ["Он живёт на ул. Ленина, д. 5. ", "Как туда доехать?"],
+        ["Πού είναι το δέμα μου; ", "Το περίμενα χθες."],
+        ["أين طلبي الذي أرسلته؟ ", "لم يصل حتى الآن."],
+        ["मेरा ऑर्डर कहाँ है? ", "वह अभी तक नहीं मिला। ", "कृपया जल्दी बताइए।"],
+        ["ログインできません。", "どうすればいいですか？"],
+    ],
+)
+def test_sentences_end_as_in_their_language(sentences: list[str]) -> None:
+    assert split_sentences("".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "spelled"),
+    [
+        ("Est-ce que l'eau est là ?", "est-ce qu'il n'est pas à l'eau ?", "Est-ce qu'il n'est pas"),
+        ("Dove sono gli ospiti?", "dove sono i clienti?", "Dove sono i clienti?"),
+        ("Wo ist der Platz?", "er sagte „gut“ und ging", "Er sagte „gut“ und ging"),
+    ],
+)
+def test_words_are_spelled_as_in_their_language(english, source, written, spelled) -> None:
+    tokens = english.tokenizer(written, add_special_tokens=False)["input_ids"]
+    assert Spelling(source, english.tokenizer)(tokens).startswith(spelled)
+
+
+def test_marks_of_other_scripts() -> None:
+    assert place_spaces("أين طلبي ؟ نعم ، هنا") == "أين طلبي؟ نعم، هنا"
+    assert place_spaces("वह नहीं मिला ।") == "वह नहीं मिला।"
+    assert place_spaces("“ so ” ( “ it ” )") == "“so” (“it”)"
+    assert plain_marks("أين طلبي؟؟؟") == "أين طلبي؟"
+    assert marks_as_in("أين طلبي؟؟", "أين هو؟") == "أين هو؟؟"
+
+
+def test_words_of_japanese_syllables_are_not_held(english) -> None:
+    texts = ["Wi-Fiがつながらない", "ログインできません"]
+    held = hold_words(english.tokenizer, texts)
+    assert all(one.says_something() for one in held)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("أين طلبي\u200f؟", "أين طلبي؟"),
+        ("\u202bשלום\u202c", "שלום"),
+        ("Soft\xadware", "software"),
+        ("\ufeffİSTANBUL", "istanbul"),
+        ("cafe\u0301", "CAFÉ"),
+    ],
+)
+def test_what_nobody_sees_makes_no_other_text(text: str, other: str) -> None:
+    assert normalize_text(text) == normalize_text(other)
+    assert fold("می\u200cروم") != fold("میروم")  # a join that shows

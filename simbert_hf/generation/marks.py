@@ -23,7 +23,7 @@ SINGLE = re.compile(  # quotation marks, but not an apostrophe before a word or 
 )
 OPENED = re.compile(r'(?<![^\s([{\u2014\u2013-])"')  # at a word's beginning
 BEHIND = rf"(?<=[^\W_])({{}})(?![^\W{CJK}]|[@#/=&])"  # a word or figure, and in no address
-ENDS = re.compile(BEHIND.format("[?!]+|[\uff1f\uff01]+"))
+ENDS = re.compile(BEHIND.format("[?!\u061f]+|[\uff1f\uff01]+"))
 SHORT = (
     "aren't can't couldn't didn't doesn't don't hadn't hasn't haven't he's here's how's i'm i've "
     "isn't mustn't needn't she's shouldn't that's there's they'll they're they've wasn't we've "
@@ -120,7 +120,7 @@ def marked(found: re.Match[str]) -> str:
 
 def plain_end(marks: str) -> str:
     """Choose one of several marks: a question mark, if there is one."""
-    return next((mark for mark in marks if mark in "?\uff1f"), marks[0])
+    return next((mark for mark in marks if mark in "?\u061f\uff1f"), marks[0])
 
 
 def quotation_marks(text: str) -> tuple[str, str]:

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english
+from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english, words_of
 from simbert_hf.generation.sentences import EMOTICON
 from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
-from simbert_hf.utils.text import CJK, CJK_CHAR, is_wordpiece
+from simbert_hf.utils.text import CJK, CJK_CHAR, HAN_CHAR, is_wordpiece
 
 # Caseless letters of rare scripts, phonetic ones first, up to Korean, whose letters are composed.
 FIRST, BEHIND = "\u0250", "\u1100"
@@ -43,6 +43,7 @@ VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."
 WORD = re.compile(rf"(?:{_VARIABLE}|\S)+")
 APART = re.compile(rf"(?:{_VARIABLE}|[^\s{CJK}])+|[{CJK}]")  # where no blanks separate words
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")  # syllables of Japanese
 EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
 
@@ -117,7 +118,7 @@ def hold(
     given: dict[str, str] = {}
     parts, until = [], 0
     starts = [start for start, _ in places]
-    in_words = is_english(text) or not is_chinese(text)
+    in_words = is_english(text) or not (is_chinese(text) or is_japanese(text))
     for start, word in words_at(text, in_words):
         end = start + len(word)
         pieces = tokens[bisect_left(starts, start) : bisect_left(starts, end)]
@@ -130,6 +131,17 @@ def hold(
         parts += [text[until:start], letter]
         until = end
     return Held("".join((*parts, text[until:])), {letter: word for word, letter in given.items()})
+
+
+def is_japanese(text: str) -> bool:
+    """Whether a text has syllables of Japanese, and many more of its letters than Latin words.
+
+    Example:
+        >>> is_japanese("Wi-Fiがつながらない"), is_japanese("translate ありがとう to English")
+        (True, False)
+    """
+    letters = len(KANA.findall(text)) + len(HAN_CHAR.findall(text))
+    return KANA.search(text) is not None and letters > 3 * len(words_of(text))
 
 
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:

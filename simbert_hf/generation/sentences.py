@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 
 from sentencex import segment  # type: ignore[import-untyped]
 
+from simbert_hf.generation.languages import foreign_language
 from simbert_hf.utils.text import HAN, is_mark
 
-WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
+# Some letters of scripts without blanks count as a word; vowel signs of India are not in "\w".
+_OTHERS = r"\u3041-\u3096\u30a1-\u30fe", r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
+_INDIC = r"\u0900-\u0963\u0966-\u0dff"
+WORD = re.compile(
+    rf"[{HAN}]|[{_OTHERS[0]}]{{1,3}}|[{_OTHERS[1]}]{{1,4}}|[{_INDIC}]+"
+    rf"|[^\W{HAN}{''.join(_OTHERS)}{_INDIC}]+"
+)
 TAG = re.compile("<[^<>]*>")
 _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML
 LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
@@ -23,6 +30,7 @@ MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's it
 # Ends of sentences that the splitter does not know
 UNKNOWN_END = re.compile(
     rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)(?![^“（]{{0,99}}[”）])|(?<=\n)(?={_ITEM})"
+    r"|(?<=[\u0370-\u03ff][;\u037e] )"  # Greek question marks
 )
 APART = re.compile(rf"\n\s*$|^{MARKER.pattern}$")  # what the next sentence is not joined to
 # White space, and emoji and signs of their kind, which few models read, with what joins them
@@ -51,7 +59,7 @@ def split_sentences(text: str) -> list[str]:
     between them. List markers stand alone.
 
     Args:
-        text: English, or any language that ends its sentences in a similar way, such as Chinese.
+        text: In any language that ends its sentences in a similar way to English.
 
     Returns:
         At least one sentence, each with the white space after it.
@@ -66,7 +74,8 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     begun = ""
-    pieces = chain.from_iterable(segment("en", piece) for piece in UNKNOWN_END.split(text))
+    language = foreign_language(text)
+    pieces = chain.from_iterable(cut(piece, language) for piece in UNKNOWN_END.split(text))
     parts = chain.from_iterable(map(cut_blocks, pieces))
     for part in chain.from_iterable(map(cut_short_lines, parts)):
         if sentences and not begun + part.strip():
@@ -87,6 +96,22 @@ def split_sentences(text: str) -> list[str]:
         sentences.append(begun)
     lined = any(map(APART.search, sentences[:-1]))
     return sentences if lined or any(map(says_enough, sentences)) else [text]
+
+
+def cut(text: str, language: str) -> Iterator[str]:
+    """Cut a text where sentences end in English and, if given, in another language.
+
+    Example:
+        >>> list(cut("Das kostet ca. 5 € bzw. mehr. Wo ist Dr. Mut?", "de"))
+        ['Das kostet ca. 5 € bzw. mehr. ', 'Wo ist Dr. Mut?']
+    """
+    ends = set(accumulate(map(len, segment("en", text))))
+    if language:  # which knows its abbreviations, but not all that English has
+        ends &= {*accumulate(map(len, segment(language, text)))}
+    start = 0
+    for end in sorted(ends):
+        yield text[start:end]
+        start = end
 
 
 def cut_blocks(sentence: str) -> Iterator[str]:
@@ -126,7 +151,16 @@ def says_enough(sentence: str) -> bool:
 
 
 def count_words(sentence: str) -> int:
-    """Count words, and Chinese characters, outside tags."""
+    """Count words, and Chinese characters, outside tags.
+
+    Example:
+        >>> (
+        ...     count_words("Is it <b>new</b>?"),
+        ...     count_words("新的吗？"),
+        ...     count_words("ログインできません"),
+        ... )
+        (3, 3, 3)
+    """
     return len(WORD.findall(TAG.sub("", sentence)))
 
 

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
+from simbert_hf.generation.languages import foreign_language
 from simbert_hf.utils.text import (
     CJK,
     CJK_CHAR,
@@ -47,6 +48,7 @@ HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
 CLOSE = re.compile(rf"(?<=[{HAN}])(?=[^\W{CJK}])|(?<=[^\W{CJK}])(?=[{HAN}])")
 APART = re.compile(rf"(?<=[{HAN}]) (?=[^\W{CJK}])|(?<=[^\W{CJK}]) (?=[{HAN}])")
 END = re.compile(r"[?!]+$")
+ELIDED = re.compile(r"(?<=[^\W\d_]) (['’]) (?=[^\W\d_])")  # "qu'il", "İstanbul'a"
 APOSTROPHE = "(?<!['’])"  # not behind it
 # Between other letters and figures, and not within "i.e." or "paypal.com"
 BOUNDS = rf"(?<![^\W{CJK}])(?<!\w\.)", rf"(?![^\W{CJK}])(?!\.\w)"
@@ -131,7 +133,8 @@ class Spelling:
             self.pairs = set(pairwise(pieces_of(tokenizer, own)))
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
-        if self.capitals:
+        self.foreign = bool(foreign_language(source))
+        if self.capitals and not self.foreign:  # "i" is Italian, Danish and Polish too
             spelled.setdefault("i", {"I"})
         self.dashed = self.wordpiece and bool(DASHED.search(source))
         self.hyphened = {(left, right) for left, _, right in HYPHENED.findall(source.lower())}
@@ -169,13 +172,15 @@ class Spelling:
         return found[0] if known else f"{left} {dash} "
 
     def _spaced(self, raw: str) -> str:
-        return place_spaces(raw) if self.wordpiece else raw
+        if not self.wordpiece:
+            return raw
+        return place_spaces(ELIDED.sub(r"\1", raw) if self.foreign else raw)
 
     def __call__(self, tokens: list[int]) -> str:
         """Turn what the model wrote into text."""
         if self.wordpiece:
             pieces = pieces_of(self.tokenizer, tokens)
-            raw = join_wordpieces(inflect_pieces(pieces, self.pairs))
+            raw = join_wordpieces(pieces if self.foreign else inflect_pieces(pieces, self.pairs))
         else:
             raw = raw_text(self.tokenizer, tokens)
         text = self._spaced(self.parted_pattern.sub(lambda found: self.standins[found[0]], raw))

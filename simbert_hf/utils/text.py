@@ -17,6 +17,8 @@ HAN = r"\u3400-\u4dbf\u4e00-\u9fff"  # Chinese characters in common use
 HAN_CHAR = re.compile(f"[{HAN}]")
 CJK_CHAR = re.compile(f"[{CJK}]")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # but tabs and line breaks
+# Marks of direction, soft hyphens and blanks without width, which no reader sees
+INVISIBLE = re.compile("[\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 ENDINGS = "s|t|d|m|re|ve|ll|clock|am|all"  # don't, tom's, o'clock, ma'am, y'all
 
 SPACE_IN_CJK = re.compile(rf"(?<=[{CJK}]) (?=[{CJK}])")
@@ -27,6 +29,7 @@ SPACING = [
     (re.compile(pattern), joined)
     for pattern, joined in [
         (r'" ([^"]+?) "', r'"\1"'),  # quotation marks stand in pairs,
+        (r"„ ([^„“”]+?) ([“”])", r"„\1\2"),
         (r'(?<=\d) "(?=[^"]*$)|^" | "$', '"'),  # or alone behind a figure (inches), or at an end
         (rf"(\w) ([’']) (?=(?:{ENDINGS})\b)", r"\1\2"),
         (r"\b([odl]) ([’']) (?=\w)", r"\1\2"),  # o'neil, d'accord, l'amour
@@ -37,11 +40,11 @@ SPACING = [
         (r"(?<=\d) , (?=\d{3}\b)", ","),  # 86,400
         (r"(?<=\w) ([-\u2010-\u2013_]) (?=\w)", r"\1"),
         (r"(?<=[\w.]) ([@/]) (?=\w)", r"\1"),
-        (r"([(\[{«“‘¿¡]) ", r"\1"),
+        (r"([(\[{«‘¿¡]|(?<!\S)“) ", r"\1"),  # "“" may also close a quotation
         (r"(?<!\S)(?<!\d )\u2212 (?=\d)", "\u2212"),  # -5, and 5 - 3
         (r"(?<!\d )([£€¥]) (?=\d)|(\$) (?=\d)", r"\1\2"),  # $5, and 5 € or 6 £
         (r"(?<!\b[cf] )# (?=\w)", "#"),  # but for C# and F#
-        (r" ([.,!?;:%°…)\]}»”])", r"\1"),
+        (r" ([.,!?;:%°…)\]}»”،؛؟।॥])", r"\1"),  # Arabic and Devanagari ones too
         (r"\b([A-Za-z])\. (?=[A-Za-z]\.)", r"\1."),  # 5 a.m., the u.s.
         (r"(?<=—) (?=—)", ""),  # the Chinese dash is a pair
         (r"\b([A-Za-z]) \+ \+", r"\1++"),
@@ -112,11 +115,14 @@ def place_spaces(text: str) -> str:
 def fold(text: str) -> str:
     r"""Normalise case, white space and the encoding of characters, for comparisons.
 
+    Invisible marks are left out, and a Turkish capital "İ" is an "i".
+
     Example:
         >>> fold("  How are\tYou？ ")
         'how are you?'
     """
-    return " ".join(unicodedata.normalize("NFKC", text).split()).casefold()
+    visible = INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return " ".join(visible.split()).casefold().replace("i\u0307", "i")
 
 
 def normalize_text(text: str) -> str:
