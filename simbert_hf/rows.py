@@ -7,6 +7,7 @@ between the sentences), and many tokenizers return no segments at all.
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +33,9 @@ MAY_BE_UNKNOWN = re.compile(r"[^\x00-\x7f]|\S{101}")  # WordPiece gives up on wo
 
 
 def check_texts(text: object) -> list[str]:
-    """Return one text or several as a list, without control characters, which models ignore.
+    """Return one text or several as a list, composed (NFC) and without control characters.
+
+    Models ignore the latter, and few vocabularies have the accents of text that is decomposed.
 
     Raises:
         TypeError: If an item is not a string.
@@ -46,7 +49,7 @@ def check_texts(text: object) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
-        texts[i] = CONTROL.sub("", text)
+        texts[i] = unicodedata.normalize("NFC", CONTROL.sub("", text))
         if not texts[i].strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
         if not is_whole(text):
@@ -275,8 +278,9 @@ class RowBuilder:
     def _encode(self, texts: Sequence[str]) -> BatchEncoding:
         if not texts:  # tokenizers refuse an empty list
             return BatchEncoding({"input_ids": []})
+        composed = [unicodedata.normalize("NFC", text) for text in texts]
         encoded: BatchEncoding = self.tokenizer(
-            list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False
+            composed, add_special_tokens=False, return_attention_mask=False, verbose=False
         )
         return encoded
 

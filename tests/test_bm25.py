@@ -57,3 +57,16 @@ def test_characters_are_the_same_however_they_are_encoded() -> None:
 def test_texts_without_a_word_have_no_neighbours() -> None:
     (numbers,) = nearest_by_words(["?!", "..."], 3)
     assert numbers.tolist() == [[-1] * 3] * 2
+
+
+def test_scripts_without_blanks_share_letters_and_hindi_whole_words() -> None:
+    texts = [
+        "ログインできません",
+        "ログインできない",
+        "送料を見る",
+        "मेरा कार्ड",
+        "मीरा कल",
+        "गया कार्ड",
+    ]
+    (numbers,) = nearest_by_words(texts, 2)
+    assert numbers[:, 1].tolist() == [1, 0, -1, 5, -1, 3]

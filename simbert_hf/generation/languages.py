@@ -46,7 +46,7 @@ COMMON = {
     }.items()
 }
 MORE_ENGLISH = frozenset(
-    "after be because before best but find first get go help make need second want way without".split()
+    "after be because before best but find first get go help make need want way without".split()
 )
 LETTERS = {  # and marks that English and most of the others lack
     "cs": "ěřů",

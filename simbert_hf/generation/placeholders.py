@@ -21,7 +21,7 @@ from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english,
 from simbert_hf.generation.sentences import EMOTICON
 from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
-from simbert_hf.utils.text import CJK, CJK_CHAR, HAN_CHAR, is_wordpiece
+from simbert_hf.utils.text import CJK, CJK_CHAR, HAN_CHAR, KANA, is_wordpiece
 
 # Caseless letters of rare scripts, phonetic ones first, up to Korean, whose letters are composed.
 FIRST, BEHIND = "\u0250", "\u1100"
@@ -43,7 +43,6 @@ VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."
 WORD = re.compile(rf"(?:{_VARIABLE}|\S)+")
 APART = re.compile(rf"(?:{_VARIABLE}|[^\s{CJK}])+|[{CJK}]")  # where no blanks separate words
-KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")  # syllables of Japanese
 EDGES = f"{OPENING}{CLOSING}。，！？、；：（）「」《》"
 FIGURE = re.compile(r"(?=.*\d)(?!.*[a-z]{2})")  # or a code
 
@@ -140,8 +139,8 @@ def is_japanese(text: str) -> bool:
         >>> is_japanese("Wi-Fiがつながらない"), is_japanese("translate ありがとう to English")
         (True, False)
     """
-    letters = len(KANA.findall(text)) + len(HAN_CHAR.findall(text))
-    return KANA.search(text) is not None and letters > 3 * len(words_of(text))
+    kana = len(re.findall(f"[{KANA}]", text))
+    return kana > 0 and kana + len(HAN_CHAR.findall(text)) > 3 * len(words_of(text))
 
 
 def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:

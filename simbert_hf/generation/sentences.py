@@ -9,14 +9,10 @@ from itertools import accumulate, chain
 from sentencex import segment  # type: ignore[import-untyped]
 
 from simbert_hf.generation.languages import foreign_language
-from simbert_hf.utils.text import HAN, is_mark
+from simbert_hf.utils.text import HAN, INDIC, KANA, UNSPACED, is_mark
 
-# Some letters of scripts without blanks count as a word; vowel signs of India are not in "\w".
-_OTHERS = r"\u3041-\u3096\u30a1-\u30fe", r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"
-_INDIC = r"\u0900-\u0963\u0966-\u0dff"
-WORD = re.compile(
-    rf"[{HAN}]|[{_OTHERS[0]}]{{1,3}}|[{_OTHERS[1]}]{{1,4}}|[{_INDIC}]+"
-    rf"|[^\W{HAN}{''.join(_OTHERS)}{_INDIC}]+"
+WORD = re.compile(  # of scripts without blanks, some letters
+    rf"[{HAN}]|[{KANA}]{{1,3}}|[{UNSPACED}]{{1,4}}|[{INDIC}]+|[^\W{HAN}{KANA}{UNSPACED}{INDIC}]+"
 )
 TAG = re.compile("<[^<>]*>")
 _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML

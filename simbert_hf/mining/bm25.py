@@ -10,12 +10,13 @@ from scipy.sparse import csc_array, csr_array
 
 from simbert_hf.utils.arrays import Ints
 from simbert_hf.utils.extras import require
-from simbert_hf.utils.text import HAN
+from simbert_hf.utils.text import HAN, INDIC, KANA, UNSPACED
 
 BLOCK = 1024  # sentences that search at a time
 # Words in more sentences than this, and in more than a hundredth of them, are not searched for.
 COMMON = 2000
-WORDS = rf"(?u)[{HAN}]|[^\W{HAN}]+"  # Chinese characters, words of other scripts
+_ALONE = HAN + KANA + UNSPACED  # letters of scripts without blanks
+WORDS = rf"(?u)[{_ALONE}]|[{INDIC}]+|[^\W{_ALONE}{INDIC}]+"  # these, and words of other scripts
 
 
 def nearest_by_words(texts: Sequence[str], k: int) -> Iterator[Ints]:
