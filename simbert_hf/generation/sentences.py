@@ -14,6 +14,8 @@ from simbert_hf.utils.text import HAN, INDIC, KANA, UNSPACED, is_mark
 WORD = re.compile(  # of scripts without blanks, some letters
     rf"[{HAN}]|[{KANA}]{{1,3}}|[{UNSPACED}]{{1,4}}|[{INDIC}]+|[^\W{HAN}{KANA}{UNSPACED}{INDIC}]+"
 )
+WITH_ORDINALS = frozenset("cs da de fi hu pl tr".split())  # "das 19. Jahrhundert"
+ORDINAL = re.compile(r"(?<![\w.,])\d{1,2}\.\s+(?=\w)")
 TAG = re.compile("<[^<>]*>")
 _BLOCK = r"</?(?:br|div|h[1-6]|li|ol|p|t[dhr]|ul)(?![\w:-])[^<>]*>"  # of HTML
 LINE_END = re.compile(rf"(?:\n|{_BLOCK})\s*$")
@@ -98,12 +100,14 @@ def cut(text: str, language: str) -> Iterator[str]:
     """Cut a text where sentences end in English and, if given, in another language.
 
     Example:
-        >>> list(cut("Das kostet ca. 5 € bzw. mehr. Wo ist Dr. Mut?", "de"))
-        ['Das kostet ca. 5 € bzw. mehr. ', 'Wo ist Dr. Mut?']
+        >>> list(cut("Das kostet ca. 5 € bzw. mehr. Wo ist der 2. Arzt?", "de"))
+        ['Das kostet ca. 5 € bzw. mehr. ', 'Wo ist der 2. Arzt?']
     """
     ends = set(accumulate(map(len, segment("en", text))))
     if language:  # which knows its abbreviations, but not all that English has
         ends &= {*accumulate(map(len, segment(language, text)))}
+    if language in WITH_ORDINALS:
+        ends -= {found.end() for found in ORDINAL.finditer(text)}
     start = 0
     for end in sorted(ends):
         yield text[start:end]
