@@ -14,7 +14,7 @@ COMMON = {
     language: frozenset(words.split())
     for language, words in {
         "cs": "je se si na že jak kde kdy nebo nejde můj mám můžu není prosím pro jsem být",
-        "da": "jeg det er ikke og til på hvor hvordan hvad hvornår kan min mit af med har som "
+        "da": "jeg ikke det er og til på hvor hvordan hvad hvornår kan min mit af med har som "
         "den de vil der et jer mig skal",
         "de": "ich mein meine meinen meinem meiner und nicht ist ein eine einen einem einer das "
         "der den dem des wie wo wann warum kann können zu auf mit für von wir sie es im vom zum "
@@ -33,7 +33,8 @@ COMMON = {
         "it": "il lo gli di del della dei che con una un mio mia miei è ho sono dove "
         "quando perché quanto posso al alla nel le la si questo questa ha più anche mi ci",
         "nl": "ik mijn het een niet hoe waar wanneer waarom dat wat zijn naar voor met en te "
-        "kan van de je jij wij ze er om aan bij uit nog ook maar als wordt zich geen dit deze u uw",
+        "kan van de je jij wij ze er aan bij uit nog ook maar als wordt zich meer geen dit deze u "
+        "uw",
         "pl": "jest się nie na jak gdzie kiedy czy moje mój moja mojego swoje dlaczego przy za z "
         "co żeby przez dla jestem mam mogę można od po są proszę ale",
         "pt": "não meu minha meus minhas um uma os com em eu que é por para onde quando qual "
@@ -46,12 +47,18 @@ COMMON = {
     }.items()
 }
 MORE_ENGLISH = frozenset(
-    "after be because before best but find first get go help make need want way without".split()
+    "after be because before best but find first get go help make need second want way without "
+    "wins".split()
 )
-LETTERS = {  # and marks that English and most of the others lack
-    "cs": "ěřů",
+LETTERS = {  # and marks that English and most others lack
+    "cs": "ěřůčšž",
+    "da": "æøå",
+    "de": "ßäöü",
     "es": "¿¡ñ",
-    "de": "ß",
+    "fr": "çœêè",
+    "it": "ìòù",
+    "pt": "ãõ",
+    "sv": "åäö",
     "hu": "őű",
     "pl": "łąęśźż",
     "ro": "ățș",
