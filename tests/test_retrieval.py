@@ -491,6 +491,37 @@ def test_a_failed_save_leaves_the_old_index(index, model, tmp_path, monkeypatch,
     assert len(FaqIndex.load(tmp_path, model)) == 5
 
 
+@pytest.mark.parametrize(
+    ("step", "late", "left"),
+    [
+        ("sync", True, 5),
+        ("put_in_place", False, 5),
+        ("put_in_place", True, 4),
+        ("shutil.rmtree", False, 4),
+    ],
+)
+def test_an_interrupted_save_leaves_an_index_that_can_be_saved(
+    index, model, tmp_path, monkeypatch, step, late, left
+):
+    index.save(tmp_path)
+    index.remove("c")
+    real = pkgutil.resolve_name(f"simbert_hf.index.saving.{step}")
+
+    def interrupted(*args, **options):
+        if late:
+            real(*args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"simbert_hf.index.saving.{step}", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            index.save(tmp_path)
+    assert len(FaqIndex.load(tmp_path, model)) == left
+    index.save(tmp_path)
+    assert len(FaqIndex.load(tmp_path, model)) == 4
+    assert len(list(tmp_path.iterdir())) == 3  # manifest, lock, data
+
+
 def test_damaged_indexes_are_refused(index, model, tmp_path):
     index.save(tmp_path / "faq")
     (manifest,) = (tmp_path / "faq").glob("*.json")

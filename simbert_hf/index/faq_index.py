@@ -165,7 +165,7 @@ class FaqIndex:
         """
         place = Path(path).absolute()
         with self._changing.writing():
-            self._saved[place] = write_index(place, self._write, self._saved.get(place))
+            write_index(place, self._write, self._saved)
             self.store.settle(self._table.removed)
 
     def _write(self, folder: Path) -> dict[str, Any]:

@@ -60,17 +60,15 @@ def turn(place: Path) -> FileLock:
 
 
 def write_index(
-    place: Path, write: Callable[[Path], dict[str, Any]], known: str | None = None
-) -> str:
+    place: Path, write: Callable[[Path], dict[str, Any]], saved: dict[Path, str]
+) -> None:
     """Save an index to a directory, replacing the one there; saves run one at a time.
 
     Args:
         place: The directory.
         write: Writes all data into a folder and returns what the manifest says about them.
-        known: The only folder of data that may be replaced, if the directory has an index.
-
-    Returns:
-        The name of the folder of data.
+        saved: By directory, the name of the only folder of data that may be replaced there; any
+            may be if it names none. It gets the new name as soon as the new index is in place.
 
     Raises:
         DataError: If the index there has other data than the known ones.
@@ -80,9 +78,9 @@ def write_index(
     check_place(place)
     place.mkdir(parents=True, exist_ok=True)
     with turn(place):
-        if known:
-            check_known(place, known)
-        return _replace(place, write)
+        if place in saved:
+            check_known(place, saved[place])
+        _replace(place, write, saved)
 
 
 def check_known(place: Path, known: str) -> None:
@@ -92,7 +90,7 @@ def check_known(place: Path, known: str) -> None:
         raise fault(place, None, problem, "Load it again, and repeat the changes")
 
 
-def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
+def _replace(place: Path, write: Callable[[Path], dict[str, Any]], saved: dict[Path, str]) -> None:
     folder = place / f"{PREFIX}{token_hex(4)}"
     folder.mkdir()
     made = place / f"{folder.name}.json"
@@ -105,16 +103,19 @@ def _replace(place: Path, write: Callable[[Path], dict[str, Any]]) -> str:
         put_in_place(made, place / MANIFEST)
     except BaseException as error:
         name_place(error, place)
-        made.unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        if data_of(place) != folder.name:  # a Ctrl-C may come after that
+            made.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
         raise
+    finally:
+        if data_of(place) == folder.name:
+            saved[place] = folder.name
     for old in filter(is_data, place.iterdir()):  # the last save's, and what a kill has left
         if old.is_file():
             with suppress(OSError):
                 old.unlink()
         elif old != folder:
             shutil.rmtree(old, ignore_errors=True)
-    return folder.name
 
 
 def is_data(path: Path) -> bool:
@@ -139,11 +140,17 @@ def check_place(place: Path) -> None:
 
 def is_index(place: Path) -> bool:
     """Whether a directory holds an index; other tools have an ``index.json`` too."""
+    return bool(data_of(place))
+
+
+def data_of(place: Path) -> str:
+    """Name the folder of data of the index in a directory; empty if there is no index."""
     try:
         manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
-        return "format" in manifest and bool(manifest["data"].startswith(PREFIX))
+        named = "format" in manifest and manifest["data"].startswith(PREFIX)
+        return str(manifest["data"]) if named else ""
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+        return ""
 
 
 def read_index(place: Path, read: Callable[[dict[str, Any], Path], T]) -> T:
