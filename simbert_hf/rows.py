@@ -301,13 +301,16 @@ class RowBuilder:
             ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64, each of shape (B, L).
         """
         ends: Sequence[list[int]] = targets if targets is not None else [[]] * len(sources)
-        starts = torch.tensor([len(row) for row in sources])[:, None]
-        lengths = starts + torch.tensor([len(row) for row in ends])[:, None]
-        columns = torch.arange(max(self.width, int(lengths.max())))
+        starts, behind = (
+            torch.tensor([len(row) for row in some], device="cpu")[:, None]
+            for some in (sources, ends)
+        )
+        lengths = starts + behind
+        columns = torch.arange(max(self.width, int(lengths.max())), device="cpu")
         real = columns < lengths
         tokens = [token for a, b in zip(sources, ends, strict=True) for token in (*a, *b)]
-        ids = torch.full(real.shape, self.pad_id)
-        ids[real] = torch.tensor(tokens, dtype=torch.long)
+        ids = torch.full(real.shape, self.pad_id, device="cpu")
+        ids[real] = torch.tensor(tokens, dtype=torch.long, device="cpu")
         segments = real & (columns >= starts)
         return {
             "input_ids": ids,

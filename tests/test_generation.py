@@ -200,6 +200,15 @@ def test_a_text_gets_the_same_alone_and_in_any_batch(model, strategy, attention,
             assert all(p[1:] == pytest.approx(scores[p.text], abs=1e-5) for p in row)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_default_device_of_the_host_changes_nothing(model, strategy):
+    options = {"n": 10, "seed": 0, "strategy": strategy}
+    vectors, found = model.encode(TEXTS), model.gen_synonyms(TEXTS, **options)
+    with torch.device("meta"):  # where no tensor has values
+        assert (model.encode(TEXTS) == vectors).all()
+        assert model.gen_synonyms(TEXTS, **options) == found
+
+
 def test_same_seed_same_answer(model):
     drawn = {"n": 20, "strategy": "sample", "max_new_tokens": 12}
     first = model.gen_synonyms(TEXTS[0], seed=5, **drawn)

@@ -60,4 +60,4 @@ def pieces_of_words(tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """
     names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     pieces = (i for i, name in enumerate(names) if (name or "").startswith("##"))
-    return torch.tensor([i for i in pieces if names[i] != "##ing"])
+    return torch.tensor([i for i in pieces if names[i] != "##ing"], device="cpu")

@@ -89,7 +89,7 @@ class CopyingDecoder:
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
     """Pad rows with -1, to at least one column: (S, L)."""
-    tensors = [torch.tensor([*row] or [-1], dtype=torch.long) for row in rows]
+    tensors = [torch.tensor([*row] or [-1], dtype=torch.long, device="cpu") for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=-1)
 
 

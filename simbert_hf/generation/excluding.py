@@ -61,7 +61,7 @@ def excluded_tokens(
         [*sorted(some), *[row[0]] * (longest - len(some))]
         for some, row in zip(found, rows, strict=True)
     ]
-    return torch.tensor(filled, dtype=torch.long).reshape(len(rows), longest)
+    return torch.tensor(filled, dtype=torch.long, device="cpu").reshape(len(rows), longest)
 
 
 @lru_cache(maxsize=4)

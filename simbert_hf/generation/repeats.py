@@ -80,6 +80,7 @@ def kinds_of_tokens(tokenizer: PreTrainedTokenizerBase, size: int) -> tuple[Tens
         list(range(min(size, len(tokenizer))))
     )
     patterns = (WORDPIECE if is_wordpiece(tokenizer) else OTHERS), LETTERS
-    long, letters = ([bool(p.fullmatch(name or "")) for name in names] for p in patterns)
     unnamed = [False] * (size - len(names))
-    return torch.tensor(long + unnamed), torch.tensor(letters + unnamed)
+    kinds = ([bool(p.fullmatch(name or "")) for name in names] + unnamed for p in patterns)
+    long, letters = (torch.tensor(kind, device="cpu") for kind in kinds)
+    return long, letters

@@ -72,9 +72,9 @@ def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
     rooms = (model.positions - len(row) for row in written)
     whole = model.rows.sources(sources, model.max_length)
     read = [cut(row, room) for row, room in zip(whole, rooms, strict=True)]
-    tokens = torch.tensor([len(row) for row in written])
-    vectors = torch.zeros(len(read), model.dimension, dtype=torch.float32)
-    log_probs = torch.zeros(len(read), dtype=torch.float64)
+    tokens = torch.tensor([len(row) for row in written], device="cpu")
+    vectors = torch.zeros(len(read), model.dimension, dtype=torch.float32, device="cpu")
+    log_probs = torch.zeros(len(read), dtype=torch.float64, device="cpu")
     order = sorted(range(len(read)), key=lambda i: len(read[i]) + len(written[i]))
     with evaluating(model):
         for start in range(0, len(order), BATCH_SIZE):
@@ -83,7 +83,7 @@ def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
             batch = {name: tensor.to(model.device) for name, tensor in batch.items()}
             output = model(**batch)
             vectors[rows] = normalize(output.sentence_embedding.float()).cpu()
-            owners = torch.tensor(rows).repeat_interleave(tokens[rows])
+            owners = torch.tensor(rows, device="cpu").repeat_interleave(tokens[rows])
             nats = target_losses(model, output.last_hidden_state, batch)
             log_probs.index_add_(0, owners, -nats.cpu().double())
     return PairScores(vectors, log_probs, tokens)

@@ -133,7 +133,7 @@ class Noise:
     def __init__(self, seed: int | None, n: int) -> None:
         self.n = n
         self.shared = seed is not None
-        self.generator = torch.Generator()
+        self.generator = torch.Generator("cpu")
         if seed is None:
             self.generator.seed()
         else:
@@ -142,8 +142,9 @@ class Noise:
     def __call__(self, places: Tensor, *width: int) -> Tensor:
         """Draw for the rows at places 0 .. n - 1 of their sources; shape: (len(places), *width)."""
         rows = self.n if self.shared else len(places)
-        drawn = torch.rand(rows, *width, dtype=torch.float64, generator=self.generator)
-        drawn = drawn.to(places.device)
+        drawn = torch.rand(
+            rows, *width, dtype=torch.float64, generator=self.generator, device="cpu"
+        ).to(places.device)
         return drawn[places] if self.shared else drawn
 
 
