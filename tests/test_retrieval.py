@@ -38,7 +38,7 @@ from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.ranking import nearest_groups
 from simbert_hf.index.stores import measure_recall
-from simbert_hf.index.table import FaqTable
+from simbert_hf.index.table import CHUNKS, FaqTable
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
 
@@ -1241,6 +1241,14 @@ def test_what_a_table_knows_of_its_rows_goes_with_changes(index):
     for key, value in (("answer", "Press it."), ("group", "cats"), ("answer", "On the mat.")):
         numbers = [table.number_of[faq.id] for faq in index.faqs() if getattr(faq, key) == value]
         assert table.codes_of(key, value) == set(table.groups[0][numbers].tolist())
+
+
+def test_many_small_additions_leave_a_table_in_few_pieces():
+    table = FaqTable()
+    for i in range(200):
+        table = table.with_rows([Faq(f"what {i}", "a")])
+    assert table.data["id"].num_chunks <= CHUNKS
+    assert [faq.question for faq in table.faqs(range(200))] == [f"what {i}" for i in range(200)]
 
 
 def test_labels_of_a_query_that_disagree_are_named(index):

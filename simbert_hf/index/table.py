@@ -22,6 +22,7 @@ from simbert_hf.utils.text import fold
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
 FILE = "rows.parquet"
+CHUNKS = 64  # pieces of a column: every addition makes one, and each costs time later
 SCHEMA = pyarrow.schema(
     [
         pyarrow.field("id", pyarrow.string(), nullable=False),
@@ -172,7 +173,10 @@ class FaqTable:
             for faq, row_id in zip(faqs, ids, strict=True)
         ]
         added = pyarrow.Table.from_pylist(rows, schema=SCHEMA)
-        table = FaqTable(pyarrow.concat_tables([self.data, added]))
+        data = pyarrow.concat_tables([self.data, added])
+        if data["id"].num_chunks > CHUNKS:
+            data = data.combine_chunks()
+        table = FaqTable(data)
         table.number_of = self.number_of | {one: len(self) + i for i, one in enumerate(ids)}
         return table
 
