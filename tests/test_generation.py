@@ -454,6 +454,9 @@ def test_a_path_is_loaded_once_until_it_changes(tmp_path, model, monkeypatch):
         os.utime(tmp_path / "a" / file, (2**31 + count, 2**31 + count))
         gen_synonyms(TEXTS[0], 1, seed=0, model=tmp_path / "a")
         assert len(loads) == count
+    os.utime(tmp_path / "a" / "config.json", (0, 0))  # as going back to a former model may
+    gen_synonyms(TEXTS[0], 1, seed=0, model=tmp_path / "a")
+    assert len(loads) == 5
     (tmp_path / "a" / ".#README.md").symlink_to("nowhere")  # as Emacs makes them
     assert gen_synonyms(TEXTS[0], 10, 5, seed=0, model=tmp_path / "a") == expected
 

@@ -385,13 +385,13 @@ def load(name_or_path: str | os.PathLike[str]) -> SimBert:
         raise TypeError(f"model={name_or_path!r:.40} is not a SimBert, directory or org/name.")
     name = resolve_name(name_or_path)
     path = Path(name)
-    files = list(path.iterdir()) if path.is_dir() else []
+    files = sorted(path.iterdir()) if path.is_dir() else []
     with _LOADING:  # else each of several threads would load it, and transformers fails at that
-        return _load(name, max(map(modified, files), default=0))
+        return _load(name, *((file.name, modified(file)) for file in files))
 
 
 @lru_cache(maxsize=2)
-def _load(name: str, _: int) -> SimBert:
+def _load(name: str, *_: tuple[str, int]) -> SimBert:
     model = SimBert.from_pretrained(name)
     torch.nn.Module.to(model, "cuda" if torch.cuda.is_available() else "cpu")  # in place
     return model
