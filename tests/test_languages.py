@@ -1,7 +1,12 @@
 """Other languages than English and Chinese: guessed, and left alone by the rules for these two."""
 
-import pytest
+from typing import Any
 
+import numpy as np
+import pytest
+from torch import nn
+
+from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.placeholders import hold_words
@@ -146,6 +151,15 @@ def test_decomposed_texts_have_the_same_rows() -> None:
     rows = RowBuilder(tokenizer)
     assert rows.sources(["zuru\u0308ck"], 9) == rows.sources(["zurück"], 9)
     assert check_texts("zuru\u0308ck") == ["zurück"]
+
+
+def test_every_encoder_reads_composed_texts() -> None:
+    class Letters(nn.Linear):
+        def encode(self, texts: list[str], **_: Any) -> np.ndarray:
+            return np.eye(20, dtype=np.float32)[list(map(len, texts))]
+
+    first, second = TextEncoder(Letters(1, 1))(["zuru\u0308ck", "zurück"])
+    assert first @ second == 1
 
 
 def test_words_of_japanese_syllables_are_not_held(english) -> None:

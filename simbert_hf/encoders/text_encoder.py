@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import unicodedata
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -95,7 +96,8 @@ class TextEncoder:
         else:
             prompt = self.prompt
         with evaluating(self.model):
-            found = self.model.encode([prompt + text for text in texts], **options)
+            composed = [unicodedata.normalize("NFC", prompt + text) for text in texts]
+            found = self.model.encode(composed, **options)  # as our own encoders compose
         return check_vectors(found, texts)
 
     def unread(self, texts: Sequence[str]) -> list[str]:
