@@ -149,3 +149,18 @@ def test_what_leaves_out_or_adds_much_is_incomplete(other: str, complete: bool) 
 
 def test_a_sentence_in_place_of_another_is_not_added() -> None:
     assert not adds_sentence("I want it. Now!", "I want it now. Please.")
+
+
+@pytest.mark.parametrize(
+    ("other", "is_kept"),
+    [
+        ("is 65 w enough for a run of 5 kilometres with 100wh?", True),
+        ("are sixty-five watts enough for a 5-km run with 100Wh?", True),
+        ("is 65Wh enough for a 5km run with 100W?", False),
+        ("is 65W enough for a 5 run with 100Wh?", False),
+        ("is 65W enough for a 5cm run with 100Wh?", False),
+    ],
+)
+def test_units_stay_at_their_figures_in_any_spelling(other: str, is_kept: bool) -> None:
+    text = "Is 65W enough for a 5km run with 100Wh?"
+    assert bool(keep_facts([Draft(other, -1.0)], text)) == is_kept

@@ -107,7 +107,8 @@ my|mine|myself your|yours|yourself
 he|him|his|himself she|her|hers|herself
 man|men|boy|boys woman|women|girl|girls
 father|dad mother|mom|mum son daughter brother sister husband wife uncle aunt
-seconds minute|minutes hour|hours day|days week|weeks month|months year|years
+seconds|sec|secs minute|minutes|min|mins hour|hours|hr|hrs day|days week|weeks month|months \
+year|years
 yesterday today|tonight tomorrow
 morning|mornings afternoon|afternoons evening|evenings|night|nights|tonight
 breakfast lunch dinner|supper
@@ -115,11 +116,23 @@ always often|frequently sometimes|occasionally seldom|rarely
 right|correct wrong|incorrect
 old|older young|younger|new|newer
 red blue green yellow black white brown orange pink gray|grey
-north south east west
-inch|inches foot|feet yard|yards mile|miles meter|meters|metre|metres km|kilometer|kilometers|\
-kilometre|kilometres cm|centimeter|centimeters|centimetre|centimetres
-gram|grams kg|kilo|kilos|kilogram|kilograms ton|tons|tonne|tonnes ounce|ounces"""
-SIDES = read_sides(EXCLUSIVE)
+north south east west"""
+MEASURES = """\
+inch|inches foot|feet|ft yard|yards mile|miles meter|meters|metre|metres km|kilometer|kilometers|\
+kilometre|kilometres cm|centimeter|centimeters|centimetre|centimetres mm|millimeter|millimeters|\
+millimetre|millimetres
+g|gram|grams kg|kilo|kilos|kilogram|kilograms mg|milligram|milligrams ton|tons|tonne|tonnes \
+oz|ounce|ounces
+l|liter|liters|litre|litres cl ml|milliliter|milliliters|millilitre|millilitres gallon|gallons
+kb|kilobyte|kilobytes mb|megabyte|megabytes gb|gigabyte|gigabytes tb|terabyte|terabytes
+w|watt|watts kw|kilowatt|kilowatts wh kwh mah
+hz|hertz khz|kilohertz mhz|megahertz ghz|gigahertz
+mph kph|kmh"""
+SIDES = read_sides(EXCLUSIVE) + (UNITS := read_sides(MEASURES))
+UNIT_OF = {word: side for sides in UNITS for side in sides for word in side}
+MEASURE = re.compile(
+    rf"(\d+(?:\.\d+)?)[ -]?({'|'.join(sorted(UNIT_OF, reverse=True))})\b", re.IGNORECASE
+)
 WORD = re.compile(r"[a-z]+")
 FIXED = frozenset(  # days, months, large numbers and "unless": none may be added or left out
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
@@ -258,13 +271,31 @@ def is_chinese(text: str) -> bool:
 def exchanges(text: str, other: str) -> bool:
     """Tell whether one English text has, say, "your" or "years" where another has "my" or "days".
 
+    Or another unit behind a figure, or none.
+
     Example:
         >>> exchanges("reset my password", "reset your password")
         True
         >>> exchanges("She saw her brother", "Her brother was seen")
         False
+        >>> [exchanges("5km", other) for other in ("5 kilometers", "five km", "5 miles", "5")]
+        [False, False, True, True]
+        >>> exchanges("65W, 100Wh", "65Wh, 100W")
+        True
     """
-    return not words_of(other).isdisjoint(exchanged_words(text))
+    ours, theirs, words = _measures(text), _measures(other), words_of(other)
+    figures = {figure for figure, _ in ours}
+    return (
+        any(figure in figures for figure, _ in theirs - ours)
+        or any(unit.isdisjoint(words) for _, unit in ours)
+        or not words.isdisjoint(exchanged_words(text))
+    )
+
+
+def _measures(text: str) -> set[tuple[str, frozenset[str]]]:
+    """Find figures with their units."""
+    found = MEASURE.findall(THOUSANDS.sub("", text.lower()))
+    return {(figure, UNIT_OF[unit]) for figure, unit in found}
 
 
 def exchanged_words(text: str) -> set[str]:
@@ -403,7 +434,7 @@ def facts_of(text: str) -> frozenset[str]:
         >>> facts_of("1,250,000 votes") == facts_of("1250000 votes") != facts_of("125 votes")
         True
     """
-    text = THOUSANDS.sub("", text.translate(PLAIN))
+    text = MEASURE.sub(r"\1 \2", THOUSANDS.sub("", text.translate(PLAIN)))
     found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
     found |= {sign for sign, names in SIGNS.items() if names.search(text)}
     text = HALF_DAY.sub("", text)
