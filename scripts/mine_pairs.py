@@ -83,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     require("faiss", "index")
     if args.words:
         require("bm25s", "index")
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # importing it sets DEBUG
     raw = [text for file in args.sentences_file for text in load_sentences(file)]
     sentences = different(raw)
     print(f"{counted(len(raw), 'sentence')}, {len(sentences):,} different")
