@@ -46,9 +46,14 @@ COMMON = {
         "vi": "tôi của không là ở được có cho làm thế nào này và bao nhiêu khi đã bị đang",
     }.items()
 }
-MORE_ENGLISH = frozenset(
-    "after be because before best but find first get go help make need second want way without "
-    "wins".split()
+MORE_ENGLISH = frozenset(  # some of them also of others: "pour", "sin"
+    "after be because before best but by find first get go help make met need pour second sin till "
+    "van want way without wins".split()
+)
+# Words of names and compounds in English texts too: "Rio de Janeiro", "al-Qaeda", "co-star"
+IN_NAMES = re.compile(
+    r"\b(?:(?i:al|da|del?|di|du|el|las?|les?|los|van|von) (?=[A-Z])|(?i:al|co|de|en)-(?=\w)"
+    r"|l[ao]s (?=angeles|vegas))"
 )
 LETTERS = {  # and marks that English and most others lack
     "cs": "ěřůčšž",
@@ -94,12 +99,12 @@ def foreign_language(text: str) -> str:
         ('', '')
     """
     text = unicodedata.normalize("NFC", text)
-    words = WORD.findall(text)
+    words = WORD.findall(IN_NAMES.sub("", text))
     scripts = Counter(unicodedata.name(word[0], "").partition(" ")[0] for word in words)
     script = max(scripts, key=scripts.__getitem__, default="")
     if script != "LATIN":
         return SCRIPTS.get(script, "")
-    known = Counter([words[0].lower(), *words[1:]])  # names have "El" and "Das"
+    known = Counter([words[0][0].lower() + words[0][1:], *words[1:]])  # not "El", "Das" or "EU"
     counts = {language: sum(known[word] for word in common) for language, common in COMMON.items()}
     runs = text.lower().split()
     for language, letters in LETTERS.items():
