@@ -110,7 +110,8 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
     foreign = list(filter(MAY_BE_UNKNOWN.search, texts))
     if not foreign:
         return []
-    rows = tokenizer(foreign, add_special_tokens=False, verbose=False)["input_ids"]
+    composed = [unicodedata.normalize("NFC", text) for text in foreign]
+    rows = tokenizer(composed, add_special_tokens=False, verbose=False)["input_ids"]
     found = zip(foreign, are_unknown(tokenizer, rows), strict=True)
     return [text for text, unknown in found if unknown]
 

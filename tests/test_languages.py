@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.languages import foreign_language
@@ -167,6 +169,26 @@ def test_every_encoder_reads_composed_texts() -> None:
 
     first, second = TextEncoder(Letters(1, 1))(["zuru\u0308ck", "zurück"])
     assert first @ second == 1
+
+
+def test_composed_texts_are_what_a_model_may_not_know_or_cut(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    pieces = ["[UNK]", "z", "##u", "##r", "##ü", "##\u0308", "##ú"]
+    letters = {piece: i for i, piece in enumerate(pieces)}
+    cased = Tokenizer(models.WordPiece(letters, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=cased, unk_token="[UNK]")
+
+    class Cut(nn.Linear):
+        max_seq_length = 4
+
+        def encode(self, texts: list[str], **_: Any) -> np.ndarray:
+            return np.eye(len(texts), dtype=np.float32)
+
+    (encoder := Cut(1, 1)).tokenizer = tokenizer
+    assert TextEncoder(encoder).unread(["zu\u0301r"]) == []
+    TextEncoder(encoder)(["zuru\u0308", "zu\u0301r"])
+    assert not recwarn
 
 
 def test_words_of_japanese_syllables_are_not_held(english) -> None:

@@ -89,6 +89,7 @@ class TextEncoder:
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         options.setdefault("show_progress_bar", False)
+        texts = [unicodedata.normalize("NFC", text) for text in texts]  # as our own encoders do
         if not isinstance(self.model, Embedder):  # which itself warns
             self._warn(texts)
         if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
@@ -96,8 +97,7 @@ class TextEncoder:
         else:
             prompt = self.prompt
         with evaluating(self.model):
-            composed = [unicodedata.normalize("NFC", prompt + text) for text in texts]
-            found = self.model.encode(composed, **options)  # as our own encoders compose
+            found = self.model.encode([prompt + text for text in texts], **options)
         return check_vectors(found, texts)
 
     def unread(self, texts: Sequence[str]) -> list[str]:
