@@ -126,14 +126,16 @@ class SameRun(CheckpointPart):
             logger.warning(ANEW)
 
 
-def checksum(files: str | Sequence[str]) -> int:
-    """Return the CRC-32 of files, of each at most the first 64 MiB; others than files are skipped.
+def checksum(files: str | Sequence[str], text: str = "") -> int:
+    """Return the CRC-32 of a text and files, of each of these at most the first 64 MiB.
+
+    Others than files are skipped.
 
     Example:
         >>> checksum([]), checksum("org/a-data-set")
         (0, 0)
     """
-    found = 0
+    found = crc32(text.encode(errors="replace"))
     for file in map(Path, [files] if isinstance(files, str) else files):
         if file.is_file():
             with file.open("rb") as stream:

@@ -18,7 +18,7 @@ from simbert_hf.data import PairStream
 from simbert_hf.run_record import record_run
 from simbert_hf.trainer import PARAPHRASES, SimilarityTrainer
 from simbert_hf.training.first_look import check_read, some_sentences
-from simbert_hf.training.resuming import SameRun, checkpoint_of, newest_checkpoint
+from simbert_hf.training.resuming import SameRun, checkpoint_of, checksum, newest_checkpoint
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.parsing import Presets
 from simbert_hf.utils.script import check_output
@@ -52,7 +52,9 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     check_read(model.loaded_tokenizer(), sample, files)
     rows = None if isinstance(trainer.train_dataset, PairStream) else trainer.train_dataset.rows
     pooling = getattr(model.config, "sentence_pooling", None)  # a GRU's config has none
-    trainer.add_callback(SameRun.of(args, *arguments, rows=rows, pooling=pooling))
+    read = checksum(files, "\n".join(sample))  # of a data set on the Hub too
+    facts = {"rows": rows, "train_file_checksum": read, "pooling": pooling}
+    trainer.add_callback(SameRun.of(args, *arguments, **facts))
     with sole_run(args):
         train(trainer)
         save(trainer)
