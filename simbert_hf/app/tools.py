@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import get_ident
+from threading import local
 from typing import Any, Unpack
 
 import numpy as np
@@ -20,6 +20,8 @@ from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, unread
 from simbert_hf.utils.textfiles import DataError
+
+_visit = local()  # has ``warnings`` while a visitor's FAQ is read
 
 MAX_CHARS = 500  # of a text
 MAX_WRITTEN = 200  # paraphrases before ranking
@@ -116,21 +118,22 @@ def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
 @contextmanager
 def _unlogged() -> Iterator[list[str]]:
     """Yield a list of this thread's warnings about an FAQ: they may quote it, so none is logged."""
-    visit, told = get_ident(), []
-
-    def is_logged(record: logging.LogRecord) -> bool:
-        if record.thread == visit:
-            told.append(record.getMessage())
-        return record.thread != visit
-
-    loggers = [logging.getLogger(f"simbert_hf.index.{name}") for name in ("faqs", "encoding")]
-    for logger in loggers:
-        logger.addFilter(is_logged)
+    _visit.warnings = []
     try:
-        yield told
+        yield _visit.warnings
     finally:
-        for logger in loggers:
-            logger.removeFilter(is_logged)
+        del _visit.warnings
+
+
+def _is_logged(record: logging.LogRecord) -> bool:
+    told: list[str] | None = getattr(_visit, "warnings", None)
+    if told is not None:
+        told.append(record.getMessage())
+    return told is None
+
+
+for _name in ("faqs", "encoding"):
+    logging.getLogger(f"simbert_hf.index.{_name}").addFilter(_is_logged)
 
 
 def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Session:
