@@ -7,7 +7,6 @@ between the sentences), and many tokenizers return no segments at all.
 from __future__ import annotations
 
 import re
-import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from simbert_hf.utils.arrays import Ints
-from simbert_hf.utils.text import CJK_CHAR, CONTROL, is_whole, is_wordpiece
+from simbert_hf.utils.text import CJK_CHAR, CONTROL, compose, is_whole, is_wordpiece
 
 _CUTS_KNOWN = ContextVar("_CUTS_KNOWN", default=False)
 
@@ -49,7 +48,7 @@ def check_texts(text: object) -> list[str]:
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"text {i} is {type(text).__name__} {text!r:.40}; pass strings only.")
-        texts[i] = unicodedata.normalize("NFC", CONTROL.sub("", text))
+        texts[i] = compose(CONTROL.sub("", text))
         if not texts[i].strip():
             raise ValueError(f"text {i} is empty; drop it or give it at least one word.")
         if not is_whole(text):
@@ -110,7 +109,7 @@ def unread(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[str
     foreign = list(filter(MAY_BE_UNKNOWN.search, texts))
     if not foreign:
         return []
-    composed = [unicodedata.normalize("NFC", text) for text in foreign]
+    composed = list(map(compose, foreign))
     rows = tokenizer(composed, add_special_tokens=False, verbose=False)["input_ids"]
     found = zip(foreign, are_unknown(tokenizer, rows), strict=True)
     return [text for text, unknown in found if unknown]
@@ -279,7 +278,7 @@ class RowBuilder:
     def _encode(self, texts: Sequence[str]) -> BatchEncoding:
         if not texts:  # tokenizers refuse an empty list
             return BatchEncoding({"input_ids": []})
-        composed = [unicodedata.normalize("NFC", text) for text in texts]
+        composed = list(map(compose, texts))
         encoded: BatchEncoding = self.tokenizer(
             composed, add_special_tokens=False, return_attention_mask=False, verbose=False
         )

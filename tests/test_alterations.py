@@ -2,7 +2,12 @@
 
 import pytest
 
-from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
+from simbert_hf.generation.alterations import (
+    alters,
+    is_whole_sentence,
+    misplaces_be,
+    puts_in,
+)
 from simbert_hf.generation.completeness import adds_sentence, is_complete
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.writing import Draft, keep_facts
@@ -164,3 +169,10 @@ def test_a_sentence_in_place_of_another_is_not_added() -> None:
 def test_units_stay_at_their_figures_in_any_spelling(other: str, is_kept: bool) -> None:
     text = "Is 65W enough for a 5km run with 100Wh?"
     assert bool(keep_facts([Draft(other, -1.0)], text)) == is_kept
+
+
+def test_the_end_of_a_sentence_is_found_behind_many_marks():
+    """In time that grows with the length alone: by its square, this would take a long while."""
+    assert all(map(is_whole_sentence, ("Is it late?", "Late (or not.) ")))
+    assert not any(map(is_whole_sentence, ("Man jailed", "No. 5 jailed")))
+    assert not is_whole_sentence(f"It is{'.' * 300_000} late")

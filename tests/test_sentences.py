@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from simbert_hf.generation import sentences as module
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.sentences import cut_signs, end_as, split_sentences, worth_writing
+from simbert_hf.generation.sentences import (
+    cut_signs,
+    end_as,
+    ends_in,
+    split_sentences,
+    worth_writing,
+)
 from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, join
 from simbert_hf.generation.writing import write
 from tests.tiny import tiny_simbert, wordpiece_tokenizer
@@ -196,6 +203,43 @@ def test_long_runs_of_blanks_take_no_quadratic_time():
     started = time.perf_counter()
     assert cut_signs(f"{long} ") == ("", long, " ")
     assert time.perf_counter() - started < 5  # the square would take minutes
+
+
+@pytest.mark.parametrize("unit", ["\n", "! ", "<a>! ", "\N{GRINNING FACE}! ", "“", "`a`"])
+def test_work_on_a_text_grows_with_its_length(unit, monkeypatch):
+    lengths = {"segment": [], "says_enough": []}
+
+    def record(name):
+        function = getattr(module, name)
+
+        def recorded(*given):
+            lengths[name].append(len(given[-1]))
+            return function(*given)
+
+        monkeypatch.setattr(module, name, recorded)
+
+    record("segment")
+    record("says_enough")
+    text = unit * (20_000 // len(unit)) + "is it late now"
+    assert "".join(split_sentences(text)) == text
+    assert max(lengths["segment"]) <= 2500  # whose time grows with the square
+    assert sum(lengths["segment"]) <= 2 * len(text)
+    assert sum(lengths["says_enough"]) <= 400 * len(text)
+
+
+@pytest.mark.parametrize(
+    "once",
+    [
+        'He said: "Come in. Sit down." Does Mr. Smith work here? I lost it, e.g. today.\n\n',
+        "我的卡丢了。可以补办吗？谢谢你们的帮助。\n\n",
+    ],
+)
+def test_sentences_of_a_long_text_end_where_those_of_its_parts_do(once):
+    ends = sorted(ends_in(once, "en"))
+    assert len(ends) > 2
+    wanted = [start + end for start in range(0, 300 * len(once), len(once)) for end in ends]
+    assert sorted(ends_in(once * 300, "en")) == wanted
+    assert ends_in("a" * 9000, "en") == {9000}
 
 
 def test_of_what_the_model_cannot_read_it_writes_nothing(model):

@@ -4,7 +4,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.spelling import Spelling
+from simbert_hf.generation.spelling import Spelling, widen
 from simbert_hf.generation.writing import write
 from tests.tiny import unigram_tokenizer
 
@@ -173,3 +173,10 @@ def test_written_sentences_are_spelled_as_their_source(english):
 def test_long_texts_take_no_quadratic_time(english, text: str) -> None:
     """As of a file pasted in; each took minutes or more."""
     Spelling(text, english.tokenizer)
+
+
+def test_narrow_marks_of_any_number_become_wide_beside_chinese():
+    """In time that grows with their number alone: by its square, this would take a long while."""
+    assert widen("好吗?!(a)好 ok, ??好") == "好吗？！（a）好 ok, ？？好"
+    many = "(" * 300_000
+    assert widen(f"好 {many} a") == f"好 {many} a"

@@ -1,3 +1,4 @@
+import unicodedata
 from importlib import util
 from pathlib import Path
 
@@ -6,6 +7,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from simbert_hf.utils.text import (
+    PIECE,
+    compose,
     is_wordpiece,
     join_wordpieces,
     normalize_text,
@@ -130,6 +133,16 @@ def test_texts_that_differ_in_dress_only_are_the_same(first, second):
 )
 def test_texts_that_differ_in_substance_are_not(first, second):
     assert normalize_text(first) != normalize_text(second)
+
+
+def test_long_texts_are_composed_in_pieces_to_the_same():
+    accents = "a" + "\u0301\u0316" * 5000  # which Python sorts in time that grows by the square
+    assert max(map(len, PIECE.findall(accents))) == 1000
+    assert compose("") == ""
+    for text in ("né" * 2000, "か\u3099中" * 1000, "e\u0301\n" * 1000, accents[:900] + " é"):
+        decomposed = unicodedata.normalize("NFD", text)
+        assert compose(decomposed) == unicodedata.normalize("NFC", text)
+        assert compose(decomposed, "NFKC") == unicodedata.normalize("NFKC", text)
 
 
 def test_bare_punctuation_is_nothing():

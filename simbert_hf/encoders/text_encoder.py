@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import unicodedata
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -24,6 +23,7 @@ from simbert_hf.modeling.embedding import Embedder, evaluating
 from simbert_hf.modeling.loading import resolve_name
 from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
 from simbert_hf.utils.arrays import Vectors
+from simbert_hf.utils.text import compose
 from simbert_hf.utils.textfiles import DataError, shorten
 
 
@@ -89,7 +89,7 @@ class TextEncoder:
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         options.setdefault("show_progress_bar", False)
-        texts = [unicodedata.normalize("NFC", text) for text in texts]  # as our own encoders do
+        texts = [compose(text) for text in texts]  # as our own encoders do
         if not isinstance(self.model, Embedder):  # which itself warns
             self._warn(texts)
         if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt

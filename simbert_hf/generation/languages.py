@@ -8,6 +8,7 @@ from collections import Counter
 from functools import lru_cache
 
 from simbert_hf.generation.facts import ENGLISH
+from simbert_hf.utils.text import compose
 
 # Short common words of each that English texts seldom have; not Spanish "he", or German "die"
 COMMON = {
@@ -98,7 +99,7 @@ def foreign_language(text: str) -> str:
         >>> foreign_language("I will go to El Paso"), foreign_language("What does que mean?")
         ('', '')
     """
-    text = unicodedata.normalize("NFC", text)
+    text = compose(text)
     words = WORD.findall(IN_NAMES.sub("", text))
     scripts = Counter(unicodedata.name(word[0], "").partition(" ")[0] for word in words)
     script = max(scripts, key=scripts.__getitem__, default="")

@@ -47,6 +47,8 @@ CORE = re.compile(  # Markdown's headings and quotations, and what is bold or qu
     rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR}){EDGE})",
     re.DOTALL,
 )
+PART = 2500  # characters split at once: the splitter loses line breaks behind 10,000 bytes
+MOST = 200  # characters that are joined to the next sentence if they say too little
 LEAST = 3  # words of a sentence that is paraphrased; shorter ones are left as they are
 
 
@@ -85,7 +87,7 @@ def split_sentences(text: str) -> list[str]:
             sentences.append(marker[0])
             part = part[marker.end() :]
         begun += part
-        if says_enough(begun) or (begun.strip() and LINE_END.search(begun)):
+        if len(begun) > MOST or says_enough(begun) or (begun.strip() and LINE_END.search(begun)):
             sentences.append(begun)
             begun = ""
     if begun and sentences and not APART.search(sentences[-1]):
@@ -103,15 +105,37 @@ def cut(text: str, language: str) -> Iterator[str]:
         >>> list(cut("Das kostet ca. 5 € bzw. mehr. Wo ist der 2. Arzt?", "de"))
         ['Das kostet ca. 5 € bzw. mehr. ', 'Wo ist der 2. Arzt?']
     """
-    ends = set(accumulate(map(len, segment("en", text))))
+    ends = ends_in(text, "en")
     if language:  # which knows its abbreviations, but not all that English has
-        ends &= {*accumulate(map(len, segment(language, text)))}
+        ends &= ends_in(text, language)
     if language in WITH_ORDINALS:
         ends -= {found.end() for found in ORDINAL.finditer(text)}
     start = 0
     for end in sorted(ends):
         yield text[start:end]
         start = end
+
+
+def ends_in(text: str, language: str) -> set[int]:
+    """Find where sentences end; of a long text, in parts, as the splitter's time grows by squares.
+
+    Example:
+        >>> sorted(ends_in("Hi! Does Mr. Smith work here?", "en"))
+        [4, 29]
+    """
+    ends: set[int] = set()
+    start = 0
+    while start < len(text):
+        part = text[start : start + PART]
+        found = list(accumulate(map(len, segment(language, part)), initial=start))[1:]
+        if start + PART < len(text):  # what comes next decides upon the last ones
+            some = [end for end in found if end <= start + PART // 2] or found[:1]
+            found = [end for end in some if end < start + PART]
+            start = some[-1]
+        else:
+            start = len(text)
+        ends.update(found)
+    return ends
 
 
 def cut_blocks(sentence: str) -> Iterator[str]:

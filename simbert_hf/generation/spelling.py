@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.generation.languages import foreign_language
+from simbert_hf.generation.sentences import ends_in
 from simbert_hf.utils.text import (
     CJK,
     CJK_CHAR,
@@ -41,7 +42,7 @@ CASED = re.compile(r"[^\W\d_]{2,}")
 # What comes before a capital that may be due to its place: only marks, or one of these.
 START = re.compile(r"(?:^|[:\n。！？：]|,\s*[\"“‘«]|(?:^|\s)[-\u2013—•*>])[^\w@#/]*$")
 FIRST = re.compile(r"[^\w@#/.]*([^\W\d_]+)(?![^\s.]*[@#/_=(\\]|\w*\.\w)")  # and no address, no code
-NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|[!(),:;?]+(?=[{CJK}])")
+NARROW = re.compile(rf"(?<=[{CJK}])[!(),:;?]+|(?<![!(),:;?])[!(),:;?]++(?=[{CJK}])")
 WIDE = {ord(mark): chr(ord(mark) + 0xFEE0) for mark in "!(),:;?"}
 SIGNS = {sign: chr(ord(sign) + 0xFEE0) for sign in "%~/&+"}
 HALVES = re.compile(r"（([^()（）]*)\)|\(([^()（）]*)）")
@@ -213,7 +214,7 @@ def words_in_context(source: str) -> Iterator[tuple[str, str, bool]]:
         >>> [word for word, _, is_first in found if is_first]
         ['Is', 'Or', 'Not']
     """
-    starts = {0, *accumulate(map(len, segment("en", source)))}
+    starts = {0, *ends_in(source, "en")}
     titled = is_titled(source)
     before = ""
     for found in RUN.finditer(source):

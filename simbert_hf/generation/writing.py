@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -50,7 +49,7 @@ from simbert_hf.generation.spelling import Spelling, known_names
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import cuts_known, unread, warn_of_cuts
-from simbert_hf.utils.text import is_wordpiece, normalize_text
+from simbert_hf.utils.text import compose, is_wordpiece, normalize_text
 
 if TYPE_CHECKING:
     from simbert_hf.generation.synonyms import Paraphrase
@@ -349,7 +348,7 @@ def unify(text: str) -> str:
         >>> unify("120㎡，2路")
         '120m2, 2路'
     """
-    return unicodedata.normalize("NFKC", text.replace("\uff0c", "\uff0c "))
+    return compose(text.replace("\uff0c", "\uff0c "), "NFKC")
 
 
 def quotations_of(text: str) -> set[str]:

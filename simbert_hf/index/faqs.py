@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 from simbert_hf.data.readers import read_headed_rows
 from simbert_hf.data.records import is_missing, text_of
-from simbert_hf.utils.text import CONTROL, fold, is_whole
+from simbert_hf.utils.text import CONTROL, compose, fold, is_whole
 from simbert_hf.utils.textfiles import TABLES, Row, fault, separator_of, shorten, suffix_of
 
 logger = logging.getLogger(__name__)
@@ -351,4 +350,4 @@ def as_key(value: object) -> str:
     """
     if isinstance(value, float) and value.is_integer():  # beside blanks, pandas reads 1 as 1.0
         value = int(value)
-    return unicodedata.normalize("NFC", str(value).strip().replace("\r\n", "\n"))
+    return compose(str(value).strip().replace("\r\n", "\n"))
