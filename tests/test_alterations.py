@@ -171,6 +171,40 @@ def test_units_stay_at_their_figures_in_any_spelling(other: str, is_kept: bool) 
     assert bool(keep_facts([Draft(other, -1.0)], text)) == is_kept
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("怎么开通5G？", "5G要怎么开通？"),
+        ("买5kg大米", "大米买5kg"),
+        ("5Gはどう使う", "どう使う5G"),
+        ("5G 어떻게 켜요?", "어떻게 5G를 켜요?"),
+        ("Ist die Tasche 5 kg schwer?", "Wiegt die Tasche 5 Kilogramm?"),
+        ("¿Pesa la bolsa 5 kg?", "¿La bolsa pesa 5 kilogramos?"),
+        ("C'est à 5 km d'ici, je crois", "Je crois que c'est à 5 kilomètres d'ici"),
+        ("Is the limit 60 mph there?", "Is the limit 60 miles per hour there?"),
+        ("Is the limit 60km/h there?", "Is the limit 60 kilometers an hour there?"),
+        ("I am 5 feet 10 inches tall", "I am 5 ft 10 in tall"),
+        ("I ran 5 miles an hour ago", "An hour ago I ran 5 miles"),
+    ],
+)
+def test_units_may_be_spelled_otherwise_or_stand_beside_other_scripts(text, other) -> None:
+    assert keep_facts([Draft(other, -1.0)], text)
+    assert keep_facts([Draft(text, -1.0)], other)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("Is the limit 60 mph there?", "Is the limit 60 km/h there?"),
+        ("Email me at tom5g@x.com", "email me at tom5 g@x.com"),
+        ("这个5kg吗", "这个5g吗"),
+        ("Ist die Tasche 5kg schwer?", "Ist die Tasche 5 schwer?"),
+    ],
+)
+def test_other_units_and_none_are_other_facts(text, other) -> None:
+    assert not keep_facts([Draft(other, -1.0)], text)
+
+
 def test_the_end_of_a_sentence_is_found_behind_many_marks():
     """In time that grows with the length alone: by its square, this would take a long while."""
     assert all(map(is_whole_sentence, ("Is it late?", "Late (or not.) ")))

@@ -130,9 +130,20 @@ hz|hertz khz|kilohertz mhz|megahertz ghz|gigahertz
 mph kph|kmh"""
 SIDES = read_sides(EXCLUSIVE) + (UNITS := read_sides(MEASURES))
 UNIT_OF = {word: side for sides in UNITS for side in sides for word in side}
-MEASURE = re.compile(
-    rf"(\d+(?:\.\d+)?)[ -]?({'|'.join(sorted(UNIT_OF, reverse=True))})\b", re.IGNORECASE
+MEASURE = re.compile(  # not in names: "MP3 G"; "5Gは" has a unit
+    r"(?<![a-z\d])(?<!\d\.)(\d+(?:\.\d+)?)[ \xa0\u202f\u2010\u2011-]?"
+    rf"({'|'.join(sorted(UNIT_OF, reverse=True))})(?![a-zà-ÿ\d_@])",
+    re.IGNORECASE,
 )
+_HOURLY = r"(?:per|an) hour\b(?! (?:ago|before|after|later))"
+LONG_UNITS = [  # and the "in" of "5 ft 10 in"
+    (re.compile(pattern, re.IGNORECASE), unit)
+    for pattern, unit in (
+        (rf"\bmiles? {_HOURLY}", "mph"),
+        (rf"(?:\b|(?<=\d))(?:km|kilomet(?:er|re)s?)(?: ?/ ?h\b| {_HOURLY})", "kph"),
+        (r"(?<=\d)[ -]?(?:feet|foot|ft)\.?([ -](?:and )?\d+[ -]?)in\b", r" ft\1inches"),
+    )
+]
 WORD = re.compile(r"[a-z]+")
 FIXED = frozenset(  # days, months, large numbers and "unless": none may be added or left out
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
@@ -271,25 +282,41 @@ def is_chinese(text: str) -> bool:
 def exchanges(text: str, other: str) -> bool:
     """Tell whether one English text has, say, "your" or "years" where another has "my" or "days".
 
-    Or another unit behind a figure, or none.
-
     Example:
         >>> exchanges("reset my password", "reset your password")
         True
         >>> exchanges("She saw her brother", "Her brother was seen")
         False
-        >>> [exchanges("5km", other) for other in ("5 kilometers", "five km", "5 miles", "5")]
+    """
+    return not words_of(other).isdisjoint(exchanged_words(text))
+
+
+def changes_units(text: str, other: str) -> bool:
+    """Tell whether an English text has a unit behind a figure where another has none, or another.
+
+    Example:
+        >>> [changes_units("5 km", other) for other in ("5 kilometers", "five km", "5 kg", "5")]
         [False, False, True, True]
-        >>> exchanges("65W, 100Wh", "65Wh, 100W")
+        >>> changes_units("65 W, 100 Wh", "65 Wh, 100 W")
         True
     """
     ours, theirs, words = _measures(text), _measures(other), words_of(other)
     figures = {figure for figure, _ in ours}
-    return (
-        any(figure in figures for figure, _ in theirs - ours)
-        or any(unit.isdisjoint(words) for _, unit in ours)
-        or not words.isdisjoint(exchanged_words(text))
+    return any(figure in figures for figure, _ in theirs - ours) or any(
+        unit.isdisjoint(words) for _, unit in ours
     )
+
+
+def part_units(text: str) -> str:
+    """Part the units of an English text from their figures, and shorten those of several words.
+
+    Example:
+        >>> part_units("A 5-km run at 8 kilometers per hour"), part_units("He is 5 ft 10 in tall")
+        ('A 5 km run at 8 kph', 'He is 5 ft 10 inches tall')
+    """
+    for pattern, unit in LONG_UNITS:
+        text = pattern.sub(unit, text)
+    return MEASURE.sub(r"\1 \2", THOUSANDS.sub("", text))
 
 
 def _measures(text: str) -> set[tuple[str, frozenset[str]]]:
@@ -434,7 +461,7 @@ def facts_of(text: str) -> frozenset[str]:
         >>> facts_of("1,250,000 votes") == facts_of("1250000 votes") != facts_of("125 votes")
         True
     """
-    text = MEASURE.sub(r"\1 \2", THOUSANDS.sub("", text.translate(PLAIN)))
+    text = THOUSANDS.sub("", text.translate(PLAIN))
     found = {f"{figure}{letter}m".lower() for figure, letter in HALF_DAY.findall(text)}
     found |= {sign for sign, names in SIGNS.items() if names.search(text)}
     text = HALF_DAY.sub("", text)

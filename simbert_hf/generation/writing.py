@@ -20,6 +20,7 @@ from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, 
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
+    changes_units,
     exchanges,
     facts_of,
     has_stray_letters,
@@ -28,6 +29,7 @@ from simbert_hf.generation.facts import (
     loses_bounds,
     loses_denials,
     names_of,
+    part_units,
     repeats_facts,
     words_of,
 )
@@ -292,7 +294,7 @@ def keep_facts(
         [Draft(text='send $5 now', log_prob=-2.0)]
     """
     chinese, foreign = is_chinese(text), bool(foreign_language(text))
-    plain_form = unify if chinese else join_thousands if foreign else str
+    plain_form = unify if chinese else join_thousands if foreign else part_units
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
@@ -303,6 +305,7 @@ def keep_facts(
         return (
             facts_of(other) == facts
             and not exchanges(text, other)
+            and (chinese or foreign or not changes_units(text, other))
             and not repeats_facts(text, other)
             and (not chinese or words_of(other) == words)
         )
