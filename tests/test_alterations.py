@@ -184,6 +184,7 @@ def test_units_stay_at_their_figures_in_any_spelling(other: str, is_kept: bool) 
         ("Is the limit 60 mph there?", "Is the limit 60 miles per hour there?"),
         ("Is the limit 60km/h there?", "Is the limit 60 kilometers an hour there?"),
         ("I am 5 feet 10 inches tall", "I am 5 ft 10 in tall"),
+        ("I bought 5kg of rice 500 yards away", "500 yds away I bought 5 kgs of rice"),
         ("I ran 5 miles an hour ago", "An hour ago I ran 5 miles"),
     ],
 )
@@ -197,6 +198,7 @@ def test_units_may_be_spelled_otherwise_or_stand_beside_other_scripts(text, othe
     [
         ("Is the limit 60 mph there?", "Is the limit 60 km/h there?"),
         ("Email me at tom5g@x.com", "email me at tom5 g@x.com"),
+        ("Is it 5 min away?", "Is it 5 days away?"),
         ("这个5kg吗", "这个5g吗"),
         ("Ist die Tasche 5kg schwer?", "Ist die Tasche 5 schwer?"),
     ],

@@ -118,12 +118,13 @@ old|older young|younger|new|newer
 red blue green yellow black white brown orange pink gray|grey
 north south east west"""
 MEASURES = """\
-inch|inches foot|feet|ft yard|yards mile|miles meter|meters|metre|metres km|kilometer|kilometers|\
-kilometre|kilometres cm|centimeter|centimeters|centimetre|centimetres mm|millimeter|millimeters|\
-millimetre|millimetres
-g|gram|grams kg|kilo|kilos|kilogram|kilograms mg|milligram|milligrams ton|tons|tonne|tonnes \
+inch|inches foot|feet|ft yard|yards|yd|yds mile|miles meter|meters|metre|metres km|kms|kilometer|\
+kilometers|kilometre|kilometres cm|cms|centimeter|centimeters|centimetre|centimetres mm|\
+millimeter|millimeters|millimetre|millimetres
+g|gram|grams kg|kgs|kilo|kilos|kilogram|kilograms mg|milligram|milligrams ton|tons|tonne|tonnes \
 oz|ounce|ounces
-l|liter|liters|litre|litres cl ml|milliliter|milliliters|millilitre|millilitres gallon|gallons
+l|liter|liters|litre|litres cl ml|milliliter|milliliters|millilitre|millilitres gallon|\
+gallons|gal|gals
 kb|kilobyte|kilobytes mb|megabyte|megabytes gb|gigabyte|gigabytes tb|terabyte|terabytes
 w|watt|watts kw|kilowatt|kilowatts wh kwh mah
 hz|hertz khz|kilohertz mhz|megahertz ghz|gigahertz
