@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import torch
@@ -308,6 +309,8 @@ def test_a_file_whose_rows_have_changed_is_told_of(
         main(setting(tmp_path / "run", f"--max_steps={last}", *flags))
         told = [line.partition(":")[0] for line in told_of(caplog)]
         assert told == [*["max_steps"] * (last > 3), *["train_file_checksum"] * (order < 0)]
+        settings = json.loads((tmp_path / f"run/checkpoint-{last}/settings.json").read_text())
+        assert settings["train_file_checksum"] == crc32(file.read_bytes())  # as ever
 
 
 def test_another_validation_file_of_the_same_name_is_told_of(
