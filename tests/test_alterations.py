@@ -198,7 +198,6 @@ def test_units_may_be_spelled_otherwise_or_stand_beside_other_scripts(text, othe
     [
         ("Is the limit 60 mph there?", "Is the limit 60 km/h there?"),
         ("Email me at tom5g@x.com", "email me at tom5 g@x.com"),
-        ("Is it 5 min away?", "Is it 5 days away?"),
         ("这个5kg吗", "这个5g吗"),
         ("Ist die Tasche 5kg schwer?", "Ist die Tasche 5 schwer?"),
     ],

@@ -8,7 +8,8 @@ from collections import Counter
 from itertools import chain
 from string import ascii_letters, digits
 
-from simbert_hf.utils.text import HAN_CHAR
+from simbert_hf.generation.units import THOUSANDS, UNITS, WORD
+from simbert_hf.utils.text import HAN_CHAR, read_sides
 
 # Runs of ASCII, since Chinese puts no blanks around them.
 RUN = re.compile(r"[!-~]+")
@@ -19,7 +20,6 @@ PLAIN |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 _FIGURES = (chr(code) for code in range(0x660, 0xABFA) if chr(code).isdecimal())
 PLAIN |= {ord(char): str(unicodedata.decimal(char)) for char in _FIGURES}
 PLAIN |= {0x066B: ".", 0x066C: ","}
-THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 FIGURES = re.compile(r"\d+(?:[.,:]\d+)*")
 AROUND = "\"'`.,!?;:()[]{}<>*$%"
 # A capital after a dot begins a sentence; the blank between them was forgotten.
@@ -90,16 +90,6 @@ BOUNDING = re.compile(
 )
 
 
-def read_sides(lines: str) -> list[list[frozenset[str]]]:
-    r"""Read lines of words: blanks separate the sides of a line, bars the words of one side.
-
-    Example:
-        >>> [[sorted(side) for side in sides] for sides in read_sides("up down\nbig|large small")]
-        [[['up'], ['down']], [['big', 'large'], ['small']]]
-    """
-    return [[frozenset(side.split("|")) for side in line.split()] for line in lines.splitlines()]
-
-
 # Words that must not replace others in the same line: a vector hardly tells them apart. A bar
 # separates words that mean the same here.
 EXCLUSIVE = """\
@@ -107,7 +97,7 @@ my|mine|myself your|yours|yourself
 he|him|his|himself she|her|hers|herself
 man|men|boy|boys woman|women|girl|girls
 father|dad mother|mom|mum son daughter brother sister husband wife uncle aunt
-seconds|sec|secs minute|minutes|min|mins hour|hours|hr|hrs day|days week|weeks month|months \
+seconds|sec|secs minute|minutes hour|hours|hr|hrs day|days week|weeks month|months \
 year|years
 yesterday today|tonight tomorrow
 morning|mornings afternoon|afternoons evening|evenings|night|nights|tonight
@@ -117,35 +107,7 @@ right|correct wrong|incorrect
 old|older young|younger|new|newer
 red blue green yellow black white brown orange pink gray|grey
 north south east west"""
-MEASURES = """\
-inch|inches foot|feet|ft yard|yards|yd|yds mile|miles meter|meters|metre|metres km|kms|kilometer|\
-kilometers|kilometre|kilometres cm|cms|centimeter|centimeters|centimetre|centimetres mm|\
-millimeter|millimeters|millimetre|millimetres
-g|gram|grams kg|kgs|kilo|kilos|kilogram|kilograms mg|milligram|milligrams ton|tons|tonne|tonnes \
-oz|ounce|ounces
-l|liter|liters|litre|litres cl ml|milliliter|milliliters|millilitre|millilitres gallon|\
-gallons|gal|gals
-kb|kilobyte|kilobytes mb|megabyte|megabytes gb|gigabyte|gigabytes tb|terabyte|terabytes
-w|watt|watts kw|kilowatt|kilowatts wh kwh mah
-hz|hertz khz|kilohertz mhz|megahertz ghz|gigahertz
-mph kph|kmh"""
-SIDES = read_sides(EXCLUSIVE) + (UNITS := read_sides(MEASURES))
-UNIT_OF = {word: side for sides in UNITS for side in sides for word in side}
-MEASURE = re.compile(  # not in names: "MP3 G"; "5Gは" has a unit
-    r"(?<![a-z\d])(?<!\d\.)(\d+(?:\.\d+)?)[ \xa0\u202f\u2010\u2011-]?"
-    rf"({'|'.join(sorted(UNIT_OF, reverse=True))})(?![a-zà-ÿ\d_@])",
-    re.IGNORECASE,
-)
-_HOURLY = r"(?:per|an) hour\b(?! (?:ago|before|after|later))"
-LONG_UNITS = [  # and the "in" of "5 ft 10 in"
-    (re.compile(pattern, re.IGNORECASE), unit)
-    for pattern, unit in (
-        (rf"\bmiles? {_HOURLY}", "mph"),
-        (rf"(?:\b|(?<=\d))(?:km|kilomet(?:er|re)s?)(?: ?/ ?h\b| {_HOURLY})", "kph"),
-        (r"(?<=\d)[ -]?(?:feet|foot|ft)\.?([ -](?:and )?\d+[ -]?)in\b", r" ft\1inches"),
-    )
-]
-WORD = re.compile(r"[a-z]+")
+SIDES = read_sides(EXCLUSIVE) + UNITS
 FIXED = frozenset(  # days, months, large numbers and "unless": none may be added or left out
     "monday tuesday wednesday thursday friday saturday sunday january february march april june "
     "july august september october november december million billion trillion unless".split()
@@ -290,40 +252,6 @@ def exchanges(text: str, other: str) -> bool:
         False
     """
     return not words_of(other).isdisjoint(exchanged_words(text))
-
-
-def changes_units(text: str, other: str) -> bool:
-    """Tell whether an English text has a unit behind a figure where another has none, or another.
-
-    Example:
-        >>> [changes_units("5 km", other) for other in ("5 kilometers", "five km", "5 kg", "5")]
-        [False, False, True, True]
-        >>> changes_units("65 W, 100 Wh", "65 Wh, 100 W")
-        True
-    """
-    ours, theirs, words = _measures(text), _measures(other), words_of(other)
-    figures = {figure for figure, _ in ours}
-    return any(figure in figures for figure, _ in theirs - ours) or any(
-        unit.isdisjoint(words) for _, unit in ours
-    )
-
-
-def part_units(text: str) -> str:
-    """Part the units of an English text from their figures, and shorten those of several words.
-
-    Example:
-        >>> part_units("A 5-km run at 8 kilometers per hour"), part_units("He is 5 ft 10 in tall")
-        ('A 5 km run at 8 kph', 'He is 5 ft 10 inches tall')
-    """
-    for pattern, unit in LONG_UNITS:
-        text = pattern.sub(unit, text)
-    return MEASURE.sub(r"\1 \2", THOUSANDS.sub("", text))
-
-
-def _measures(text: str) -> set[tuple[str, frozenset[str]]]:
-    """Find figures with their units."""
-    found = MEASURE.findall(THOUSANDS.sub("", text.lower()))
-    return {(figure, UNIT_OF[unit]) for figure, unit in found}
 
 
 def exchanged_words(text: str) -> set[str]:

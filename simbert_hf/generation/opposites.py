@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from simbert_hf.generation.facts import read_sides, words_of
+from simbert_hf.generation.facts import words_of
+from simbert_hf.utils.text import read_sides
 
 PAIRS = """\
 from to

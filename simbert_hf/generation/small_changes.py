@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 
 from simbert_hf.generation.completeness import WORD
-from simbert_hf.generation.facts import read_sides
 from simbert_hf.generation.inflection import stems
+from simbert_hf.utils.text import read_sides
 
 SHORT = re.compile("n['’]t\\b")
 LONG = 5  # letters of a word that is seldom repeated, or coined

@@ -20,7 +20,6 @@ from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, 
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
 from simbert_hf.generation.facts import (
-    changes_units,
     exchanges,
     facts_of,
     has_stray_letters,
@@ -29,7 +28,6 @@ from simbert_hf.generation.facts import (
     loses_bounds,
     loses_denials,
     names_of,
-    part_units,
     repeats_facts,
     words_of,
 )
@@ -48,6 +46,7 @@ from simbert_hf.generation.small_changes import (
     swaps_word,
 )
 from simbert_hf.generation.spelling import Spelling, known_names
+from simbert_hf.generation.units import changes_units, part_units
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import cuts_known, unread, warn_of_cuts

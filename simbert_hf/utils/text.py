@@ -64,6 +64,16 @@ MINUS = re.compile(r"(?<!\S)- ?(?=\d)")
 MARK = re.compile(r"(?<!\d)(?:[^\w#%]|_)|(?:[^\w#%]|_)(?!\d)")
 
 
+def read_sides(lines: str) -> list[list[frozenset[str]]]:
+    r"""Read lines of words: blanks separate the sides of a line, bars the words of one side.
+
+    Example:
+        >>> [[sorted(side) for side in sides] for sides in read_sides("up down\nbig|large small")]
+        [[['up'], ['down']], [['big', 'large'], ['small']]]
+    """
+    return [[frozenset(side.split("|")) for side in line.split()] for line in lines.splitlines()]
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count and its noun, in the singular or with an s.
 
