@@ -73,7 +73,7 @@ class SameRun(CheckpointPart):
         told = (item for other in others for item in vars(other).items())
         known |= {name: value for name, value in told if name not in UNSAID}
         files = {name: value for name, value in known.items() if name.endswith("_file")}
-        known |= {f"{name}_checksum": checksum(value or ()) for name, value in files.items()}
+        known |= {f"{name}_crc32": checksum(value or ()) for name, value in files.items()}
         known |= {"processes": args.world_size} | facts
         return cls(json.loads(json.dumps(known, default=str)), args.should_save)
 

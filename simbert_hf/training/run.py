@@ -52,9 +52,8 @@ def run(trainer: SimilarityTrainer, *arguments: Any, presets: Presets = PRESETS)
     check_read(model.loaded_tokenizer(), sample, files)
     rows = None if isinstance(trainer.train_dataset, PairStream) else trainer.train_dataset.rows
     pooling = getattr(model.config, "sentence_pooling", None)  # a GRU's config has none
-    local = all(Path(file).is_file() for file in files)  # of the Hub, the sample is compared
-    read = checksum(files, "" if local else "\n".join(sample))
-    facts = {"rows": rows, "train_file_checksum": read, "pooling": pooling}
+    read = checksum(files, "\n".join(sample))  # of a data set on the Hub too
+    facts = {"rows": rows, "train_file_crc32": read, "pooling": pooling}
     trainer.add_callback(SameRun.of(args, *arguments, **facts))
     with sole_run(args):
         train(trainer)
