@@ -89,8 +89,8 @@ class TextEncoder:
         """
         options |= {"batch_size": self.batch_size, "normalize_embeddings": True}
         options.setdefault("show_progress_bar", False)
-        texts = [compose(text) for text in texts]  # as our own encoders do
-        if not isinstance(self.model, Embedder):  # which itself warns
+        if not isinstance(self.model, Embedder):  # which itself composes and warns
+            texts = list(map(compose, texts))
             self._warn(texts)
         if hasattr(self.model, "prompts"):  # a SentenceTransformer may pool without the prompt
             options["prompt"], prompt = self.prompt, ""

@@ -8,8 +8,8 @@ from collections import Counter
 from itertools import chain
 from string import ascii_letters, digits
 
-from simbert_hf.generation.units import THOUSANDS, UNITS, WORD
-from simbert_hf.utils.text import HAN_CHAR, read_sides
+from simbert_hf.generation.units import THOUSANDS, UNITS
+from simbert_hf.utils.text import HAN_CHAR, LATIN_WORD, read_sides, words_of
 
 # Runs of ASCII, since Chinese puts no blanks around them.
 RUN = re.compile(r"[!-~]+")
@@ -222,16 +222,6 @@ def is_english(text: str) -> bool:
     return bool(words & SURE) or len(words) > 1
 
 
-def words_of(text: str) -> set[str]:
-    """Find the words in Latin letters of a text.
-
-    Example:
-        >>> sorted(words_of("怎么用 Wi-Fi 上网，要 APP 吗"))
-        ['app', 'fi', 'wi']
-    """
-    return {*WORD.findall(text.lower())}
-
-
 def is_chinese(text: str) -> bool:
     """Tell whether a text has more Chinese characters than words in Latin letters.
 
@@ -239,7 +229,7 @@ def is_chinese(text: str) -> bool:
         >>> is_chinese("2024-05 用 app 吗"), is_chinese("What does 你好 mean?")
         (True, False)
     """
-    return len(HAN_CHAR.findall(text)) > len(WORD.findall(text.lower()))
+    return len(HAN_CHAR.findall(text)) > len(LATIN_WORD.findall(text.lower()))
 
 
 def exchanges(text: str, other: str) -> bool:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from simbert_hf.generation.facts import words_of
-from simbert_hf.utils.text import read_sides
+from simbert_hf.utils.text import read_sides, words_of
 
 PAIRS = """\
 from to

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english, words_of
+from simbert_hf.generation.facts import ADDRESS, HANDLE, is_chinese, is_english
 from simbert_hf.generation.sentences import EMOTICON
 from simbert_hf.generation.spelling import CLOSING, OPENING, OWNED
 from simbert_hf.rows import SPELT
-from simbert_hf.utils.text import CJK, CJK_CHAR, HAN_CHAR, KANA, is_wordpiece
+from simbert_hf.utils.text import CJK, CJK_CHAR, HAN_CHAR, KANA, is_wordpiece, words_of
 
 # Caseless letters of rare scripts, phonetic ones first, up to Korean, whose letters are composed.
 FIRST, BEHIND = "\u0250", "\u1100"

@@ -13,13 +13,12 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
-from sentencex import segment  # type: ignore[import-untyped]
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.generation.languages import foreign_language
-from simbert_hf.generation.sentences import ends_in
+from simbert_hf.generation.sentences import cut, ends_in
 from simbert_hf.utils.text import (
     CJK,
     CJK_CHAR,
@@ -289,7 +288,7 @@ def begin_sentences(text: str) -> str:
         "(What's new?) iPhone or 3d? Or a.com?"
     """
     parts: list[str] = []
-    for part in segment("en", text):
+    for part in cut(text, ""):
         if parts and not parts[-1][-1].isspace():  # "www.", "Foo.com"
             part = parts.pop() + part
         parts.append(part)

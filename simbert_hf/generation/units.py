@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from simbert_hf.utils.text import read_sides
+from simbert_hf.utils.text import read_sides, words_of
 
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-WORD = re.compile(r"[a-z]+")
 # As in ``facts.EXCLUSIVE``
 MEASURES = """\
 inch|inches foot|feet|ft yard|yards|yd|yds mile|miles meter|meters|metre|metres km|kms|kilometer|\
@@ -42,13 +41,15 @@ LONG_UNITS = [  # and the "in" of "5 ft 10 in"
 def changes_units(text: str, other: str) -> bool:
     """Tell whether an English text has a unit behind a figure where another has none, or another.
 
+    Both have been through :func:`part_units`.
+
     Example:
         >>> [changes_units("5 km", other) for other in ("5 kilometers", "five km", "5 kg", "5")]
         [False, False, True, True]
         >>> changes_units("65 W, 100 Wh", "65 Wh, 100 W")
         True
     """
-    ours, theirs, words = _measures(text), _measures(other), {*WORD.findall(other.lower())}
+    ours, theirs, words = _measures(text), _measures(other), words_of(other)
     figures = {figure for figure, _ in ours}
     return any(figure in figures for figure, _ in theirs - ours) or any(
         unit.isdisjoint(words) for _, unit in ours
@@ -69,5 +70,4 @@ def part_units(text: str) -> str:
 
 def _measures(text: str) -> set[tuple[str, frozenset[str]]]:
     """Find figures with their units."""
-    found = MEASURE.findall(THOUSANDS.sub("", text.lower()))
-    return {(figure, UNIT_OF[unit]) for figure, unit in found}
+    return {(figure, UNIT_OF[unit]) for figure, unit in MEASURE.findall(text.lower())}

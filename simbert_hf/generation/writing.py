@@ -29,7 +29,6 @@ from simbert_hf.generation.facts import (
     loses_denials,
     names_of,
     repeats_facts,
-    words_of,
 )
 from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.languages import foreign_language, join_thousands
@@ -50,7 +49,7 @@ from simbert_hf.generation.units import changes_units, part_units
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import cuts_known, unread, warn_of_cuts
-from simbert_hf.utils.text import compose, is_wordpiece, normalize_text
+from simbert_hf.utils.text import compose, is_wordpiece, normalize_text, words_of
 
 if TYPE_CHECKING:
     from simbert_hf.generation.synonyms import Paraphrase

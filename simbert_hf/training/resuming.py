@@ -72,8 +72,8 @@ class SameRun(CheckpointPart):
         known = {name: getattr(args, name) for name in (*KEPT, *TOLD, *BEST) if hasattr(args, name)}
         told = (item for other in others for item in vars(other).items())
         known |= {name: value for name, value in told if name not in UNSAID}
-        files = {name: value for name, value in known.items() if name.endswith("_file")}
-        known |= {f"{name}_crc32": checksum(value or ()) for name, value in files.items()}
+        files = {f"{name}_crc32": some for name, some in known.items() if name.endswith("_file")}
+        known |= {name: checksum(files[name] or ()) for name in files.keys() - facts.keys()}
         known |= {"processes": args.world_size} | facts
         return cls(json.loads(json.dumps(known, default=str)), args.should_save)
 

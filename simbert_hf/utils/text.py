@@ -19,6 +19,7 @@ UNSPACED = r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese and 
 INDIC = r"\u0900-\u0963\u0966-\u0dff"  # with vowel signs, which "\w" lacks
 HAN_CHAR = re.compile(f"[{HAN}]")
 CJK_CHAR = re.compile(f"[{CJK}]")
+LATIN_WORD = re.compile("[a-z]+")  # of a text in lower case
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # but tabs and line breaks
 # Marks of direction, soft hyphens and blanks without width, which no reader sees
 INVISIBLE = re.compile("[\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
@@ -72,6 +73,16 @@ def read_sides(lines: str) -> list[list[frozenset[str]]]:
         [[['up'], ['down']], [['big', 'large'], ['small']]]
     """
     return [[frozenset(side.split("|")) for side in line.split()] for line in lines.splitlines()]
+
+
+def words_of(text: str) -> set[str]:
+    """Find the words in Latin letters of a text.
+
+    Example:
+        >>> sorted(words_of("怎么用 Wi-Fi 上网，要 APP 吗"))
+        ['app', 'fi', 'wi']
+    """
+    return {*LATIN_WORD.findall(text.lower())}
 
 
 def counted(count: int, noun: str) -> str:
