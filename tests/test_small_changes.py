@@ -68,6 +68,21 @@ def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "other", "twice"),
+    [
+        ("Is it the Pro or the Basic plan?", "Is it the Pro and the Pro or the Basic plan?", True),
+        ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
+        ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
+        ("Can it be done in May?", "May it be done in May?", False),
+    ],
+)
+def test_names_are_not_said_twice(text: str, other: str, twice: bool) -> None:
+    drafts = [Draft(other, -1.0), Draft(text.replace(" it", " this"), -2.0)]
+    assert (drafts[0] in keep_facts(drafts, text, repeats=False)) is not twice
+    assert drafts[0] in keep_facts(drafts, text, repeats=True)
+
+
+@pytest.mark.parametrize(
     ("text", "other", "lost"),
     [
         ("withdraw up to $500", "withdraw more than $500", True),

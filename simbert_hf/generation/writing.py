@@ -325,7 +325,7 @@ def keep_facts(
         lambda other: not coins_word(text, other, tokenize),
         lambda other: not swaps_word(text, other),
         lambda other: not changes_whose(text, other),
-        lambda other: repeats or not says_twice(text, other),
+        lambda other: repeats or not says_twice(text, other, names),
         lambda other: not alters(text, other),
         lambda other: not misorders(text, other),
         lambda other: not puts_in(text, other),
