@@ -342,11 +342,17 @@ BAD = {
     "no gzip": ("a.tsv.gz", b"A\tB\n", {}, "a.tsv.gz: is damaged", "Copy or compress it again"),
     "damaged xz": ("a.tsv.xz", lzma.compress(b"A\tB\n")[:-9], {}, "a.tsv.xz: is damaged", "again"),
     "too long a number": ("a.jsonl", f'{{"text": {"1" * 5000}}}\n', {},
-        "a.jsonl:1: is not a record (", "Remove the line"),
+        "a.jsonl:1: is not a record (", "or remove it"),
     "only a number": ("a.jsonl", "5\n", {}, "a.jsonl:1: holds 5, not a JSON object", "Write one {"),
     "no rows": ("a.jsonl", "[]\n", {}, "a.jsonl:1: holds [], not a JSON object", "Write one {"),
     "too deep": ("a.jsonl", f'{{"text": {"[" * 99999}\n', {},
-        "a.jsonl:1: is not a record (", "Remove the line"),
+        "a.jsonl:1: is not a record (", "or remove it"),
+    "a key twice": ("a.jsonl", jsonl({"s1": "A", "s2": "B"}) + '{"s1": "C", "s1": "D"}\n', {},
+        "a.jsonl:2: is not a record (it has two values of 's1')", "or remove it"),
+    "some line ends of old Macs": ("a.csv", "s1,s2\nA,B\nC,D\rE,F\n", {},
+        "a.csv:3: holds a carriage return (CR) outside quotes", "End every line with a line feed"),
+    "bzip2": ("a.csv", b"BZh91AY&SY\0", {}, "a.csv:1: looks like bzip2", "packed as .gz or .xz"),
+    "Zstandard": ("a.csv", b"\x28\xb5\x2f\xfd\0", {}, "a.csv:1: looks like Zstandard", "as .gz"),
     "no parquet": ("a.parquet", b"PAR", {},
         "a.parquet: is not a complete Parquet", "Write it again"),
 }  # fmt: skip
@@ -569,6 +575,32 @@ def test_one_accent_in_two_encodings_is_one_sentence():
 def test_line_ends_inside_sentences_are_alike_in_every_format(write):
     path = write("a.jsonl", jsonl({"text": "A\r\nB", "synonyms": ["C"]}))
     assert texts(path) == [["A\nB", "C"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", '\ufeff\ufeff"s1","s2"\nA,B\n\ufeff"C","\ufeffD"\n'),
+        ("a.csv", '"\ufeffs1",s2\nA,B\nC,D\n'),
+        ("a.tsv", "A\tB\n\ufeffC\tD\n"),
+        ("a.jsonl", '{"s1": "A", "s2": "B"}\n\ufeff{"s1": "C", "s2": "D"}\n'),
+    ],
+)
+def test_byte_order_marks_of_joined_files_are_dropped(write, name, content):
+    assert texts(write(name, content)) == [["A", "B"], ["C", "D"]]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_empty_names_are_told_apart_from_missing_files(tmp_path):
+    os.mkfifo(tmp_path / "a.csv")
+    assert "is a pipe or a device, not a file. Write" in message(load_groups, tmp_path / "a.csv")
+    assert "The name of a file is empty" in message(load_groups, "")
+
+
+def test_a_parquet_value_that_python_has_none_for_is_told(tmp_path):
+    late = pa.array([2**55], pa.timestamp("ms"))
+    pq.write_table(pa.table({"s1": ["A"], "s2": ["B"], "at": late}), tmp_path / "a.parquet")
+    assert "a.parquet: holds a value that Python has" in message(records, tmp_path / "a.parquet")
 
 
 def test_line_ends_of_old_macs_are_named(write):

@@ -47,7 +47,7 @@ from simbert_hf.utils.textfiles import (
 
 logger = logging.getLogger(__name__)
 
-READER_VERSION = 5  # raise it when files are read differently: it renews the caches
+READER_VERSION = 6  # raise it when files are read differently: it renews the caches
 SHOWN = 10  # sources that the log describes
 FEW_GROUPS = 10  # of fewer, none is held out by default
 HUB_ID = re.compile(r"\w[\w.-]*/[\w.-]+")

@@ -28,7 +28,13 @@ BYTE_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
     b"PK\x03\x04": "an Excel workbook or a zip archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel or Word file",
+    b"%PDF-": "a PDF",
+    b"PAR1\x15": "Parquet without .parquet in its name",
     b"\x1f\x8b": "gzip without .gz in its name",
+    b"\xfd7zXZ\0": "xz without .xz in its name",
+    b"\x28\xb5\x2f\xfd": "Zstandard",
+    b"BZh91AY&SY": "bzip2",
 }
 
 Row = dict[str, object]  # column -> value; a blank line is an empty row
@@ -88,7 +94,9 @@ def suffix_of(path: str | Path) -> str:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 text file (a byte order mark is fine), without their ends.
+    r"""Yield the lines of a UTF-8 text file, without their ends and without byte order marks.
+
+    Such a mark stands at the start, or inside where files were joined or a program quoted it.
 
     Args:
         path: A plain, ``.gz`` or ``.xz`` file.
@@ -130,12 +138,12 @@ def _decode(path: str | Path, number: int, line: bytes) -> str:
     if b"\0" in line:  # UTF-16 without a byte order mark decodes as UTF-8, to nonsense
         raise fault(path, number, "holds zero bytes, as UTF-16 does", "Save it as UTF-8 text")
     try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         bad = shorten(line[max(0, error.start - 8) : error.start + 8])
         problem = f"is not UTF-8 at byte {error.start}: {bad}"
         raise fault(path, number, problem, f"Save it as UTF-8{_hint(line)}") from None
-    return text.rstrip("\r\n")
+    return text.rstrip("\r\n").replace("\ufeff", "")
 
 
 def _hint(line: bytes) -> str:
@@ -153,7 +161,8 @@ def _hint(line: bytes) -> str:
 def _check_start(path: str | Path, line: bytes) -> None:
     for mark, kind in BYTE_MARKS.items():
         if line.startswith(mark):
-            raise fault(path, 1, f"looks like {kind}, not UTF-8 text", "Save it as UTF-8 text")
+            remedy = "Save it as UTF-8 text, plain or packed as .gz or .xz"
+            raise fault(path, 1, f"looks like {kind}, not UTF-8 text", remedy)
     if b"\r" in line and b"\n" not in line:
         raise fault(path, 1, "ends its lines with CR only", "Save it with line feeds")
 
@@ -208,6 +217,8 @@ def check_exists(path: str | Path) -> None:
     """
     if not isinstance(path, str | PathLike):
         raise TypeError(f"Give the path of a file, not a {type(path).__name__}; rows need no file.")
+    if path == "":
+        raise DataError("The name of a file is empty: was a variable of the shell not set?")
     for file, split in (("dataset_info.json", ""), ("dataset_dict.json", "['train']")):
         if Path(path, file).exists():
             remedy = f"Convert it: datasets.load_from_disk(...){split}.to_parquet('rows.parquet')"
@@ -215,9 +226,11 @@ def check_exists(path: str | Path) -> None:
     if Path(path).is_dir():
         raise fault(path, None, "is a folder", "Pass the files inside it, as a list")
     if not Path(path).is_file():
-        raise fault(
-            path, None, "is not a file", f"Check the path; this process runs in {Path.cwd()}"
-        )
+        problem, remedy = "is not a file", f"Check the path; this process runs in {Path.cwd()}"
+        if Path(path).exists():  # /dev/stdin, or <(zcat pairs.tsv.gz)
+            problem = "is a pipe or a device, not a file"
+            remedy = "Write what it holds to a file, which is read more than once"
+        raise fault(path, None, problem, remedy)
 
 
 def read_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -258,6 +271,9 @@ def _comma_cells(path: str | Path) -> Iterator[tuple[int, list[str]]]:
                 f"holds a cell of more than {csv.field_size_limit():,} characters from here on"
             )
             raise fault(path, start, problem, "Close its quotes, or shorten it") from None
+        if "new-line" in str(error):
+            problem = "holds a carriage return (CR) outside quotes, here or in the next lines"
+            raise fault(path, start, problem, "End every line with a line feed") from None
         first = next(iter(read_lines(path)))
         remedy = remedy if "," in first else separator_of([first], remedy)
         raise fault(path, start, f"is not valid CSV from here on ({error})", remedy) from None
@@ -284,13 +300,26 @@ def read_objects(path: str | Path) -> Iterator[tuple[int, Row]]:
         yield number, _json_object(path, number, line) if line.strip() else {}
 
 
+def _unique(pairs: list[tuple[str, object]]) -> Row:
+    """Make an object of its names and values; raise a ValueError if a name is given twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has two values of {shorten(twice)}")
+    return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique)  # made once: json.loads would take twice as long
+
+
 def _json_object(path: str | Path, number: int, line: str) -> Row:
     try:
-        value = json.loads(line)
+        value = _JSON.decode(line)
     except json.JSONDecodeError as error:
         raise _json_fault(path, number, line, error) from None
     except (ValueError, RecursionError) as error:  # a number too long or nested too deeply
-        raise fault(path, number, f"is not a record ({error})", "Remove the line") from None
+        raise fault(path, number, f"is not a record ({error})", "Mend the line, or remove it") from None
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
@@ -346,3 +375,6 @@ def _parquet_rows(path: str | Path) -> Iterator[tuple[int, Row]]:
     except (pyarrow.ArrowInvalid, OSError) as error:
         remedy = "Write it again, or check its extension"
         raise fault(path, None, f"is not a complete Parquet file ({error})", remedy) from None
+    except (OverflowError, KeyError) as error:  # years above 9999, unknown time zones
+        problem = f"holds a value that Python has none for, in row {number + 1} or later ({error})"
+        raise fault(path, None, problem, "Drop its column, or write it as text") from None
