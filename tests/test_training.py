@@ -799,7 +799,10 @@ def test_what_changes_little_is_said(
     ("content", "message"),
     [("scal: 3\n1: 2", "unknown arguments: 1, scal"), ("- 3", "must be a mapping"),
      ("epochs: 1", "Is it num_train_epochs"),
-     ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", "scale is given twice"),
+     ("a: [", "cannot be read as"), ("scale: 3\nscale: 4", r"scale is given twice\n.* line 2"),
+     ("scale: 3\nseed: [1, 2]", r"run\.yaml:2: seed is a list\. Give one value"),
+     ("sample_sentences:\n- note: a cat", r"run\.yaml:2: .* holds {'note': 'a cat'}, .* in quotes"),
+     ("sample_sentences: [a cat, null]", "holds None, which is not a text"),
      ("preset: old", "Unknown preset 'old'"),
      ("scale: null", "scale cannot be null"),
      (None, r"There is no file .*run\.yaml")],
@@ -810,6 +813,14 @@ def test_bad_yaml_is_named(tmp_path: Path, content: str | None, message: str) ->
         path.write_text(content)
     with pytest.raises(ValueError, match=message):
         parse_arguments(TYPES, [str(path)], PRESETS)
+
+
+def test_yaml_is_read_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("revision: 1.10\nseed: 010\nsample_sentences: [no, 12:30, 1e3, '- a']\n")
+    model, data, _, args = parse_arguments(TYPES, [str(path)], PRESETS)
+    assert (model.revision, args.seed) == ("1.10", 10)
+    assert data.sample_sentences == ["no", "12:30", "1e3", "- a"]
 
 
 def test_null_undoes_what_a_preset_gives(tmp_path: Path) -> None:

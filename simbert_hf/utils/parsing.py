@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-from simbert_hf.utils.textfiles import DataError
+from simbert_hf.utils.textfiles import DataError, fault, shorten
 from simbert_hf.utils.training_flags import check_training
 
 Presets = Mapping[str, Mapping[str, Any]]
@@ -64,8 +64,7 @@ def parse_arguments(
         parser.add_argument("--preset", choices=sorted(presets), default="modern", help=about)
     nothing: list[str] = []
     if rest and rest[0].endswith((".yaml", ".yml")):
-        known = {action.dest for action in parser._actions}
-        rest[:1], nothing = read_yaml(Path(rest[0]), known)
+        rest[:1], nothing = read_yaml(Path(rest[0]), parser)
     if presets:
         parser.set_defaults(**presets[chosen_preset(rest, presets)])
     _set_to_none(parser, nothing, types)
@@ -159,10 +158,12 @@ class _Loader(yaml.SafeLoader):
     """Reads 1e-6 as a number (which YAML 1.1 writes 1.0e-6), and refuses repeated names."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [name.value for name, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(problem=f"{name} is given twice")
+        seen = set()
+        for name, _ in node.value:
+            if (text := str(name.value)) in seen:
+                problem = f"{text} is given twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=name.start_mark)
+            seen.add(text)
         return super().construct_mapping(node, deep)
 
 
@@ -172,42 +173,61 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file of argument values; raise a DataError if it is not a mapping."""
+    return _load(path)[0]
+
+
+def _load(path: Path) -> tuple[dict[str, Any], yaml.MappingNode]:
+    """Read a YAML file of argument values: as Python's, and as they are written."""
     if not path.exists():
         raise DataError(f"There is no file {path}.")
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one
+        loader = _Loader(path.read_text(encoding="utf-8"))  # a safe one
+        written = loader.get_single_node()
+        content = None if written is None else loader.construct_document(written)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{path} cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise DataError(
             f"{path} holds no arguments: it must be a mapping, with `name: value` on each line."
         )
-    return content
+    return content, written
 
 
-def read_yaml(path: Path, known: set[str]) -> tuple[list[str], list[str]]:
-    """Read a YAML file of argument values.
+def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
+    """Read a YAML file of a parser's arguments.
+
+    Texts and numbers are taken as they are written: YAML would read the revision 1.10 as 1.1, and
+    in a list of sentences "no" as false.
 
     Returns:
         Flags, and the names of arguments that are set to None.
 
     Raises:
-        DataError: If the file cannot be read, or is not a mapping.
+        DataError: If the file cannot be read, is not a mapping, or has a list where one value
+            belongs, or anything but texts and numbers in a list.
         ValueError: If it names an unknown argument.
     """
-    content = load_yaml(path)
-    unknown = sorted(map(str, set(content) - known))
+    content, node = _load(path)
+    known = {action.dest: action for action in parser._actions}
+    unknown = sorted(map(str, content.keys() - known.keys()))
     if unknown:
         meant = suggestion(unknown[0], sorted(known))
         names = ", ".join(unknown)
         raise ValueError(f"{path} names unknown arguments: {names}; see --help.{meant}")
+    written = {name.value: value for name, value in node.value}
     flags: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
-            flags += [f"--{name}", *map(str, value)] if value else []
+            line = written[name].start_mark.line + 1
+            if len(value) > 1 and known[name].nargs not in ("+", "*"):
+                raise fault(path, line, f"{name} is a list", "Give one value")
+            if strange := [item for item in value if isinstance(item, list | dict | None)]:
+                problem = f"{name} holds {shorten(strange[0])}, which is not a text"
+                raise fault(path, line, problem, "Put the text in quotes, or drop it")
+            flags += [f"--{name}", *(item.value for item in written[name].value)] if value else []
         elif value is False and name.endswith("_strategy"):
             flags.append(f"--{name}=no")  # which YAML reads as false
         elif value is not None:
-            text = json.dumps(value) if isinstance(value, dict) else str(value)
-            flags.append(f"--{name}={text}")
+            text = str(value) if isinstance(value, bool) else written[name].value
+            flags.append(f"--{name}={json.dumps(value) if isinstance(value, dict) else text}")
     return flags, [name for name, value in content.items() if value is None]
