@@ -121,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the command line and the sentences; write pairs."""
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add("--model_name_or_path", default=DEFAULT_MODEL, help="The model that paraphrases.")
+    own = Path(DEFAULT_MODEL).name
+    add("--model_name_or_path", default=own, help="The model that paraphrases.")
     add("--sentences_file", required=True, nargs="+", help="Sentences, one per line.")
     add("--output_file", required=True, type=Path, help=".jsonl: columns source and target.")
     add("--max_overlap", type=float, default=0.8, help="Maximum share of words in common.")

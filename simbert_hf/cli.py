@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from simbert_hf import DEFAULT_MODEL, __version__
-from simbert_hf.utils.script import drop_output, print_utf8, sentence
+from simbert_hf.utils.script import drop_output, flush_output, print_utf8, sentence
 from simbert_hf.utils.text import counted
 
 BLOCK = 32  # texts handled together
@@ -46,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
     except BrokenPipeError:  # `simbert ... | head`
         drop_output()
+    except SystemExit:  # after --help
+        flush_output()
+        raise
     except (ValueError, OSError, ImportError) as error:
         say(f"simbert: {error}")
         return 1
@@ -214,9 +217,12 @@ def encode(args: argparse.Namespace) -> None:
 
     check_output(args.output)
     texts = lines_of(args.input)
+    was = args.output.exists()
     resumed = encode_file(texts, args.model, args.output, processes=args.processes)
     facts = {"output": str(args.output), "texts": len(texts), "resumed": resumed}
     show([as_json(facts) if args.json else f"{args.output}: {counted(len(texts), 'vector')}"])
+    if was:
+        say(f"This replaced an earlier {args.output}.")
 
 
 def _add_index(commands: Any) -> None:

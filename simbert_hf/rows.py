@@ -59,15 +59,15 @@ def check_texts(text: object) -> list[str]:
 
 
 def holds_texts(texts: object) -> TypeGuard[Iterable[Any]]:
-    """Return whether an object yields texts when iterated; dicts and frames would yield keys.
+    """Return whether an object yields texts in order; dicts and frames would yield keys.
 
     Example:
-        >>> [holds_texts(texts) for texts in ("a", ["a", "b"], {"a": "b"}, 5, b"a")]
-        [True, True, False, False, False]
+        >>> [holds_texts(texts) for texts in ("a", ["a", "b"], {"a": "b"}, {"a"}, 5, b"a")]
+        [True, True, False, False, False, False]
     """
     if isinstance(texts, str):  # before the check of ndim, which a NumPy string has
         return True
-    others = isinstance(texts, Mapping | bytes) or hasattr(texts, "columns")
+    others = isinstance(texts, Mapping | bytes | set | frozenset) or hasattr(texts, "columns")
     others |= getattr(texts, "ndim", 1) == 0  # a 0-d array, which cannot be iterated
     return isinstance(texts, Iterable) and not others
 

@@ -128,14 +128,20 @@ def test_an_upload_becomes_an_index(upload: Callable[[str, bytes], Path]) -> Non
         ("a.csv", b'question,answer\n"a,b\n', "a.csv:2: is not valid CSV"),
         ("a.jsonl", b'{"question": "a", "answer": "b"}\n[2]\n', "a.jsonl:2: holds [2]"),
         ("a.tsv", b"question\tanswer\na\n", "a.tsv:2: has 1 cell instead of"),
+        (
+            "a.csv",
+            b"q,a\nb,c\n",
+            "a.csv:1: has no column 'question', only ['q', 'a']. Rename yours.",
+        ),
         ("a.csv", b"question,answer\n" + b"a,b\n" * (MAX_ROWS + 1), "The file has 2,001 rows"),
     ],
 )
 def test_an_unfit_upload_is_said_so(
     upload: Callable[[str, bytes], Path], name: str, content: bytes, message: str
 ) -> None:
-    with pytest.raises(DataError, match=f"^{re.escape(message)}"):
+    with pytest.raises(DataError, match=f"^{re.escape(message)}") as error:
         read_upload(upload(name, content))
+    assert "--" not in str(error.value)  # a flag, which visitors have not
 
 
 def test_as_many_rows_and_paraphrases_as_are_allowed(

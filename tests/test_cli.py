@@ -364,6 +364,7 @@ def test_encode_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypatc
         vectors = np.array(table["vector"].to_pylist(), dtype=np.float32)
     np.testing.assert_allclose(vectors, tiny_simbert().encode(texts), atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", f"out{suffix}"]
+    assert f"This replaced an earlier {output}." in run(*argv)[2]
 
 
 @pytest.mark.parametrize("last", ["encoding", "saving"])
@@ -679,11 +680,13 @@ def test_a_closed_stdout_is_told_in_one_sentence(monkeypatch, capsys):
     )
 
 
-def test_a_command_that_nobody_reads_on_ends_quietly():
+@pytest.mark.parametrize("argv", [[], ["--help"]])
+def test_a_command_that_nobody_reads_on_ends_quietly(argv):
+    instead = "args = SimpleNamespace(run=lambda _: cli.show(['line']))"
     code = (
         "import sys; from types import SimpleNamespace; from simbert_hf import cli; "
-        "args = SimpleNamespace(run=lambda _: cli.show(['line'])); "
-        "cli.read_arguments = lambda _: args; sys.stdin.read(); sys.exit(cli.main([]))"
+        f"{'' if argv else f'{instead}; cli.read_arguments = lambda _: args; '}"
+        f"sys.stdin.read(); sys.exit(cli.main({argv}))"
     )
     run = {"env": os.environ | {"PYTHONUNBUFFERED": ""}, "stdin": PIPE, "stdout": PIPE}
     with subprocess.Popen([sys.executable, "-c", code], stderr=PIPE, **run) as command:

@@ -431,6 +431,7 @@ def test_the_default_type_of_torch_changes_no_writing() -> None:
         (["fine", ""], ValueError, "text 1 is empty"),
         (["fine", 7], TypeError, "text 1 is int 7; pass strings only"),
         (np.array("fine"), TypeError, "pass a string or a list of strings"),
+        ({"fine", "good"}, TypeError, "text is set .*; pass a string or a list"),  # without order
         (np.str_(" "), ValueError, "text 0 is empty"),
         ("  ", ValueError, "text 0 is empty"),
     ],

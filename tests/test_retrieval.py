@@ -829,6 +829,12 @@ def test_the_false_accept_interval_covers_the_truth():
     assert covered / 100 >= 0.94
 
 
+@pytest.mark.parametrize("scores", [[0.9, np.nan], [np.inf, 0.1], [0.9]])
+def test_scores_that_are_no_numbers_calibrate_nothing(scores):
+    with pytest.raises(ValueError, match="a finite score and a kind for each query"):
+        calibrate_scores(scores, [0, 2], "false_accept_rate", 0.5)
+
+
 def test_answers_only_above_the_threshold(index):
     queries = [
         {"query": "how do i reset the password", "answer": "Press it."},

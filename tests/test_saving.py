@@ -882,3 +882,15 @@ def test_a_run_that_had_ended_is_not_resumed(
     assert all(torch.equal(after[name], before[name]) for name in after)
     assert len(after) > 30
     assert f"ended at step {steps} of {steps}: there is nothing to train" in caplog.text
+
+
+def test_a_model_is_not_saved_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("mine")
+    with pytest.raises(NotADirectoryError, match=r"one\.txt is a file: name a folder"):
+        tiny_simbert().save_pretrained(tmp_path / "one.txt")
+
+
+def test_a_config_without_content_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(OSError, match=r"config\.json is empty\. Copy or download it again"):
+        SimBert.from_pretrained(tmp_path)

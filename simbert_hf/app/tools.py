@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
         with _unlogged():  # open_session warns of the same
             faqs = read_faqs(file)
     except DataError as error:
-        raise DataError(str(error).replace(str(file), file.name)) from None
+        told = str(error).replace(str(file), file.name)
+        raise DataError(re.sub(r", or name it \(--.*\)", "", told)) from None  # has no flags
     finally:
         file.unlink(missing_ok=True)
     if len(faqs) > MAX_ROWS:

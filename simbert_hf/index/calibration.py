@@ -181,8 +181,8 @@ def calibrate_scores(
         bootstrap: Draws the resamples; 1,000 of them if None.
 
     Raises:
-        ValueError: If the value is out of range, the queries it needs are missing, or no threshold
-            reaches the precision.
+        ValueError: If the value is out of range, a score is not a number, the queries it needs are
+            missing, or no threshold reaches the precision.
 
     Example:
         >>> scores, kinds = [0.9, 0.8, 0.7, 0.6, 0.5], [0, 0, 1, 2, 2]
@@ -191,6 +191,8 @@ def calibrate_scores(
         (0.55, 1.0)
     """
     scores, kinds = np.asarray(scores, dtype=np.float64), np.asarray(kinds, dtype=np.int8)
+    if scores.shape != kinds.shape or not np.isfinite(scores).all():
+        raise ValueError("Give a finite score and a kind for each query.")
     check_target(kinds, target, wanted)
     distinct = Distinct(scores)
     edges = _edges(np.unique(scores))

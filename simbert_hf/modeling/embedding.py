@@ -110,10 +110,13 @@ class Embedder(PreTrainedModel):
         package and without remote code. Arguments as in transformers.
 
         Raises:
+            NotADirectoryError: If the directory is a file.
             ValueError: If ``push_to_hub`` is set, which would upload only some of the files, or
                 the model has an adapter, which transformers would save alone, or with names that
                 no loader knows.
         """
+        if Path(save_directory).is_file():
+            raise NotADirectoryError(f"{save_directory} is a file: name a folder.")
         if kwargs.pop("push_to_hub", False):
             raise ValueError("Upload with model.push_to_hub(repo_id), which sends every file.")
         if getattr(self, "_hf_peft_config_loaded", False):

@@ -68,6 +68,8 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
             f"{name_or_path} holds only an adapter: merge it into its base model with peft "
             "(merge_and_unload), save the result and load that."
         )
+    if not config and Path(name_or_path, "config.json").exists():
+        raise OSError(f"{name_or_path}: config.json is empty. Copy or download it again.")
     if not config:  # transformers does not complain of a folder without one
         raise OSError(
             f"Cannot load {str(name_or_path)!r}: it is not a directory with a config.json, and the "

@@ -77,6 +77,9 @@ def run_script(main: Callable[[], object]) -> None:
         if words.startswith("Caught "):  # torch adds the traceback of a DataLoader's process
             words = words.strip().rpartition(f"{kind}: ")[2]
         sys.exit(f"{kind}: {words}")
+    except SystemExit:  # after --help
+        flush_output()
+        raise
     except KeyboardInterrupt as stop:  # training says how to resume
         sys.stderr.write(f"\nStopped. {stop}".rstrip() + "\n")
         sys.exit(130)
@@ -99,6 +102,19 @@ def reader_left() -> bool:
     stdout = select.poll()
     stdout.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in stdout.poll(0))
+
+
+def flush_output() -> None:
+    """Write what stdout holds, or drop it if its reader is gone (``--help | head``).
+
+    Example:
+        >>> flush_output()
+    """
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
 
 
 def drop_output() -> None:

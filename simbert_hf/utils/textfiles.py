@@ -310,7 +310,7 @@ def _unique(pairs: list[tuple[str, object]]) -> Row:
     return found
 
 
-_JSON = json.JSONDecoder(object_pairs_hook=_unique)  # made once: json.loads would take twice as long
+_JSON = json.JSONDecoder(object_pairs_hook=_unique)  # json.loads would make one per line
 
 
 def _json_object(path: str | Path, number: int, line: str) -> Row:
@@ -319,7 +319,8 @@ def _json_object(path: str | Path, number: int, line: str) -> Row:
     except json.JSONDecodeError as error:
         raise _json_fault(path, number, line, error) from None
     except (ValueError, RecursionError) as error:  # a number too long or nested too deeply
-        raise fault(path, number, f"is not a record ({error})", "Mend the line, or remove it") from None
+        problem = f"is not a record ({error})"
+        raise fault(path, number, problem, "Mend the line, or remove it") from None
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
