@@ -271,4 +271,4 @@ def test_gaps_and_single_sentences_are_reported(
     assert sorted(trainer.train_dataset.columns["label"]) == [0, 0, 1, 1, 1]
     assert "left out: 1 one-member record" in caplog.text
     assert "5 sentences of 2 classes" in caplog.text
-    assert "groups merged, as they share sentences with others: 1" in caplog.text
+    assert "merged into others, as they share sentences such as 'mats': 1" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -19,6 +20,8 @@ from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.training.base_models import GRU_PRESET
 from simbert_hf.training.data import check_measured, hold_out, make_evaluator, read_groups
 from simbert_hf.utils.parsing import Presets, flag
+from simbert_hf.utils.text import fold
+from simbert_hf.utils.textfiles import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +104,12 @@ def load_class_data(
     classes = n_classes(train)
     logger.info("training: %s sentences of %s classes", f"{len(train):,}", f"{classes:,}")
     if classes < len(groups):
-        logger.info("groups merged, as they share sentences with others: %d", len(groups) - classes)
+        folded = (fold(text) for row in groups["texts"] for text in row)
+        [(shared, _)] = Counter(folded).most_common(1)
+        logger.info(
+            "groups merged into others, as they share sentences such as %s: %d",
+            *(shorten(shared), len(groups) - classes),
+        )
     if classes < 2:
         raise ValueError(
             "There is only one class; give at least two groups that share no sentences."

@@ -186,7 +186,7 @@ def _load(path: Path) -> tuple[dict[str, Any], yaml.MappingNode]:
         content = None if written is None else loader.construct_document(written)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{path} cannot be read as YAML: {error}") from error
-    if not isinstance(content, dict):
+    if not (isinstance(written, yaml.MappingNode) and isinstance(content, dict)):
         raise DataError(
             f"{path} holds no arguments: it must be a mapping, with `name: value` on each line."
         )
