@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 from simbert_hf.generation.facts import ENGLISH
@@ -48,12 +49,12 @@ COMMON = {
     }.items()
 }
 MORE_ENGLISH = frozenset(  # some of them also of others: "pour", "sin"
-    "after be because before best but by find first get go help make met need pour second sin till "
-    "van want way without wins".split()
+    "after be because before best but by find first get go help make met near need order play pour "
+    "recipe second sin till translate van want way weather without wins".split()
 )
 # Words of names and compounds in English texts too: "Rio de Janeiro", "al-Qaeda", "co-star"
 IN_NAMES = re.compile(
-    r"\b(?:(?i:al|da|del?|di|du|el|las?|les?|los|van|von) (?=[A-Z])|(?i:al|co|de|en)-(?=\w)"
+    r"\b(?:(?i:al|da|del?|di|du|el|las?|les?|los|são|van|von) (?=[A-Z])|(?i:al|co|de|en)-(?=\w)"
     r"|l[ao]s (?=angeles|vegas))"
 )
 LETTERS = {  # and marks that English and most others lack
@@ -107,12 +108,28 @@ def foreign_language(text: str) -> str:
         return SCRIPTS.get(script, "")
     known = Counter([words[0][0].lower() + words[0][1:], *words[1:]])  # not "El", "Das" or "EU"
     counts = {language: sum(known[word] for word in common) for language, common in COMMON.items()}
-    runs = text.lower().split()
+    runs = [run.lower() for run in outside_names(text.split())]
     for language, letters in LETTERS.items():
         counts[language] += sum(not set(letters).isdisjoint(run) for run in runs)
     language = max(counts, key=counts.__getitem__)
     english = len(ENGLISH.findall(text)) + sum(known[word] for word in MORE_ENGLISH)
     return language if counts[language] > english else ""
+
+
+def outside_names(runs: Sequence[str]) -> list[str]:
+    """Leave out capitalised words behind or before others, unless no word is in lower case.
+
+    Example:
+        >>> outside_names("São Paulo weather in Perú".split()), outside_names(["Şifremi", "Unuttum"])
+        (['weather', 'in'], ['Şifremi', 'Unuttum'])
+    """
+    if not any(map(str.islower, runs)):
+        return [*runs]
+    return [
+        run
+        for before, run, behind in zip(["", *runs], runs, [*runs[1:], ""], strict=False)
+        if not (run[0].isupper() and (before[-1:].isalnum() or behind[:1].isupper()))
+    ]
 
 
 def join_thousands(text: str) -> str:
