@@ -76,6 +76,9 @@ def respelled(source, written, tokenizer):
         ("WHO HAS AN ATM?", "is this a atm?", "IS THIS AN ATM?"),
         ("Open at 9 a.m.?", "does it open at 9 a.m.", "Does it open at 9 a.m.?"),
         ("Ask Nguyen Kowalski", "did nguyen kowalski ask?", "Did Nguyen Kowalski ask?"),  # no title
+        ("Call Dr. Anna Brown in Rome", "call anna brown in rome", "Call Anna Brown in Rome"),
+        ('See "The Old Man", the film', 'the film "the old man"', 'The film "The Old Man"'),
+        ("At 180°C with 16GB", "180 ° c with 16 gb", "180°C with 16 GB"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),
         ("It is what the mba costs.", "an mba has an deadline.", "An mba has a deadline."),

@@ -120,8 +120,8 @@ def outside_names(runs: Sequence[str]) -> list[str]:
     """Leave out capitalised words behind or before others, unless no word is in lower case.
 
     Example:
-        >>> outside_names("São Paulo weather in Perú".split()), outside_names(["Şifremi", "Unuttum"])
-        (['weather', 'in'], ['Şifremi', 'Unuttum'])
+        >>> outside_names("São Paulo weather".split()), outside_names(["Şifremi", "Unuttum"])
+        (['weather'], ['Şifremi', 'Unuttum'])
     """
     if not any(map(str.islower, runs)):
         return [*runs]

@@ -71,6 +71,8 @@ def split_sentences(text: str) -> list[str]:
         ['Hello,\n\n', '我的卡丢了。', '可以补办吗？']
         >>> split_sentences("1. Log in.\n2. Pay your bill.")
         ['1. ', 'Log in.\n', '2. ', 'Pay your bill.']
+        >>> split_sentences("1. Peel the eggs. 2. Cut them small.")
+        ['1. ', 'Peel the eggs. ', '2. ', 'Cut them small.']
     """
     sentences: list[str] = []
     begun = ""
@@ -82,7 +84,8 @@ def split_sentences(text: str) -> list[str]:
             sentences[-1] += part
             continue
         marker = MARKER.match(part)
-        at_start = not begun and (not sentences or BEFORE_ITEM.search(sentences[-1]))
+        listed = sentences and MARKER.fullmatch(sentences[0])  # perhaps all in one line
+        at_start = not begun and (not sentences or listed or BEFORE_ITEM.search(sentences[-1]))
         if at_start and marker:
             sentences.append(marker[0])
             part = part[marker.end() :]

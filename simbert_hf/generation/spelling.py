@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import is_english
+from simbert_hf.generation.facts import SURE, is_english
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.generation.sentences import cut, ends_in
@@ -36,6 +36,8 @@ YEAR = re.compile(r"['’]\d\ds?\b")  # "'98"
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
+UNIT = re.compile("(?<=[0-9])[A-Za-z]{2,3}$")  # "16GB" is written "16 GB" too
+QUOTED = re.compile('"([^"]+)"')
 NEAR = 100  # characters before a word that are searched for its marks
 CASED = re.compile(r"[^\W\d_]{2,}")
 # What comes before a capital that may be due to its place: only marks, or one of these.
@@ -75,6 +77,8 @@ COMMON = frozenset(
     "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
     "to up us we who why will you".split()
 )
+# Capitals of these, not at the beginning, tell a title; names have "the", "May", "Will" and "US"
+IN_TITLES = (COMMON | SURE) - {"the", "may", "will", "us"}
 
 
 @cache
@@ -147,6 +151,7 @@ class Spelling:
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
         self.articles, self.english = articles_of(source), is_english(source)
         self.asks = source.rstrip().endswith("?")
+        self.quoted = {one.lower(): one for one in QUOTED.findall(source)} if uncased else {}
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
@@ -195,6 +200,7 @@ class Spelling:
             text = text.upper()
         elif self.capitals:
             text = begin_sentences(text)
+        text = QUOTED.sub(lambda found: f'"{self.quoted.get(found[1].lower(), found[1])}"', text)
         text = (widen(text) if self.wide else text).translate(self.signs)
         text = APART.sub("", text) if self.close else text
         return CLOSE.sub(" ", text) if self.apart else text
@@ -227,7 +233,7 @@ def words_in_context(source: str) -> Iterator[tuple[str, str, bool]]:
         placed = placed and not CJK_CHAR.search(source[max(0, found.start() - 1) : found.end() + 1])
         whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
         owner = OWNED.sub("", bare)
-        parts = [part for part in HYPHEN.split(owner) if len(part) > 2]
+        parts = [part for part in HYPHEN.split(owner) if len(part) > 2] + UNIT.findall(owner)
         for word in dict.fromkeys((whole, bare, owner, *parts)):
             letters = OWNED.sub("", word).replace("'", "").replace("’", "").isalpha()
             yield word, before, placed and letters and word == word.capitalize()
@@ -251,12 +257,12 @@ def is_titled(text: str) -> bool:
     """Whether Most Words Begin with a Capital, as in a Title.
 
     Example:
-        >>> is_titled("How to Reset My Password?"), is_titled("Is John Smith there?")
+        >>> is_titled("How to Reset My Password?"), is_titled("Call Dr. Anna Brown in London")
         (True, False)
     """
     words: list[str] = [word for word in CASED.findall(text) if not word.isupper()]
-    capitals = sum(word[0].isupper() for word in words)
-    return 3 < capitals > 0.75 * len(words)
+    capitals = [word.lower() for word in words if word[0].isupper()]
+    return 3 < len(capitals) > 0.75 * len(words) and not IN_TITLES.isdisjoint(capitals[1:])
 
 
 def is_shouted(text: str) -> bool:

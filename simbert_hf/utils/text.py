@@ -51,6 +51,7 @@ SPACING = [
         (r"(?<!\d )([£€¥]) (?=\d)|(\$) (?=\d)", r"\1\2"),  # $5, and 5 € or 6 £
         (r"(?<!\b[cf] )# (?=\w)", "#"),  # but for C# and F#
         (r" ([.,!?;:%°…)\]}»”،؛؟।॥])", r"\1"),  # Arabic and Devanagari ones too
+        (r"(?<=°) (?=[CcFf]\b)", ""),
         (r"\b([A-Za-z])\. (?=[A-Za-z]\.)", r"\1."),  # 5 a.m., the u.s.
         (r"(?<=—) (?=—)", ""),  # the Chinese dash is a pair
         (r"\b([A-Za-z]) \+ \+", r"\1++"),
