@@ -22,8 +22,8 @@ hz|hertz khz|kilohertz mhz|megahertz ghz|gigahertz
 mph kph|kmh"""
 UNITS = read_sides(MEASURES)
 UNIT_OF = {word: side for sides in UNITS for side in sides for word in side}
-MEASURE = re.compile(  # not in names: "MP3 G"; "5Gは" has a unit
-    r"(?<![a-z\d])(?<!\d\.)(\d+(?:\.\d+)?)[ \xa0\u202f\u2010\u2011-]?"
+MEASURE = re.compile(  # not in names: "MP3 G", but in "9x13 inch"; "5Gは" has a unit
+    r"(?:(?<![a-z\d])(?<!\d\.)|(?<=\dx))(\d+(?:\.\d+)?)[ \xa0\u202f\u2010\u2011-]?"
     rf"({'|'.join(sorted(UNIT_OF, reverse=True))})(?![a-zà-ÿ\d_@])",
     re.IGNORECASE,
 )
@@ -33,6 +33,7 @@ LONG_UNITS = [  # and the "in" of "5 ft 10 in"
     for pattern, unit in (
         (rf"\bmiles? {_HOURLY}", "mph"),
         (rf"(?:\b|(?<=\d))(?:km|kilomet(?:er|re)s?)(?: ?/ ?h\b| {_HOURLY})", "kph"),
+        (r"(?<=\d)\u2033", " inches"),
         (r"(?<=\d)[ -]?(?:feet|foot|ft)\.?([ -](?:and )?\d+[ -]?)in\b", r" ft\1inches"),
     )
 ]
