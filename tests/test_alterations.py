@@ -95,7 +95,7 @@ def test_what_alters_none_is_not_found(text: str, other: str) -> None:
      "Mrs. Mrs. Smith", "An e-email", "Buy a one for me.", "It is big than that.",
      "between 5 to 6", "Please not call.", "You ought be here.", "What do you supposed to do?",
      "It failed because of the provider was down.", "They don't going.", "We re late.",
-     "It can's be.", "如何怎么退款"],
+     "It can's be.", "Does the battery be dead?", "I didn't signed it.", "如何怎么退款"],
 )  # fmt: skip
 def test_slips_without_a_text_beside_them(text: str) -> None:
     assert slips_of(text)
@@ -183,6 +183,7 @@ def test_units_stay_at_their_figures_in_any_spelling(other: str, is_kept: bool) 
         ("C'est à 5 km d'ici, je crois", "Je crois que c'est à 5 kilomètres d'ici"),
         ("Is the limit 60 mph there?", "Is the limit 60 miles per hour there?"),
         ("Is the limit 60km/h there?", "Is the limit 60 kilometers an hour there?"),
+        ("a 65\u2033 TV", "a TV of 65 inches"),
         ("I am 5 feet 10 inches tall", "I am 5 ft 10 in tall"),
         ("I bought 5kg of rice 500 yards away", "500 yds away I bought 5 kgs of rice"),
         ("I ran 5 miles an hour ago", "An hour ago I ran 5 miles"),

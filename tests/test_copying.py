@@ -284,6 +284,8 @@ def test_facts(text, facts):
         ("\u6211\u4eec\u4e00\u5757\u53bb", ["\u6211\u4eec\u4e00\u8d77\u53bb"], None),  # together
         ("not unless he can", ["not if he can", "unless he can, not"], ["unless he can, not"]),
         ("the S&P 500 rose", ["the s and p 500 rose", "the S&P 500 did"], ["the S&P 500 did"]),
+        ("in late summer", ["in late spring", "late in summer"], ["late in summer"]),
+        ("a 9x13 inch pan", ["a 9x13 pan", "a pan of 9x13 inches"], ["a pan of 9x13 inches"]),
         ("20 inches long", ["20 feet long", "as long as 20 inches"], ["as long as 20 inches"]),
         (
             "it isn't new and won't be",
@@ -311,6 +313,7 @@ def test_marks_numbers_letters_and_verbs_are_as_in_the_text(text, others, kept):
         ),
         ("Does PayPal work with eBay, the iPhone or my TV?", {"paypal", "ebay", "iphone"}),
         ("Ask Dr. Patel and Mrs. Jones. The doctor knows. You too", {"patel", "jones"}),
+        ("Can Dr. O'Brien see you, or D'Angelo?", {"o'brien", "d'angelo"}),
         ("What about Zürich?", {"zürich"}),
         ("i lost my card in berlin", set()),
         ("How to Book a Flight With You", set()),

@@ -21,6 +21,7 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("They raised it.", "They dropped it."),
         ("all night", "every night"),
         ("Stop the timer.", "Keep the timer."),
+        ("Is it still open?", "Is it still closing?"),
     ],
 )
 def test_opposites_are_found(text: str, other: str) -> None:

@@ -41,6 +41,9 @@ def test_words_that_change_places(text: str, other: str, exchanged: bool) -> Non
         ("Since it rained, we moved.", "As it rained, we moved.", False),
         ("It has rained since we moved.", "It rained because we moved.", False),  # a time
         ("As soon as it rained, we moved.", "We moved, so it rained.", False),
+        ("A kiss was ruined by a gull.", "A gull was ruined by a kiss.", True),
+        ("A kiss was ruined by a gull.", "By a gull, a kiss was ruined.", False),
+        ("A kiss was ruined by a gull.", "A gull ruined a kiss.", False),
         ("We moved because of rain.", "It rained because we moved.", False),
         ("I left because it broke.", "They moved because we paid.", False),  # no word in common
     ],

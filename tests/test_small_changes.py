@@ -36,6 +36,7 @@ def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> 
         ("Is the plan slow?", "Does the plan slow?", True),
         ("It did not work.", "It was not work.", True),
         ("What is it like?", "How is it like?", True),
+        ("How much RAM is it?", "How many RAM is it?", True),
         ("How about you?", "What do you think?", False),
         ("all night long", "every night long", True),
         ("the key does not exist", "the key which does not exist", True),

@@ -54,6 +54,7 @@ FUNCTION = AUXILIARIES.union(
     "with from".split(),
 )
 BE = frozenset("is are was were am be being".split())  # "been" may be put in correctly
+IS = re.compile(r"\b(what|where|who|how|that|there|it|s?he)['’]s\b", re.IGNORECASE)  # or "has"
 CONTRACTED = ("'s", "'re", "'m")
 BE_OR_HAVE = {
     frozenset(pair.split()) for pair in ("is has", "are have", "am have", "was had", "were had")
@@ -69,10 +70,12 @@ def alters(text: str, other: str) -> bool:
     Example:
         >>> alters("He gets a letter.", "He get a letter."), alters("look at me", "look at him")
         (True, True)
+        >>> alters("What are the costs?", "What's the costs?")
+        True
         >>> alters("How does it work?", "Tell me how it works."), alters("a big car", "a large car")
         (False, False)
     """
-    ours, theirs = tokens_of(text), tokens_of(other)
+    ours, theirs = (tokens_of(IS.sub(r"\1 is", some)) for some in (text, other))
     behind: defaultdict[str, set[tuple[str, bool]]] = defaultdict(set)
     for before, word, helped in in_context(ours):
         behind[before].add((word, helped))

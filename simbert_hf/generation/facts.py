@@ -101,6 +101,7 @@ seconds|sec|secs minute|minutes hour|hours|hr|hrs day|days week|weeks month|mont
 year|years
 yesterday today|tonight tomorrow
 morning|mornings afternoon|afternoons evening|evenings|night|nights|tonight
+spring summer autumn winter
 breakfast lunch dinner|supper
 always often|frequently sometimes|occasionally seldom|rarely
 right|correct wrong|incorrect
@@ -117,7 +118,7 @@ KNOWN_WORDS = FIXED.union(*chain(*SIDES))
 # Capitals within an English sentence; in other languages, as in German, they need not mark names.
 NAME = re.compile(
     r"(?:(?<=[a-z\d,;] )|(?<=\d[A-Z] )|(?<=\b[DM]r\. )|(?<=\bMrs\. )|(?<=\bMs\. ))"
-    r"(?:[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
+    r"(?:(?:[A-Z]')?[A-ZÀ-Þ][^\WA-Z\d_]|[a-z]+[A-Z])[^\W_]*"
     r"|\b[A-Z]{2,}(?=s?\b)"
 )
 WHOLE_NAME = re.compile(  # of several words, not at a sentence's beginning

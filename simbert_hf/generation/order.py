@@ -1,7 +1,7 @@
 """Order: two words, or a cause and its effect, that change places.
 
 Vectors and likelihoods hardly tell "A lost to B" from "B lost to A". Of 36,966 paraphrases that a
-reader rated (scripts/data/rated_en), .2 % have such a change, and two of these 85 are good.
+reader rated (scripts/data/rated_en), .2 % have such a change, and two of these 89 are good.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ CAUSES = [
         rf"(?P<effect>.+?)(?: because|, (?:since|as)){NO_CAUSE}(?P<cause>.*)",
         rf"(?P<cause>.+?)(?:, so{NO_CAUSE}| so (?=(?:i|we|you|s?he|it|they|the|an?|my) ))"
         "(?P<effect>.*)",
+        # and who is acted upon, and who acts, where both texts are passive
+        r"(?P<effect>.+?) (?:is|are|was|were|been|be|being) (?:\w+ly )?\w+ by\b(?P<cause>.*)",
     )
 ]
 
@@ -45,6 +47,8 @@ def misorders(text: str, other: str) -> bool:
         True
         >>> misorders("It broke, so I left.", "I left because it broke.")
         False
+        >>> misorders("My kiss was ruined by a seagull.", "A seagull was ruined by my kiss.")
+        True
     """
     return exchanges_places(text, other) or turns_cause(text, other)
 

@@ -15,6 +15,7 @@ ALONE = r"(?<!\band )(?<!\bor )"
 UNHELPED = "".join(
     rf"(?<!\b{word} )" for word in "have had has haven't hadn't hasn't ve d s never not".split()
 )
+MODAL = "(?:can|could|may|might|must|shall|should|will|would)"
 SENSE = "(?:look|feel|sound|taste|smell)"
 END = r"(?=\W*$| in\b| at\b| today\b)"
 COMPARED = (
@@ -67,9 +68,10 @@ SLIPS = {
         "in within": r"\b(?:in within|(?:on|by) online|in inside|at at|in near|of off)\b",
         "cat's works": r"\b(?!let|that|what|there|here|who|it|s?he)[a-z]{3,}['’]s "
         r"(?:listens|gives|makes|takes|goes|is|was|can|gets|did|does)\b",
-        "does it be": r"\b(?:does|do|did)(?:n['’]t)? (?:it|this|that|s?he) be\b",
+        "does it be": r"\b(?:does|do|did)(?:n['’]t)? (?:it|this|that|s?he"
+        rf"|(?:the|this|that|my|your|our|an?)(?: (?!to\b|{MODAL}\b)\w+){{1,3}}) be\b",
         "it don't being": r"\b(?:does|do|did)(?:n['’]t| not) (?!bring|sing|ring|sting|swing|spring"
-        r"|cling|nothing|anything|something|everything)[a-z]{2,}ing\b",
+        r"|cling|nothing|anything|something|everything|shed|embed|wed\b)[a-z]{2,}(?:ing|[^e\W]ed)\b",
         "is been": r"\b(?:is|are|was|were)(?: (?:that|it|this|s?he|they|you|i|we|the \w+))? been\b",
         "we re": r"(?<!['’\w-])(?-i:ve|ll|re|un|dis)(?=[ ,.])",
         "would'd": r"\b(?:would|could|should|will|had|have|has|might|must|can|did|do)"

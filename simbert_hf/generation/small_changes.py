@@ -21,7 +21,7 @@ LONG = 5  # letters of a word that is seldom repeated, or coined
 LIKE = 0.75  # difflib's ratio of a word to one that it was made from
 DENYING = [{"don't", "aren't"}, {"doesn't", "isn't"}, {"didn't", "wasn't"}, {"didn't", "weren't"}]
 _PAIRS = "do are|do is|does are|does is|did was|did were|do have|does has|what how|all every"
-SWAPS = DENYING + [{*pair.split()} for pair in _PAIRS.split("|")]
+SWAPS = DENYING + [{*pair.split()} for pair in f"{_PAIRS}|many much".split("|")]
 ASKING = frozenset("what who which where why when".split())
 OFTEN = frozenset("there their would could should which about going yours".split())
 WHOSE = frozenset("my your his her their our".split())
@@ -33,29 +33,17 @@ ONCE = frozenset(
 NO_NAMES = frozenset("the may will".split())  # as in "The Hague"; alone they are other words
 SYNONYMS = read_sides("""\
 evening|evenings night|nights|tonight
-sometimes occasionally
-program programme
-usually normally
 small little
-big large
 every each
 child|children kid|kids
 buy purchase
-fast quickly|rapidly
 start begin
 also too
 everyone everybody
-someone somebody
 photo|photos picture|pictures
 shop store
-car automobile
-maybe perhaps
 around about
-under younger
-currently now
 mother mom|mum
-father dad
-reply answer
 road street
 movie film""")
 
