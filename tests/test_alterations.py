@@ -91,10 +91,10 @@ def test_what_alters_none_is_not_found(text: str, other: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["It is cats's.", "We'm late.", "I been moved.", "Wait, don't he?", "You aren.",
-     "I have need it.", "My cat ' is here.", "Him has it.", "Do you've it?", "Go to to bed.",
-     "Mrs. Mrs. Smith", "An e-email", "Buy a one for me.", "It is big than that.",
+     "My cat ' is here.", "Do you've it?", "Go to to bed.",
+     "Mrs. Mrs. Smith", "Buy a one for me.", "It is big than that.",
      "between 5 to 6", "Please not call.", "You ought be here.", "What do you supposed to do?",
-     "It failed because of the provider was down.", "They don't going.", "We re late.",
+     "They don't going.", "We re late.",
      "It can's be.", "Does the battery be dead?", "I didn't signed it.", "如何怎么退款"],
 )  # fmt: skip
 def test_slips_without_a_text_beside_them(text: str) -> None:

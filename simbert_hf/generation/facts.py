@@ -67,25 +67,12 @@ NEGATIVE = re.compile(
     r"\b(?:unable|impossible|refus|fail|lack|hardly|barely|seldom|rarely|stop|avoid|un\w{4}|in\w{5}"
     r"|except|few|little|den(?:y|ie)|different|too\b|forgot)"
 )
-_BOUNDS = "above|over|under|below|beyond|at least|at most|more than|less than|fewer than"
-BOUND = re.compile(rf"\b(?:{_BOUNDS}|up to) [$£€]?\d", re.IGNORECASE)
-_AMOUNT = (
-    r" (?:the )?(?:age of )?(?:[$£€]?\d|(?:half|one|two|three|four|five|six|seven|eight|nine|ten"
-    r"|twenty|thirty|an? (?:hundred|hour|day|week|month|year))\b)"
-)
-LEAST, MOST = (
-    re.compile(rf"\b(?:{words}){_AMOUNT}")
-    for words in (
-        "over|above|beyond|at least|(?:more|older|longer|greater|larger|bigger|higher) than",
-        "under|below|beneath|up to|at most|within|nearly|almost|only|just"
-        "|(?:less|fewer|younger|shorter|smaller|lower) than",
-    )
-)
-NO_MORE = re.compile(r"\bn(?:o|ot) (?:more|longer|older|larger|bigger|higher) than\b")
-NO_LESS = re.compile(r"\bn(?:o|ot) (?:less|fewer|younger|shorter|smaller|lower) than\b")
+_LEAST = "above|over|beyond|at least|(?:more|older|longer) than"
+_MOST = "under|below|up to|at most|(?:less|fewer|younger|shorter) than"
+BOUND = re.compile(rf"(?<!\bno )(?<!\bnot )\b(?:({_LEAST})|{_MOST}) [$£€]?\d", re.IGNORECASE)
 BOUNDING = re.compile(
-    rf"\b(?:{_BOUNDS}|more|less|fewer|exceed\w*|min|minimum|max|maximum|older|younger|longer|past"
-    r"|beneath|up to|within|limit\w*)\b|[+<>≤≥]",
+    rf"\b(?:{_LEAST}|{_MOST}|more|less|fewer|exceed\w*|min|minimum|max|maximum|older|younger|longer"
+    r"|past|beneath|within|limit\w*)\b|[+<>≤≥]",
     re.IGNORECASE,
 )
 
@@ -329,16 +316,8 @@ def loses_bounds(text: str, other: str) -> bool:
         >>> loses_bounds("over 5", "more than 5"), loses_bounds("up to 5", "no more than 5")
         (False, False)
     """
-    if BOUND.search(text) and not BOUNDING.search(other):
-        return True
-    ours, theirs = bounds_of(text), bounds_of(other)
-    return bool(ours and theirs - ours)
-
-
-def bounds_of(text: str) -> set[str]:
-    """Tell whether numbers of an English text are lower bounds, upper ones, or both."""
-    text = NO_LESS.sub("at least", NO_MORE.sub("at most", text.lower()))
-    return {bound.pattern for bound in (LEAST, MOST) if bound.search(text)}
+    ours, theirs = ({bool(least) for least in BOUND.findall(some)} for some in (text, other))
+    return bool(ours and (theirs - ours or not BOUNDING.search(other)))
 
 
 def _denials(text: str) -> int:
