@@ -1,6 +1,6 @@
 """Slips: words that do not fit their neighbours, such as "they was", "an another" or "怎么走吗".
 
-Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia), 406 have what is taken for
+Of 668,293 English sentences that people wrote (Tatoeba and Wikipedia), 298 have what is taken for
 one, as in "a day without you is", and 2,400 a repeated word ("had had"), two marks in a row or a
 name such as "Uranus's"; of some 48,000 Chinese questions (LCQMC and AFQMC), 63 have one.
 """
