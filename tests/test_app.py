@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -32,6 +33,7 @@ from simbert_hf.index import Calibration, Faq, FaqIndex
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
 
+ROOT = Path(__file__).parents[1]
 FAQS = [
     {"question": "how do i reset my password", "answer": "Press 'forgot'."},
     {"question": "i forgot my password", "answer": "Press 'forgot'."},
@@ -225,20 +227,27 @@ def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.Monk
         paraphrase(model, "a cat", 5, 5)
 
 
+def in_a_loop(call: Callable[..., Any], *given: Any) -> Any:
+    """Call where an event loop runs: else Gradio opens one, for another test to find unclosed."""
+
+    async def called() -> Any:
+        return call(*given)
+
+    return asyncio.run(called())
+
+
 def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     pytest.importorskip("gradio")
     from simbert_hf.app.page import make_page
 
-    text = Path("docs/serving.md").read_text()
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert f"Both refuse texts of more than {MAX_CHARS} characters" in " ".join(text.split())
     assert f"more than {MAX_WRITTEN} paraphrases to write" in text
 
-    async def described() -> dict[str, Any]:  # Gradio opens an event loop where none runs
-        model = tiny_simbert()
-        index = FaqIndex.build(model, [Faq("where is the cat", "Here.")])
-        return make_page(model, index).get_api_info()["named_endpoints"]
-
-    taken = {name: len(about["parameters"]) for name, about in asyncio.run(described()).items()}
+    model = tiny_simbert()
+    index = FaqIndex.build(model, [Faq("where is the cat", "Here.")])
+    described = in_a_loop(make_page, model, index).get_api_info()["named_endpoints"]
+    taken = {name: len(about["parameters"]) for name, about in described.items()}
     by_curl = re.findall(r"call(/\w+) \\\n.*'{\"data\": (\[.*\])}'", text)
     in_python = re.findall(r"predict\((.*), api_name=\"(.*)\"", text)
     given = {name: len(json.loads(values)) for name, values in by_curl}
@@ -261,10 +270,7 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
 
     model = tiny_simbert()
 
-    async def made() -> Any:  # Gradio opens an event loop where none runs
-        return make_page(model)
-
-    page = asyncio.run(made())
+    page = in_a_loop(make_page, model)
     turns = {str(one.api_name): one.concurrency_id for one in page.fns.values()}
     assert turns["paraphrase"] == turns["use_file"] != turns["compare"] == turns["_answer"]
     wires = page.config["dependencies"]
@@ -290,11 +296,7 @@ def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
     index.calibration = Calibration(
         np.array(scores), np.array([0, 0, 2], dtype=np.int8), "precision", 0.9, scores[0], None
     )
-
-    async def made() -> Any:  # Gradio opens an event loop where none runs
-        return make_page(model, index)
-
-    page = asyncio.run(made())
+    page = in_a_loop(make_page, model, index)
     (search,) = [one for one in page.fns.values() if one.api_visibility == "private"]
     query = "where does my card come"
     (best, *_) = index.search(query)
@@ -320,10 +322,7 @@ def test_the_page_keeps_what_a_visitor_brings_no_longer_than_it_says(monkeypatch
     pytest.importorskip("gradio")
     from simbert_hf.app import page
 
-    async def made() -> Any:  # Gradio opens an event loop where none runs
-        return page.make_page(tiny_simbert())
-
-    laid = asyncio.run(made())
+    laid = in_a_loop(page.make_page, tiny_simbert())
     (state,) = [one for one in laid.blocks.values() if type(one).__name__ == "State"]
     assert state.time_to_live == 3600 == laid.delete_cache[1]  # "for an hour", it says
     assert laid._queue.max_size == 200
@@ -349,7 +348,7 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
     model = tiny_simbert()
     texts = [f"{a} {b} please" for a in WORDS[:10] for b in WORDS[20:25]]
     index = FaqIndex.build(model, FAQS)
-    page = make_page(model, index)
+    page = in_a_loop(make_page, model, index)
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True)
     start = Barrier(len(texts))
 
@@ -380,7 +379,7 @@ def test_fifty_clients_at_once_each_get_their_own_answer() -> None:
         assert [hit["id"] for hit in reply["hits"]] == [hit["id"] for hit in wanted["hits"]]
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Gradio's, of loops that it leaves open
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Gradio's, of a socket that it leaves open
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gradio")
     from simbert_hf.app.page import launch
@@ -390,8 +389,8 @@ def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         port = taken.getsockname()[1]
         message = rf"cannot listen on 127\.0\.0\.1, port {port}: .* another --port \(port=\)"
         with pytest.raises(OSError, match=message):
-            launch(tiny_simbert(), port=port)
-    gc.collect()  # the loops, before they are another test's
+            in_a_loop(partial(launch, tiny_simbert(), port=port))
+    gc.collect()  # the socket, before it is another test's
 
 
 def test_what_cannot_be_served_is_said_so() -> None:
