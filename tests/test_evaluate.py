@@ -337,7 +337,7 @@ def test_bad_arguments_are_named(files: Path, more: list[str], message: str) -> 
     (files / "same.tsv").write_text("A\tB\t1\nC\tD\t1\n")
     (files / "label.tsv").write_text("A\tB\t1\nC\tD\t2\n")
     (files / "group.tsv").write_text("A\tB\nB\tC\n")
-    (files / "意图.csv").write_text("意图,文本\nA,B\n")
+    (files / "意图.csv").write_text("意图,文本\nA,B\n", encoding="utf-8")
     (files / "more").mkdir()
     (files / "more" / "stsb.csv").write_text("s1,s2,score\nA,B,1\nC,D,2\n")
     (files / "2012-MSRpar.tsv").write_text("1\tA\tB\n2\tC\tD\n")
@@ -412,7 +412,7 @@ def test_named_columns_hold_the_pairs(files: Path) -> None:
 
 
 def test_named_columns_hold_the_classes(files: Path) -> None:
-    (files / "意图.csv").write_text("文本,意图\nA,x\nB,x\nC,y\nD,y\n")
+    (files / "意图.csv").write_text("文本,意图\nA,x\nB,x\nC,y\nD,y\n", encoding="utf-8")
     given = EvaluationArguments(
         models=[f"{files}/one"],
         sts=[f"{files}/stsb.tsv"],
@@ -428,7 +428,9 @@ def test_named_columns_hold_the_classes(files: Path) -> None:
 def test_sentences_that_a_model_cannot_read_are_told_of(
     files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (files / "foreign.csv").write_text("a cat,the cat,1\n你好,早上,2\na dog,the dog,3\n")
+    (files / "foreign.csv").write_text(
+        "a cat,the cat,1\n你好,早上,2\na dog,the dog,3\n", encoding="utf-8"
+    )
     given = EvaluationArguments(models=[f"{files}/one"], sts=[f"{files}/foreign.csv"])
     evaluate(given, load_tasks(given))
     assert "the model cannot read 2 of 6 sentences, such as '你好'" in caplog.text

@@ -189,7 +189,7 @@ def test_the_script_reads_all_files_and_embeds_as_told(tmp_path: Path, monkeypat
     monkeypatch.setattr(TextEncoder, "__call__", encode)
     save_tiny_simbert(tmp_path / "model")
     (tmp_path / "a.txt").write_text("几点了\n现在几点了\n", encoding="utf-8")
-    (tmp_path / "b.txt").write_text("回家\n")
+    (tmp_path / "b.txt").write_text("回家\n", encoding="utf-8")
     flags = [
         f"--model_name_or_path={tmp_path / 'model'}",
         "--sentences_file",

@@ -950,8 +950,12 @@ def test_resamples_without_threshold_count(caplog):
 
 def test_every_source_gives_the_same_rows(tmp_path):
     rows = [{"question": "a, b?", "answer": "Yes 😀", "id": "1", "page": "3"}]
-    (tmp_path / "faq.csv").write_text('question,answer,id,page\n"a, b?",Yes 😀,1,3\n\n')
-    (tmp_path / "faq.tsv").write_text("text\treply\tid\tpage\na, b?\tYes 😀\t1\t3\n")
+    (tmp_path / "faq.csv").write_text(
+        'question,answer,id,page\n"a, b?",Yes 😀,1,3\n\n', encoding="utf-8"
+    )
+    (tmp_path / "faq.tsv").write_text(
+        "text\treply\tid\tpage\na, b?\tYes 😀\t1\t3\n", encoding="utf-8"
+    )
     (tmp_path / "faq.jsonl").write_text(json.dumps(rows[0] | {"id": 1}) + "\n")
     wanted = [Faq("a, b?", "Yes 😀", None, "1", {"page": "3"})]
     assert read_faqs(rows) == read_faqs(wanted) == wanted

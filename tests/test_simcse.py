@@ -183,7 +183,9 @@ def test_words_are_replaced_by_near_ones(start: Path, sentences: Path, tmp_path:
     table = model.get_input_embeddings().weight.data
     table[second] = 0.9 * table[first]
     model.save_pretrained(start)
-    (chinese := tmp_path / "chinese.txt").write_text("cat 怎么重置密码\ndog 天气真不错\n" * 8)
+    (chinese := tmp_path / "chinese.txt").write_text(
+        "cat 怎么重置密码\ndog 天气真不错\n" * 8, encoding="utf-8"
+    )
     with pytest.raises(
         ValueError, match="in only 0 of 16 sentences; it is for languages with spaces"
     ):
