@@ -182,7 +182,7 @@ def test_a_resumed_stream_goes_on_as_if_nothing_had_happened(
         assert list(itertools.islice(loader(resumed), 30 - used)) == whole[used:]
 
 
-def test_a_resumed_stream_opens_no_shard_that_is_done(tmp_path: Path) -> None:
+def test_a_resumed_stream_opens_no_shard_that_is_done() -> None:
     numbers = {"shards": [2] * 40}
     groups = datasets.IterableDataset.from_generator(rows_of, gen_kwargs=numbers)
     stream = PairStream(groups, buffer_size=100)
@@ -319,9 +319,9 @@ def test_a_trainer_refuses_what_it_cannot_train_with(tmp_path: Path) -> None:
 
 
 def train(folder: Path, out: Path, *more: str) -> dict[str, torch.Tensor]:
-    files = " ".join(str(path) for path in sorted(folder.glob("*.jsonl")))
+    files = [str(path) for path in sorted(folder.glob("*.jsonl"))]
     trainer = main(
-        [f"--model_name_or_path={folder / 'start'}", "--train_file", *files.split(),
+        [f"--model_name_or_path={folder / 'start'}", "--train_file", *files,
          f"--output_dir={out}", "--streaming=true", "--per_device_train_batch_size=4",
          "--max_steps=9", "--eval_strategy=no", "--save_strategy=steps", "--save_steps=5",
          "--use_cpu", "--report_to=none", "--disable_tqdm=true", "--max_length=24",
