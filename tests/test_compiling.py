@@ -11,7 +11,7 @@ from accelerate.utils import DynamoBackend
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from scripts.train_simbert import main
-from simbert_hf.arguments import SimilarityTrainingArguments
+from simbert_hf.arguments import SimilarityTrainingArguments, TrainingArguments
 from simbert_hf.collators import PairCollator
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.trainer import SimilarityTrainer
@@ -78,7 +78,12 @@ def test_one_graph_serves_every_length_and_layer() -> None:
 
 
 def test_loaders_prefetch_with_a_gpu_and_not_without(tmp_path: Path, monkeypatch) -> None:
-    assert SimilarityTrainingArguments(str(tmp_path), use_cpu=True).dataloader_num_workers == 0
+    assert SimilarityTrainingArguments(str(tmp_path)).dataloader_num_workers == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.accelerator, "is_available", lambda: True)
+        patch.setattr(TrainingArguments, "__post_init__", lambda _: None)
+        assert SimilarityTrainingArguments(str(tmp_path)).dataloader_num_workers == 2
+        assert SimilarityTrainingArguments(str(tmp_path), use_cpu=True).dataloader_num_workers == 0
     found = SimilarityTrainingArguments(str(tmp_path), use_cpu=True, dataloader_num_workers=3)
     assert found.dataloader_num_workers == 3
     assert SimilarityTrainingArguments.dataloader_pin_memory
