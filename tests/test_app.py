@@ -188,21 +188,6 @@ def test_a_visitor_and_not_the_log_is_told_what_quotes_an_faq(
     assert caplog.text.count("'你好吗'") == 2
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"question": "a"}], "answer"),
-        ([{"question": "", "answer": "b"}], "empty"),
-        ([{"text": "a", "answer": "b"}], "question"),
-        ([{"question": "a\x00", "answer": "b"}], "control"),
-        ([], "no question"),
-    ],
-)
-def test_an_unfit_faq_is_said_so(rows: list[dict[str, str]], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        open_session(tiny_simbert(), rows)
-
-
 def test_texts_are_limited() -> None:
     model = tiny_simbert()
     with pytest.raises(ValueError, match="Write a sentence"):

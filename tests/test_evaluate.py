@@ -172,7 +172,7 @@ def test_pairs_of_test_in_any_order_and_case_choose_no_threshold(tmp_path: Path)
     assert (task.name, task.dev) == ("test", wanted)
 
 
-def test_vectors_need_not_be_of_length_one(tmp_path: Path) -> None:
+def test_vectors_need_not_be_of_length_one() -> None:
     model = SentenceTransformer(modules=[EmbedderModule(tiny_simbert())], device="cpu")
     pairs = [(a, b, float(i)) for i, (a, b) in enumerate(PAIRS[:9])]
     first, second = (

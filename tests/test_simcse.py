@@ -216,7 +216,7 @@ def test_joint_training_logs_both_losses(start: Path, sentences: Path, tmp_path:
     assert abs(other - first["simcse"]) > 1e-3
 
 
-def test_what_is_rejected_becomes_unlikely(start: Path, sentences: Path, tmp_path: Path) -> None:
+def test_what_is_rejected_becomes_unlikely(start: Path, tmp_path: Path) -> None:
     pairs, preferences = tmp_path / "pairs.csv", tmp_path / "preferences.csv"
     pairs.write_text("\n".join(["sent0,sent1", *(f"{text},{text} please" for text in TEXTS)]))
     rows = (f"{text},{text} please,go go go" for text in TEXTS)

@@ -874,7 +874,7 @@ def test_a_pair_alone_is_refused(train, tmp_path: Path) -> None:
     train(*writes)
 
 
-def test_figures_of_which_less_is_better(start: Path) -> None:
+def test_figures_of_which_less_is_better() -> None:
     for name, greater in (("eval_perplexity", False), ("eval_top1", True), ("loss", False)):
         _, _, _, args = parse_arguments(TYPES, [f"--metric_for_best_model={name}"], PRESETS)
         assert args.greater_is_better is greater

@@ -156,7 +156,7 @@ def test_it_learns_from_groups(more, start: Path, intents: Path, tmp_path: Path)
     assert figures["eval_mean_cosine"] == pytest.approx(mean, abs=1e-4)
 
 
-def test_it_learns_from_given_triplets(start, triplets, intents, tmp_path, caplog) -> None:
+def test_it_learns_from_given_triplets(start, triplets, tmp_path, caplog) -> None:
     caplog.set_level("INFO")
     validation = tmp_path / "held_out.csv"
     kept = [("text", "category"), *(row for row in ROWS if row[1] in NOUNS[3:])]
