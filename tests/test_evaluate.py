@@ -89,6 +89,7 @@ def test_table_json_plots_and_card(
         "STS12 OnWN",
     ]
     assert "nan" not in table.lower().split()
+    assert "chosen on the dev file" in table
 
     content = json.loads((files / "out" / "results.json").read_text())
     models = content["models"]
@@ -253,6 +254,7 @@ def test_a_report_shows_no_plots_of_other_results_and_compares_with_no_other(
     assert [path.name for path in tmp_path.iterdir()] == ["table.md"]
     assert "Brackets" in table
     assert "p:" not in table
+    assert "dev file" not in table
 
 
 def test_what_has_a_name_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import BertConfig
 
 from simbert_hf.collators import PairCollator
+from simbert_hf.modeling.encoder import SentenceEncoder
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.training import fused_attention as module
 from simbert_hf.training.compiling import compile_layers
@@ -147,6 +149,13 @@ def test_layers_that_are_no_plain_linear_ones_keep_their_way(calls) -> None:
     use_fused_attention(model)
     model(input_ids=torch.tensor([[5, 6]]))
     assert len(calls) == model.config.num_hidden_layers - 1
+
+
+def test_other_encoders_are_left_alone() -> None:
+    encoder = SentenceEncoder(BertConfig(vocab_size=9, hidden_size=8, num_attention_heads=2,
+                                         num_hidden_layers=1, sentence_pooling="mean"))  # fmt: skip
+    use_fused_attention(encoder)
+    assert not [module for module in encoder.modules() if "forward" in vars(module)]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
