@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
@@ -40,20 +41,30 @@ PRESETS: Presets = {
 
 # Metrics for which lower is better.
 LOSSES = ("loss", "seq2seq", "similarity", "perplexity", "mean_cosine")
+# Schedules that follow the evaluated metric.
+FOLLOWING = ("reduce_lr_on_plateau", "greedy")
 # Flags of transformers that have no effect here, or a harmful one: a smaller batch than was asked
 # for changes the loss.
 IDLE = (
     "auto_find_batch_size",
+    "average_tokens_across_devices",
+    "batch_eval_metrics",
     "bf16_full_eval",
     "ddp_find_unused_parameters",
     "do_predict",
+    "eval_accumulation_steps",
+    "eval_do_concat_batches",
+    "eval_use_gather_object",
     "fp16_full_eval",
     "label_names",
     "label_smoothing_factor",
+    "length_column_name",
     "per_device_eval_batch_size",
     "prediction_loss_only",
     "remove_unused_columns",
+    "save_on_each_node",
     "train_sampling_strategy",
+    "use_cache",
 )
 
 
@@ -279,6 +290,8 @@ class SimilarityTrainingArguments(TrainingArguments):
     )
 
     def __post_init__(self) -> None:
+        self._heed_launcher()
+        self.metric_for_best_model = self.metric_for_best_model or None
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = self._saves_in_step()
         if self.greater_is_better is None and self.metric_for_best_model:
@@ -299,9 +312,28 @@ class SimilarityTrainingArguments(TrainingArguments):
             raise ValueError(f"--length_window {self.length_window}: give at least 1.")
         if self.dataloader_num_workers == -1:
             self.dataloader_num_workers = 0 if self.use_cpu else 2
+        if self.dataloader_persistent_workers and not self.dataloader_num_workers:
+            raise ValueError(
+                "--dataloader_persistent_workers true: there are no workers; give "
+                "--dataloader_num_workers 2."
+            )
         super().__post_init__()
         if self.packing and self.neftune_noise_alpha:
             raise ValueError("--neftune_noise_alpha needs each row's length: drop --packing.")
+
+    def _heed_launcher(self) -> None:
+        """Take the precision and compilation that `accelerate launch` was given as flags.
+
+        accelerate alone would compute in 16 bits without our kernels, and compile the whole model
+        anew for each length.
+        """
+        precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+        if precision in ("bf16", "fp16") and not (self.bf16 or self.fp16):
+            setattr(self, precision, True)
+        backend = os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no").lower()
+        if backend != "no" and not self.torch_compile:
+            self.torch_compile, self.torch_compile_backend = True, backend
+            self.torch_compile_mode = os.environ.get("ACCELERATE_DYNAMO_MODE")
 
     def _saves_in_step(self) -> bool:
         """Return whether every checkpoint is evaluated, so that the best one can be kept."""

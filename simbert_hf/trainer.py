@@ -13,11 +13,12 @@ import torch
 from accelerate.utils import (  # type: ignore[import-untyped]
     DynamoBackend,
     broadcast_object_list,
+    gather_object,
 )
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from simbert_hf.arguments import IDLE, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.arguments import FOLLOWING, IDLE, SimilarityTrainingArguments, refuse_idle
 from simbert_hf.data.batching import Collator, LengthGroupedBatchSampler, own_loader
 from simbert_hf.data.sampling import EpochDataset
 from simbert_hf.data.streams import PairStream, stream_loader
@@ -26,7 +27,7 @@ from simbert_hf.objectives import contrasts
 from simbert_hf.training.compiling import compile_layers
 from simbert_hf.training.first_look import warn_of_few_negatives
 from simbert_hf.training.gradcache import use_gradcache
-from simbert_hf.training.loss_meter import LossMeter
+from simbert_hf.training.loss_meter import LossMeter, of_all
 from simbert_hf.training.packing import use_packing
 from simbert_hf.training.saving import SavingTrainer
 from simbert_hf.training.sharding import check_sharding, layers_as_units
@@ -222,6 +223,7 @@ class SimilarityTrainer(SavingTrainer):
             logger.info("The run already ended at step %s: there is nothing to train.", done)
         if self.model_init is not None:  # each call of train() begins with a new model
             self._change_model()
+        self.meter.reset()  # of what a former call, and the time since, have left
         if self.args.process_index:  # else all would drop the same units
             torch.manual_seed(self.args.seed + self.args.process_index)
         if not self.is_fsdp_enabled:
@@ -247,6 +249,16 @@ class SimilarityTrainer(SavingTrainer):
             finally:
                 self.optimizer_cls_and_kwargs = None  # Trainer has emptied it
         return super().create_optimizer(model)
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> Any:
+        """Tell a schedule that follows the metric whether more of it is better."""
+        if self.args.lr_scheduler_type in FOLLOWING:
+            mode = {"mode": "max" if self.args.greater_is_better else "min"}
+            given: Any = self.args.lr_scheduler_kwargs or {}
+            self.args.lr_scheduler_kwargs = mode | given
+        return super().create_scheduler(num_training_steps, optimizer)
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         decayed = set(self.get_decay_parameter_names(model))
@@ -282,7 +294,7 @@ class SimilarityTrainer(SavingTrainer):
         """Add the parts' means and the throughput to each line of the training log."""
         if "loss" in logs:
             self._check_finite()
-            logs |= self.meter.read(self.args.world_size)
+            logs |= of_all(gather_object([self.meter.read()]))
             self.meter.reset()
         if isinstance(self.train_dataset, PairStream):  # Trainer omits what came before a resume
             self.state.epoch = self.state.global_step / self.args.max_steps

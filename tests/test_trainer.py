@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import datasets
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import EarlyStoppingCallback, SchedulerType
+from transformers.trainer_utils import SaveStrategy
 
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import PairCollator, SimCseCollator
@@ -22,7 +25,7 @@ from simbert_hf.rows import RowBuilder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
-from tests.tiny import WORDS, tiny_simbert, wordpiece_tokenizer
+from tests.tiny import WORDS, lines_with, tiny_simbert, wordpiece_tokenizer
 
 ROWS = RowBuilder(wordpiece_tokenizer())
 PAIR = {"source": "a cat", "target": "the cat", "group": 0, "seed": 1}
@@ -47,7 +50,7 @@ class Recorder:
     trainer: Any = None
 
     def __call__(self, model: Any) -> dict[str, float]:
-        return {"seen": float(self.trainer.optimizer.optimizer.asked)}
+        return {"seen": float(getattr(self.trainer.optimizer.optimizer, "asked", 0))}
 
 
 def trainer(
@@ -103,6 +106,40 @@ def test_an_objective_without_a_total_is_named(tmp_path: Path) -> None:
 def test_nothing_is_predicted(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="use the model's `encode`"):
         trainer(tmp_path).predict([])
+
+
+def test_a_schedule_that_follows_the_metric_knows_what_is_better(tmp_path: Path) -> None:
+    for kind, given, mode in (("greedy", None, "max"), ("reduce_lr_on_plateau", "min", "min")):
+        found = trainer(tmp_path, seen := Recorder())
+        seen.trainer = found
+        found.args.lr_scheduler_type = SchedulerType(kind)
+        found.args.lr_scheduler_kwargs = {"mode": given} if given else None
+        found.train()
+        schedule = found.lr_scheduler
+        assert getattr(schedule, "scheduler", schedule).mode == mode
+
+
+def test_a_callback_that_the_former_run_lacked_is_saved_too(tmp_path: Path) -> None:
+    for callbacks in ([], [EarlyStoppingCallback(5)]):
+        found = trainer(tmp_path, seen := Recorder(), callbacks=callbacks)
+        seen.trainer = found
+        found.args.save_strategy, found.args.save_steps = SaveStrategy.STEPS, 1
+        found.args.max_steps += len(callbacks)
+        found.train(resume_from_checkpoint=bool(callbacks))
+    assert found.state.global_step == 3
+    saved = json.loads((tmp_path / "checkpoint-3" / "trainer_state.json").read_text())
+    assert "EarlyStoppingCallback" in saved["stateful_callbacks"]
+
+
+def test_the_speed_is_that_of_the_training_and_parts_are_its_own(tmp_path: Path) -> None:
+    found = trainer(tmp_path)
+    found.meter.started -= 1e6
+    found.meter.sums = {"former": torch.zeros(())}
+    found.args.logging_steps = 1
+    found.train()
+    line = lines_with("loss", found)[0]
+    assert line["rows_per_second"] > 0.1
+    assert "former" not in line
 
 
 def test_an_optimizer_made_again_has_the_same_groups(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from simbert_hf.data.batching import LengthGroupedBatchSampler
 from simbert_hf.objectives import SimCseLoss
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_unseen, read_groups, without_sentences_of
-from simbert_hf.training.loss_meter import LossMeter
+from simbert_hf.training.loss_meter import LossMeter, of_all
 from simbert_hf.training.resuming import checkpoint_of
 from simbert_hf.training.simbert import load_unpaired
 from simbert_hf.utils.parsing import parse_arguments
@@ -161,7 +161,7 @@ def test_the_log_holds_means_and_rates_since_its_last_line(
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     meter = LossMeter()
-    assert meter.read(1) == {}
+    assert of_all([meter.read()]) == {}
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     batch = {"input_ids": torch.zeros_like(mask), "attention_mask": mask}
     similarity = torch.tensor(1.0, requires_grad=True)
@@ -171,11 +171,11 @@ def test_the_log_holds_means_and_rates_since_its_last_line(
     meter.add(replace(parts, similarity=torch.tensor(2.0)), batch)
     clock[0] += 4
     rates = {"rows_per_second": 3.0, "tokens_per_second": 6.0}  # of three processes like this one
-    assert meter.read(3) == {"similarity": 1.5} | rates
+    assert of_all([meter.read()] * 3) == {"similarity": 1.5} | rates
     meter.reset()
     meter.add(parts, batch)
     clock[0] += 1
-    assert meter.read(1) == {"similarity": 1.0, "rows_per_second": 2, "tokens_per_second": 4}
+    assert meter.read() == {"similarity": 1.0, "rows_per_second": 2, "tokens_per_second": 4}
 
 
 @pytest.mark.parametrize(("more", "attention"), [((), "sdpa"), (("--bf16=true",), "eager")])
@@ -184,6 +184,21 @@ def test_the_attention_of_bfloat16_on_a_cpu_is_the_faster_one(
 ) -> None:
     trainer = train(*BRIEFLY, *more)
     assert trainer.model.config._attn_implementation == attention
+
+
+def test_what_the_launcher_was_asked_for_is_as_if_flags_had(
+    train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_BACKEND", "EAGER")
+    monkeypatch.setenv("ACCELERATE_DYNAMO_MODE", "default")
+    compiled: list[Any] = []
+    monkeypatch.setattr("simbert_hf.trainer.compile_layers", lambda *given: compiled.append(given))
+    trainer = train(*BRIEFLY)
+    assert trainer.args.bf16
+    assert trainer.model.config._attn_implementation == "eager"
+    assert compiled == [(trainer.model, "eager", "default")]
+    assert trainer.model_wrapped is trainer.model  # accelerate has compiled nothing
 
 
 @pytest.mark.parametrize(
@@ -684,6 +699,16 @@ def test_a_fresh_head_and_norms_have_their_own_settings(train) -> None:
         (["--length_window=1", "--even_tokens=true"], "give a length window above 1"),
         (["--ddp_find_unused_parameters=true"], "--ddp_find_unused_parameters True would change"),
         (["--do_predict=true"], "--do_predict True would change nothing"),
+        (["--save_on_each_node=true"], "--save_on_each_node True would change nothing"),
+        (["--average_tokens_across_devices=false"], "--average_tokens_across_devices False would"),
+        (
+            ["--dataloader_persistent_workers=true"],
+            "there are no workers; give --dataloader_num_workers 2",
+        ),
+        (
+            ["--lr_scheduler_type=reduce_lr_on_plateau", "--validation_groups=0"],
+            "--lr_scheduler_type reduce_lr_on_plateau follows a metric, but nothing would be",
+        ),
         (["--max_chars=0"], "--max_chars 0: give at least 1"),
         (
             ["--validation_file=a.tsv", "--validation_groups=6"],
@@ -880,6 +905,8 @@ def test_figures_of_which_less_is_better() -> None:
         assert args.greater_is_better is greater
     _, _, _, args = parse_arguments(TYPES, ["--eval_strategy=no"], PRESETS)
     assert not args.load_best_model_at_end
+    _, _, _, args = parse_arguments(TYPES, ["--metric_for_best_model="], PRESETS)
+    assert args.metric_for_best_model == "loss"  # the default of transformers
 
 
 def test_no_training_data_are_named(tmp_path: Path) -> None:

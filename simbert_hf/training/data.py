@@ -8,8 +8,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from datasets import Dataset
+from transformers import SchedulerType
 
-from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.arguments import (
+    FOLLOWING,
+    DataArguments,
+    SimilarityTrainingArguments,
+    refuse_idle,
+)
 from simbert_hf.data import (
     DataError,
     load_groups,
@@ -44,7 +50,17 @@ def measure_nothing(args: SimilarityTrainingArguments, wanted: str = WANTED) -> 
 
 
 def never_evaluate(args: SimilarityTrainingArguments) -> None:
-    """Turn evaluation off, and with it what depends on it."""
+    """Turn evaluation off, and with it what depends on it.
+
+    Raises:
+        ValueError: If the learning rate depends on it.
+    """
+    kind = SchedulerType(args.lr_scheduler_type).value
+    if kind in FOLLOWING:
+        raise ValueError(
+            f"--lr_scheduler_type {kind} follows a metric, but nothing would be evaluated during "
+            "training: choose another."
+        )
     args.eval_strategy, args.load_best_model_at_end = "no", False
     if args.save_strategy == "best":  # there is none, but a killed run needs a checkpoint
         args.save_strategy = "steps"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -34,11 +36,26 @@ class LossMeter:
         self.rows += len(batch["input_ids"])
         self.tokens = self.tokens + batch["attention_mask"].sum()
 
-    def read(self, processes: int) -> dict[str, float]:
-        """Return the window's means and rates (for all processes, assumed equal)."""
+    def read(self) -> dict[str, float]:
+        """Return the window's means and rates of this process."""
         if not self.steps:
             return {}
-        means = {name: round(float(value) / self.steps, 6) for name, value in self.sums.items()}
+        means = {name: float(value) / self.steps for name, value in self.sums.items()}
         seconds = time.perf_counter() - self.started
         rates = {"rows_per_second": self.rows, "tokens_per_second": int(self.tokens)}
-        return means | {k: round(v * processes / seconds, 1) for k, v in rates.items()}
+        return means | {name: count / seconds for name, count in rates.items()}
+
+
+def of_all(processes: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the means of loss parts over processes, and the sums of their rates, rounded.
+
+    Example:
+        >>> of_all([{"mlm": 1.0, "rows_per_second": 5.0}, {"mlm": 2.0, "rows_per_second": 6.0}])
+        {'mlm': 1.5, 'rows_per_second': 11.0}
+    """
+    logged = {}
+    for name in dict.fromkeys(chain(*processes)):
+        values = [figures[name] for figures in processes if name in figures]
+        rate = name.endswith("_per_second")
+        logged[name] = round(sum(values), 1) if rate else round(sum(values) / len(values), 6)
+    return logged

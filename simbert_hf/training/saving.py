@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME, TRAINING_ARGS_NAME
+from transformers.trainer_callback import ExportableState
 from transformers.trainer_jit_checkpoint import JITCheckpointCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, HubStrategy
 
@@ -93,10 +94,15 @@ class SavingTrainer(Trainer):
     ) -> Any:
         """Look for a resumed run's best checkpoint in its folder, which may have been moved.
 
-        If it was not copied, forget its figure too, which later ones would have to beat.
+        If it was not copied, forget its figure too, which later ones would have to beat. Callbacks
+        that the former run lacked are given a state, without which they could not be saved.
         """
         found = super()._init_training_state(steps, updates, epochs, checkpoint, trial)
         place, state = Path(checkpoint or "", TRAINER_STATE_NAME), self.state
+        saved: Any = state.stateful_callbacks
+        for callback in (*self.callback_handler.callbacks, self.control):
+            if isinstance(callback, ExportableState):
+                saved.setdefault(type(callback).__name__, callback.state())
         if checkpoint is None or not place.is_file():
             return found
         best = TrainerState.load_from_json(str(place)).best_model_checkpoint
