@@ -687,8 +687,12 @@ def test_what_a_checkpoint_brings_back_cannot_change_and_the_rest_is_told(
             with pytest.raises(ValueError, match=f"is from a run with --{name} another, not"):
                 run.load(tmp_path)
     (tmp_path / "other").mkdir()
-    SameRun(run.settings, writes=False).save(tmp_path / "other")  # another process
+    another_process = SameRun(run.settings, writes=False)
+    another_process.save(tmp_path / "other")
     assert not any((tmp_path / "other").iterdir())
+    caplog.clear()
+    another_process.load(tmp_path)  # its last setting differs
+    assert not told_of(caplog)
 
 
 BEST = ("--validation_groups=4", "--eval_strategy=steps", "--eval_steps=2", "--learning_rate=1.0")

@@ -254,7 +254,9 @@ def test_a_run_that_is_prolonged_takes_no_step_at_the_rate_of_then(
             f"--save_steps={steps}",
             "--load_best_model_at_end=false",
         )
-        train(*given, "--resume_from_checkpoint=true")
+        trainer = train(*given, "--resume_from_checkpoint=true")
+    logged = [line["learning_rate"] for line in lines_with("loss", trainer)]
+    assert logged == pytest.approx(rates.seen)
     assert rates.seen == pytest.approx([0.008, 0.006, 0.004, 0.002, 0.004, 0.003, 0.002, 0.001])
 
 

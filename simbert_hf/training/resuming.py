@@ -52,7 +52,7 @@ class SameRun(CheckpointPart):
 
     Attributes:
         settings: Values by name.
-        writes: Whether this process writes them.
+        writes: Whether this process writes them, and tells what differs.
         measures_anew: Whether the resumed run was evaluated differently.
     """
 
@@ -99,6 +99,7 @@ class SameRun(CheckpointPart):
             schedules = zip(lr_scheduler.base_lrs, lr_scheduler.lr_lambdas, strict=True)
             for group, (rate, share) in zip(groups, schedules, strict=True):
                 group["lr"] = rate * share(lr_scheduler.last_epoch)
+            lr_scheduler._last_lr = [group["lr"] for group in groups]  # which is logged
 
     def load(self, directory: Path) -> None:
         """Compare the settings with those of the checkpoint.
@@ -118,11 +119,12 @@ class SameRun(CheckpointPart):
                     "resumed with that: give it, or start a new run from its weights, with "
                     f"--model_name_or_path {directory} and another --output_dir."
                 )
-            logger.warning(
-                "%s is from a run with another %s: %s, now %s", directory, name, then, now
-            )
+            if self.writes:  # once, not in each process
+                logger.warning(
+                    "%s is from a run with another %s: %s, now %s", directory, name, then, now
+                )
             self.measures_anew |= name not in UNMEASURED and file_names(then) != file_names(now)
-        if self.measures_anew:
+        if self.measures_anew and self.writes:
             logger.warning(ANEW)
 
 
