@@ -339,7 +339,7 @@ class OnnxDecoder:
         )
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source after ``start``, and forget them; see ``Reader.read``.
+        """Feed L tokens to each source after ``start``, and forget them; see ``Decoder.read``.
 
         One after the other: in the graph, new tokens see each other.
         """

@@ -5,16 +5,20 @@ from itertools import pairwise
 import torch
 
 from simbert_hf.generation import writing
-from simbert_hf.generation.coining import CoiningDecoder, pieces_of_words
-from simbert_hf.generation.search import SearchSettings
-from tests.tiny import FlatDecoder
+from simbert_hf.generation.coining import hinder_coining, pieces_of_words
+from simbert_hf.generation.search import Prefixes, SearchSettings
 
 
 def test_only_pieces_that_the_source_does_not_join_are_less_likely():
     """Pieces are 5, 6 and 7; the sources 3 5 6 4 5 4 5 and 4 6."""
     known = torch.tensor([[3, 5, 6, 4, 5, 4, 5], [4, 6, -1, -1, -1, -1, -1]])
-    decoder = CoiningDecoder(FlatDecoder(2, 9), known, torch.tensor([5, 6, 7]), 2.0)
-    assert not decoder.start().any()
+    pieces, row = torch.tensor([5, 6, 7]), torch.tensor([0])
+
+    def found(source, *tokens):
+        prefixes = Prefixes(row, torch.tensor([source]), torch.tensor([tokens]))
+        return hinder_coining(known, pieces, 2.0, torch.zeros(1, 9), prefixes)[0].tolist()
+
+    assert not any(found(0))
     for source, token, kept in (
         (0, 3, {5}),
         (0, 4, {5}),
@@ -23,10 +27,7 @@ def test_only_pieces_that_the_source_does_not_join_are_less_likely():
         (1, 4, {6}),
         (1, 6, set()),  # nothing stands behind it
     ):
-        (logits,) = decoder.step(
-            torch.tensor([0]), torch.tensor([source]), torch.tensor([token])
-        ).tolist()
-        assert logits == [-2.0 if i in {5, 6, 7} - kept else 0.0 for i in range(9)]
+        assert found(source, 3, token) == [-2.0 if i in {5, 6, 7} - kept else 0.0 for i in range(9)]
 
 
 def test_pieces_go_on_with_words(english):
@@ -44,8 +45,8 @@ def joined(tokenizer, source: str, text: str) -> set[tuple[str, str]]:
 def test_a_weaker_copying_also_coins_more_readily(english):
     texts = ["fix the heater"]
     settings, rows = SearchSettings(copying=0.5, repeats=True), english.rows.sources(texts, 9)
-    decoder = writing.restrained(FlatDecoder(1, 9), english, texts, rows, settings)
-    assert (decoder.loss, decoder.decoder.decoder.weight) == (2.0, 0.5)
+    copying, _, coining = writing.make_restraints(None, english, texts, rows, settings)
+    assert (coining.args[-1], copying.weight) == (2.0, 0.5)
 
 
 def test_a_real_model_puts_fewer_new_words_together(english, monkeypatch):

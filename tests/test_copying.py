@@ -10,14 +10,14 @@ from test_generation import TEXTS, model, reference_log_probs  # noqa: F401  # a
 from simbert_hf.generation.copying import (
     ELSEWHERE,
     KNOWN,
-    CopyingDecoder,
+    Copying,
     foreignness,
     inside_words,
     padded,
 )
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.facts import EXCLUSIVE, exchanges, facts_of, names_of
-from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.search import Prefixes, SearchSettings, search
 from simbert_hf.generation.writing import Draft, banned_tokens, keep_facts, write
 from tests.tiny import unigram_tokenizer
 
@@ -53,8 +53,8 @@ def test_raised_log_probs_equal_a_reference_from_scratch(model, strategy):  # no
     settings = SearchSettings(n=3, strategy=strategy, seed=0, max_new_tokens=6, top_k=None)
     with torch.inference_mode():
         decoder = BertDecoder(model, sources, 16, banned_tokens(model))
-        copying = CopyingDecoder(decoder, padded(known), padded(inside), weight=2.0)
-        found = search(copying, settings, model.rows.sep_id)
+        copying = Copying(decoder, padded(known), padded(inside), weight=2.0)
+        found = search(decoder, settings, model.rows.sep_id, [copying])
     copied = 0
     for at, row, log_prob in zip(
         found.source.tolist(), found.tokens.tolist(), found.log_prob.tolist(), strict=True
@@ -76,21 +76,23 @@ class Known:
         yield from [self.start()] * tokens.shape[1]
 
 
+def rises(copying, *tokens):
+    """What the tokens of the only prefix add to the logits that follow it."""
+    row, logits = torch.tensor([0]), Known().start()
+    return (copying(logits.clone(), Prefixes(row, row, torch.tensor([tokens]))) - logits)[0, 1:]
+
+
 def test_what_a_model_would_write_by_itself_is_not_raised():
-    copying = CopyingDecoder(Known(), torch.tensor([[1, 2, 1]]), torch.zeros(1, 3), weight=1.0)
+    copying = Copying(Known(), torch.tensor([[1, 2, 1]]), torch.zeros(1, 3), weight=1.0)
     lacking = -float(Known().start().log_softmax(1)[0, 2])
     assert lacking > KNOWN
-    rises = (copying.start() - Known().start())[0, 1:]
-    assert rises.tolist() == pytest.approx([0, ELSEWHERE * lacking, 0, 0, 0])
+    assert rises(copying).tolist() == pytest.approx([0, ELSEWHERE * lacking, 0, 0, 0])
 
 
 def test_of_equal_tokens_the_first_is_written_first():
-    decoder, row = Known(), torch.zeros(1, dtype=torch.long)
-    decoder.step = lambda *_: decoder.start()
-    copying = CopyingDecoder(decoder, torch.tensor([[2, 3, 2]]), torch.zeros(1, 3), weight=1.0)
-    copying.start()
-    written = [copying.step(row, row, torch.tensor([token])) for token in (5, 2, 2)]
-    both, one, none = (float((logits - decoder.start())[0, 2]) for logits in written)
+    copying = Copying(Known(), torch.tensor([[2, 3, 2]]), torch.zeros(1, 3), weight=1.0)
+    tokens = (5, 2, 2)
+    _, both, one, none = (float(rises(copying, *tokens[:step])[1]) for step in range(4))
     assert both == one > 0  # the other one is still lacking
     assert none == 0
 

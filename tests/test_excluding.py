@@ -5,10 +5,10 @@ import math
 import torch
 
 from simbert_hf.generation import writing
-from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens, ids_of_words
+from simbert_hf.generation.excluding import exclude, excluded_tokens, ids_of_words
 from simbert_hf.generation.facts import FIXED, exchanges, excluded_words, facts_of
-from simbert_hf.generation.search import SearchSettings
-from tests.tiny import FlatDecoder, unigram_tokenizer
+from simbert_hf.generation.search import Prefixes, SearchSettings
+from tests.tiny import unigram_tokenizer
 
 
 def test_a_word_is_excluded_if_with_it_a_paraphrase_would_be_dropped():
@@ -48,9 +48,9 @@ def test_words_of_several_tokens_are_left_alone():
 
 
 def test_each_source_has_tokens_of_its_own_excluded():
-    decoder = ExcludingDecoder(FlatDecoder(2, 5), torch.tensor([[1, 2], [4, 4]]))
-    assert (decoder.start() == -math.inf).nonzero().tolist() == [[0, 1], [0, 2], [1, 4]]
-    logits = decoder.step(torch.tensor([1, 0]), torch.tensor([1, 0]), torch.tensor([0, 0]))
+    excluded, sources = torch.tensor([[1, 2], [4, 4]]), torch.tensor([1, 0])
+    prefixes = Prefixes(sources, sources, torch.tensor([[0], [0]]))
+    logits = exclude(excluded, torch.zeros(2, 5), prefixes)
     assert (logits == -math.inf).nonzero().tolist() == [[0, 4], [1, 1], [1, 2]]
 
 

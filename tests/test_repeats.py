@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -11,22 +12,20 @@ from test_generation import TEXTS, model  # noqa: F401  # a fixture
 
 from simbert_hf.generation.copying import padded
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
-from simbert_hf.generation.search import SearchSettings, search
+from simbert_hf.generation.repeats import ban_repeats, kinds_of_tokens
+from simbert_hf.generation.search import Prefixes, SearchSettings, search
 from simbert_hf.generation.writing import banned_tokens, write
-from tests.tiny import FlatDecoder, unigram_tokenizer
+from tests.tiny import unigram_tokenizer
 
 
 def written(model, texts, long, letters, **options):  # noqa: F811
-    """Search with a decoder that does not repeat: each sentence's source and tokens."""
+    """Search without repeats: each sentence's source and tokens."""
     sources = model.rows.sources(texts, 40)
     settings = SearchSettings(max_new_tokens=12, seed=0, top_k=None, **options)
     with torch.inference_mode():
         decoder = BertDecoder(model, sources, 12, banned_tokens(model))
-        known = padded([row[1:-1] for row in sources])
-        found = search(
-            UnrepeatingDecoder(decoder, known, long, letters), settings, model.rows.sep_id
-        )
+        restraint = partial(ban_repeats, padded([row[1:-1] for row in sources]), long, letters)
+        found = search(decoder, settings, model.rows.sep_id, [restraint])
     for at, row in zip(found.source.tolist(), found.tokens.tolist(), strict=True):
         end = [*row, model.rows.sep_id].index(model.rows.sep_id)
         yield sources[at][1:-1], row[:end]
@@ -58,22 +57,23 @@ def test_letters_are_not_written_twice_in_a_row(model, strategy):  # noqa: F811
 
 
 def test_only_repeats_are_banned():
-    """Of a decoder that says nothing, by hand: source [5 6 6 7], tokens 5, 6, 7 long."""
+    """Among equal logits, by hand: source [5 6 6 7], tokens 5, 6, 7 long."""
     long, letters = torch.zeros(9).bool(), torch.zeros(9).bool()
     long[5:8] = letters[5:] = True
     known = torch.tensor([[5, 6, 6, 7, -1], [5, 5, 8, 8, 7]])
-    decoder = UnrepeatingDecoder(FlatDecoder(1, 9), known, long, letters)
-    assert not decoder.start().any()
-    step = decoder.step(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.tensor([5, 5]))
-    assert [row.isinf().nonzero().flatten().tolist() for row in step] == [[5], []]
-    decoder.start()
-    rows = torch.tensor([0, 0, 0, 0])
-    step = decoder.step(rows, rows, torch.tensor([5, 6, 8, 1]))
-    banned = [row.isinf().nonzero().flatten().tolist() for row in step]
-    assert banned == [[5], [], [8], []]  # 6 stands twice in the source, 1 is no letters
-    step = decoder.step(torch.tensor([1, 1, 2]), rows[:3], torch.tensor([6, 7, 5]))
-    banned = [row.isinf().nonzero().flatten().tolist() for row in step]
-    assert banned == [[6], [7], [5]]  # 8 may come again, but not at once; 6 once more behind 7
+
+    def banned(sources, *tokens):
+        rows = torch.tensor(sources)
+        prefixes = Prefixes(rows, rows, torch.tensor(tokens).reshape(len(rows), -1))
+        logits = ban_repeats(known, long, letters, torch.zeros(len(rows), 9), prefixes)
+        return [row.isinf().nonzero().flatten().tolist() for row in logits]
+
+    assert banned([0, 1]) == [[], []]
+    assert banned([0, 1], 5, 5) == [[5], []]
+    # 6 stands twice in the source, 1 is no letters
+    assert banned([0, 0, 0, 0], 5, 6, 8, 1) == [[5], [], [8], []]
+    # 8 may come again, but not at once; 6 once more behind 7
+    assert banned([0, 0, 0], [6, 6], [6, 7], [8, 5]) == [[6], [7], [5]]
 
 
 def test_kinds_of_tokens(english):

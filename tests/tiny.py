@@ -149,21 +149,6 @@ def tiny_judge(directory: Path, threshold: float = 0.5, seed: int = 1) -> Judge:
     return judge
 
 
-class FlatDecoder:
-    """A decoder that finds all tokens equally likely."""
-
-    def __init__(self, sources: int, tokens: int) -> None:
-        self.sources, self.tokens = sources, tokens
-
-    def start(self) -> torch.Tensor:
-        return torch.zeros(self.sources, self.tokens)
-
-    def step(
-        self, parents: torch.Tensor, sources: torch.Tensor, tokens: torch.Tensor
-    ) -> torch.Tensor:
-        return torch.zeros(len(tokens), self.tokens)
-
-
 class StopAt(TrainerCallback):
     """Stands for a kill: the run ends in the middle of an epoch with an exception."""
 

@@ -12,38 +12,31 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.search import Decoder
+from simbert_hf.generation.search import Prefixes
 
 COINED = 4.0  # nats that a piece loses after another one than in the text
 
 
-class CoiningDecoder:
-    """A decoder that continues a word less readily, unless the source continues it so.
+def hinder_coining(
+    sources: Tensor, pieces: Tensor, loss: float, logits: Tensor, prefixes: Prefixes
+) -> Tensor:
+    """Continue a word less readily, unless the source continues it so.
 
     Args:
-        decoder: A decoder that has not started.
         sources: Token ids without special tokens, padded with -1. Shape: (S, L).
         pieces: Ids of the tokens that continue a word. Shape: (P,).
         loss: What is subtracted from their logits.
+        logits: Shape: (R, V).
+        prefixes: What they follow.
     """
-
-    def __init__(self, decoder: Decoder, sources: Tensor, pieces: Tensor, loss: float) -> None:
-        self.decoder = decoder
-        self.ids, self.pieces, self.loss = sources, pieces, loss
-
-    def start(self) -> Tensor:
-        """Return the logits of each source's first new token: (S, V)."""
-        return self.decoder.start()
-
-    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes; see ``Decoder.step``."""
-        logits = self.decoder.step(parents, sources, tokens)
-        known, tokens = self.ids[sources.to(logits.device)], tokens.to(logits.device)
-        behind = (known[:, :-1] == tokens[:, None]) & (known[:, 1:] >= 0)
-        following = known[:, 1:].clamp(min=0)
-        as_there = logits.gather(1, following).masked_fill(~behind, -torch.inf)
-        logits[:, self.pieces] -= self.loss
-        return logits.scatter_reduce_(1, following, as_there, "amax")
+    if not prefixes.tokens.shape[1]:
+        return logits
+    known = sources[prefixes.sources]
+    behind = (known[:, :-1] == prefixes.tokens[:, -1:]) & (known[:, 1:] >= 0)
+    following = known[:, 1:].clamp(min=0)
+    as_there = logits.gather(1, following).masked_fill(~behind, -torch.inf)
+    logits[:, pieces] -= loss
+    return logits.scatter_reduce_(1, following, as_there, "amax")
 
 
 @lru_cache(maxsize=4)

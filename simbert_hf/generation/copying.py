@@ -10,16 +10,15 @@ needs no training.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.search import Decoder
+from simbert_hf.generation.search import Decoder, Prefixes
 from simbert_hf.utils.text import HAN
 
 KNOWN = 2.0  # nats; a token that lacks less is left to the model, which may paraphrase it
@@ -27,28 +26,14 @@ ELSEWHERE = 0.5  # share of its raise that a token gets after another one than i
 GOES_ON = re.compile(rf"[^\s{HAN}]{{2}}")  # two characters of one word
 
 
-class Reader(Decoder, Protocol):
-    """A decoder that can tell in advance how likely it finds given tokens."""
-
-    def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source after ``start``, and forget them at the end.
-
-        Args:
-            tokens: Shape: (S, L).
-
-        Yields:
-            Logits after each of them, -inf where banned. Shape: (S, V), L times.
-        """
-
-
-class CopyingDecoder:
-    """A decoder that raises the logits of the source's tokens by what they lack.
+class Copying:
+    """A restraint that raises the logits of the source's tokens by what they lack.
 
     A token is raised until it is written as often as in the source: fully after the token that
     precedes it there; by half elsewhere, if it begins a word, as words may change their order.
 
     Args:
-        decoder: A decoder that has not started.
+        decoder: The decoder of the search; each search needs a restraint of its own, its first.
         sources: Token ids without special tokens, as many of each as can be fed, padded with -1.
             Shape: (S, L).
         inside: For these and later ones, whether they continue the word before. Shape: (S, L) or
@@ -56,33 +41,31 @@ class CopyingDecoder:
         weight: Factor of the raise.
     """
 
-    def __init__(self, decoder: Reader, sources: Tensor, inside: Tensor, weight: float) -> None:
+    left: Tensor  # what each token still lacks, (R, L)
+    rises: Tensor  # what was added to it last
+
+    def __init__(self, decoder: Decoder, sources: Tensor, inside: Tensor, weight: float) -> None:
         self.decoder = decoder
         self.ids, self.weight = sources, weight
         self.before = sources.roll(1, dims=1)  # (S, L), as the next
         self.before[:, 0] = -1
         self.elsewhere = torch.where(inside[:, : sources.shape[1]] == 0, ELSEWHERE, 0.0).float()
 
-    def start(self) -> Tensor:
-        """Return the logits of each source's first new token, raised: (S, V)."""
-        logits = self.decoder.start()
-        lacking = torch.threshold(foreignness(self.decoder, logits, self.ids), KNOWN, 0)
-        nothing = torch.full_like(self.ids[:, 0], -1)
-        sources = torch.arange(len(logits), device=logits.device)
-        return self._raise(logits, self.weight * lacking, sources, nothing)
-
-    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes; see ``Decoder.step``."""
-        logits = self.decoder.step(parents, sources, tokens)
-        parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
-        rises = self.rises[parents].masked_fill(self.ids[sources] != tokens[:, None], 0)
-        written = (rises == rises.amax(1, keepdim=True)) & (rises > 0)
-        written &= written.cumsum(1) == 1  # of several, the one that was raised most, or the first
-        return self._raise(logits, self.left[parents].masked_fill(written, 0), sources, tokens)
-
-    def _raise(self, logits: Tensor, left: Tensor, sources: Tensor, newest: Tensor) -> Tensor:
-        share = self.elsewhere[sources].masked_fill(self.before[sources] == newest[:, None], 1)
-        self.left, self.rises = left, left * share  # (R, L)
+    def __call__(self, logits: Tensor, prefixes: Prefixes) -> Tensor:
+        """Raise the logits, (R, V)."""
+        parents, sources, tokens = prefixes
+        if tokens.shape[1]:
+            newest = tokens[:, -1:]
+            rises = self.rises[parents].masked_fill(self.ids[sources] != newest, 0)
+            written = (rises == rises.amax(1, keepdim=True)) & (rises > 0)
+            written &= written.cumsum(1) == 1  # of several, the most raised one, or the first
+            self.left = self.left[parents].masked_fill(written, 0)
+        else:
+            newest = torch.full_like(sources, -1)[:, None]
+            lacking = torch.threshold(foreignness(self.decoder, logits, self.ids), KNOWN, 0)
+            self.left = self.weight * lacking
+        share = self.elsewhere[sources].masked_fill(self.before[sources] == newest, 1)
+        self.rises = self.left * share
         ids = self.ids[sources].clamp(min=0)  # after a row's end nothing is lacking
         return logits.scatter_reduce_(1, ids, logits.gather(1, ids) + self.rises, "amax")
 
@@ -94,7 +77,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 @torch.no_grad()
-def foreignness(decoder: Reader, first: Tensor, ids: Tensor) -> Tensor:
+def foreignness(decoder: Decoder, first: Tensor, ids: Tensor) -> Tensor:
     """Feed tokens, and return the negative log-probability of each, in nats.
 
     Args:

@@ -104,7 +104,7 @@ class BertDecoder:
         return self._ban(output.logits[:, 0])
 
     def read(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Feed L tokens to each source after ``start``, and forget them; see ``Reader.read``."""
+        """Feed L tokens to each source after ``start``, and forget them; see ``Decoder.read``."""
         count = tokens.shape[1]
         if not count:
             return

@@ -13,28 +13,12 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.facts import KNOWN_WORDS, excluded_words
-from simbert_hf.generation.search import Decoder
+from simbert_hf.generation.search import Prefixes
 
 
-class ExcludingDecoder:
-    """A decoder that never writes some tokens.
-
-    Args:
-        decoder: A decoder that has not started.
-        excluded: Token ids for each source, the same number for each. Shape: (S, E).
-    """
-
-    def __init__(self, decoder: Decoder, excluded: Tensor) -> None:
-        self.decoder, self.excluded = decoder, excluded
-
-    def start(self) -> Tensor:
-        """Return the logits of each source's first new token: (S, V)."""
-        return self.decoder.start().scatter_(1, self.excluded, -torch.inf)
-
-    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes; see ``Decoder.step``."""
-        logits = self.decoder.step(parents, sources, tokens)
-        return logits.scatter_(1, self.excluded[sources.to(logits.device)], -torch.inf)
+def exclude(excluded: Tensor, logits: Tensor, prefixes: Prefixes) -> Tensor:
+    """Never write some tokens, as many for each source: (S, E)."""
+    return logits.scatter_(1, excluded[prefixes.sources], -torch.inf)
 
 
 def excluded_tokens(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.search import Decoder
+from simbert_hf.generation.search import Prefixes
 from simbert_hf.utils.text import CJK, HAN, is_wordpiece
 
 # A token for a word of four letters, or of two Chinese characters; shorter ones, such as "the",
@@ -24,40 +24,29 @@ OTHERS = re.compile(rf"▁[^\W\d_{HAN}]{{4,}}|▁?[{HAN}]{{2,}}")
 LETTERS = re.compile(rf"(?:##|▁)?[^\W\d_{CJK}]+")  # Chinese characters may be doubled
 
 
-class UnrepeatingDecoder:
-    """A decoder that writes no long word more often than the source has it, or than once.
+def ban_repeats(
+    sources: Tensor, long: Tensor, letters: Tensor, logits: Tensor, prefixes: Prefixes
+) -> Tensor:
+    """Write no long word more often than the source has it, or than once.
 
-    Nor does it write letters twice in a row ("the the") unless the source does.
+    Nor letters twice in a row ("the the") unless the source does.
 
     Args:
-        decoder: A decoder that has not started.
         sources: Token ids without special tokens, padded with -1. Shape: (S, L).
         long: For each token, whether it is a long word. Shape: (V,).
         letters: For each token, whether it consists of letters only. Shape: (V,).
+        logits: Shape: (R, V).
+        prefixes: What they follow.
     """
-
-    def __init__(self, decoder: Decoder, sources: Tensor, long: Tensor, letters: Tensor) -> None:
-        self.decoder = decoder
-        self.ids, self.long, self.letters = sources, long, letters
-
-    def start(self) -> Tensor:
-        """Return the logits of each source's first new token: (S, V)."""
-        self.written = self.ids[:, :0]
-        return self.decoder.start()
-
-    def step(self, parents: Tensor, sources: Tensor, tokens: Tensor) -> Tensor:
-        """Feed one token to each of R prefixes; see ``Decoder.step``."""
-        logits = self.decoder.step(parents, sources, tokens)
-        parents, sources, tokens = (t.to(logits.device) for t in (parents, sources, tokens))
-        self.written = torch.cat([self.written[parents], tokens[:, None]], dim=1)  # (R, T)
-        known = self.ids[sources]  # (R, L)
-        has = count(self.written, known)
-        over = self.long[self.written] & (count(self.written, self.written) >= has)
-        twice = ((known[:, 1:] == tokens[:, None]) & (known[:, :-1] == tokens[:, None])).any(dim=1)
-        again = self.letters[tokens] & ~twice
-        over |= (self.written == tokens[:, None]) & again[:, None]
-        left = logits.gather(1, self.written).masked_fill(over, -torch.inf)
-        return logits.scatter_(1, self.written, left)
+    written, newest = prefixes.tokens, prefixes.tokens[:, -1:]  # (R, T), (R, 1)
+    if not written.shape[1]:
+        return logits
+    known = sources[prefixes.sources]  # (R, L)
+    over = long[written] & (count(written, written) >= count(written, known))
+    twice = ((known[:, 1:] == newest) & (known[:, :-1] == newest)).any(dim=1, keepdim=True)
+    over |= (written == newest) & letters[newest] & ~twice
+    left = logits.gather(1, written).masked_fill(over, -torch.inf)
+    return logits.scatter_(1, written, left)
 
 
 def count(tokens: Tensor, among: Tensor) -> Tensor:

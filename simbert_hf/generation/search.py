@@ -7,10 +7,10 @@ drawing one token from each of ``count`` equal rows, for a fraction of the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -166,22 +166,51 @@ class Decoder(Protocol):
             Logits of the token after it, -inf where banned. Shape: (R, V).
         """
 
+    def read(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Feed L tokens to each source after ``start``, and forget them at the end.
 
-def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypotheses:
+        Args:
+            tokens: Shape: (S, L).
+
+        Yields:
+            Logits after each of them, -inf where banned. Shape: (S, V), L times.
+        """
+
+
+class Prefixes(NamedTuple):
+    """Beginnings of sentences: the row of the last logits that each continues, source, tokens."""
+
+    parents: Tensor  # (R,); at first, the sources
+    sources: Tensor  # (R,)
+    tokens: Tensor  # (R, T)
+
+
+Restraint = Callable[[Tensor, Prefixes], Tensor]  # logits, (R, V), which it may overwrite -> logits
+
+
+def search(
+    decoder: Decoder, settings: SearchSettings, sep_id: int, restraints: Sequence[Restraint] = ()
+) -> Hypotheses:
     """Find up to n different token sequences for each source.
 
     A sequence that has not ended after ``max_new_tokens`` is kept only if none of its source has.
+
+    Before the next tokens are chosen, the restraints change the logits, one after the other.
 
     Returns:
         The sentences; in sampling, ``score`` says how often each was drawn.
     """
     score = STRATEGIES[settings.strategy]
     noise = Noise(settings.seed, settings.n)
-    logits = with_float64(decoder.start())  # (S, V)
-    live = start(len(logits), settings, sep_id, logits.device)
-    done = live.take(live.source < 0)  # none yet
+    logits = decoder.start()  # (S, V)
+    live = start(len(logits), settings, sep_id, with_float64(logits).device)
+    done, parents = live.take(live.source < 0), live.source  # none yet
     for step in range(settings.max_new_tokens):
-        options = next_tokens(logits, settings)
+        rows = (parents, live.source, live.tokens[:, :step])
+        prefixes = Prefixes(*(tensor.to(logits.device) for tensor in rows))
+        for restrain in restraints:
+            logits = restrain(logits, prefixes)
+        options = next_tokens(with_float64(logits), settings)
         scores = score(live, options, noise)  # (R, K)
         done, live, parents = grow(done, live, options, scores, settings.n, step)
         going = live.tokens[:, step] != sep_id
@@ -189,7 +218,7 @@ def search(decoder: Decoder, settings: SearchSettings, sep_id: int) -> Hypothese
         live, parents = live.take(going), parents[going]
         if not len(parents) or step == settings.max_new_tokens - 1:
             break
-        logits = with_float64(decoder.step(parents, live.source, live.tokens[:, step]))
+        logits = decoder.step(parents, live.source, live.tokens[:, step])
     return done.join(live.take(~torch.isin(live.source, done.source)))
 
 

@@ -14,11 +14,11 @@ from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
 from simbert_hf.generation.chinese import changes
-from simbert_hf.generation.coining import COINED, CoiningDecoder, pieces_of_words
+from simbert_hf.generation.coining import COINED, hinder_coining, pieces_of_words
 from simbert_hf.generation.completeness import adds_sentence, is_complete
-from simbert_hf.generation.copying import CopyingDecoder, Reader, inside_words, padded
+from simbert_hf.generation.copying import Copying, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
-from simbert_hf.generation.excluding import ExcludingDecoder, excluded_tokens
+from simbert_hf.generation.excluding import exclude, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
@@ -35,8 +35,8 @@ from simbert_hf.generation.languages import foreign_language, join_thousands
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.order import misorders
 from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
-from simbert_hf.generation.repeats import UnrepeatingDecoder, kinds_of_tokens
-from simbert_hf.generation.search import Decoder, Hypotheses, SearchSettings, search
+from simbert_hf.generation.repeats import ban_repeats, kinds_of_tokens
+from simbert_hf.generation.search import Decoder, Hypotheses, Restraint, SearchSettings, search
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.small_changes import (
     changes_whose,
@@ -106,7 +106,7 @@ def check_can_write(model: SimBert) -> None:
 
 @torch.no_grad()
 def write_by(
-    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
+    make_decoder: Callable[[list[list[int]], int, Tensor], Decoder],
     model: Writer,
     texts: Sequence[str],
     settings: SearchSettings,
@@ -138,7 +138,7 @@ def write_by(
 
 
 def write_held(
-    make_decoder: Callable[[list[list[int]], int, Tensor], Reader],
+    make_decoder: Callable[[list[list[int]], int, Tensor], Decoder],
     model: Writer,
     held: Sequence[Held],
     settings: SearchSettings,
@@ -156,9 +156,9 @@ def write_held(
     for first in range(0, len(order), size):
         batch = order[first : first + size]
         some = [rows[i] for i in batch]
-        reader = make_decoder(some, settings.max_new_tokens, banned)
-        decoder = restrained(reader, model, [texts[i] for i in batch], some, settings)
-        found = search(decoder, settings, model.rows.sep_id)
+        decoder = make_decoder(some, settings.max_new_tokens, banned)
+        restraints = make_restraints(decoder, model, [texts[i] for i in batch], some, settings)
+        found = search(decoder, settings, model.rows.sep_id, restraints)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
         for at, tokens, log_prob in unpacked(found, model.rows.sep_id):
             drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
@@ -175,29 +175,29 @@ def write_held(
     ]
 
 
-def restrained(
-    reader: Reader,
+def make_restraints(
+    decoder: Decoder,
     model: Writer,
     texts: Sequence[str],
     rows: Sequence[list[int]],
     settings: SearchSettings,
-) -> Decoder:
-    """Make a decoder copy, exclude and repeat words as the settings say."""
+) -> list[Restraint]:
+    """Make a search copy, exclude and repeat words as the settings say."""
     tokenizer, device = model.rows.tokenizer, model.device
-    decoder: Decoder = reader
+    made: list[Restraint] = []
     ids = padded([row[1:-1] for row in rows]).to(device)
     if settings.copying:
         fed = ids[:, : settings.max_new_tokens]  # as many as can be fed
         inside = padded(inside_words(tokenizer, texts)).to(device)
-        decoder = CopyingDecoder(reader, fed, inside, settings.copying)
-        decoder = ExcludingDecoder(decoder, excluded_tokens(tokenizer, texts, rows).to(device))
+        made.append(Copying(decoder, fed, inside, settings.copying))
+        made.append(partial(exclude, excluded_tokens(tokenizer, texts, rows).to(device)))
         if is_wordpiece(tokenizer):
             pieces, loss = pieces_of_words(tokenizer).to(device), COINED * settings.copying
-            decoder = CoiningDecoder(decoder, ids, pieces, loss)
+            made.append(partial(hinder_coining, ids, pieces, loss))
     if not settings.repeats:
-        kinds = kinds_of_tokens(tokenizer, model.config.vocab_size)
-        decoder = UnrepeatingDecoder(decoder, ids, *(kind.to(device) for kind in kinds))
-    return decoder
+        long, letters = kinds_of_tokens(tokenizer, model.config.vocab_size)
+        made.append(partial(ban_repeats, ids, long.to(device), letters.to(device)))
+    return made
 
 
 def sources_of(model: Writer, texts: Sequence[str], max_new_tokens: int) -> list[list[int]]:
