@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.evaluation.evaluators import RetrievalEvaluator
-from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.atomic import put_in_place, scratch
 
 Groups = list[list[str]]
 
@@ -193,9 +193,8 @@ DATASETS = {
 def prepare(name: str, data: Path, folder: Path, seed: int) -> Path:
     """Make a data set's folder, which appears only when it is complete."""
     if not folder.exists():
-        part = folder.with_name(f"{folder.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        DATASETS[name].make(data, part, seed)
-        put_in_place(part, folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with scratch(folder.with_name(f"{folder.name}.part")) as part:
+            DATASETS[name].make(data, part, seed)
+            put_in_place(part, folder)
     return folder

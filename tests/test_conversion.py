@@ -356,7 +356,7 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(
 
 
 def test_what_a_kill_has_left_is_swept(tmp_path: Path) -> None:
-    left, others = tmp_path / ".out-_savingabc", tmp_path / ".out-mine"
+    left, others = tmp_path / ".out-_saving", tmp_path / ".out-mine"
     for folder in (left, others):
         folder.mkdir()
     main([str(FIXTURE), "--output_dir", str(tmp_path / "out")])

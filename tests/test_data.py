@@ -180,18 +180,19 @@ def test_groups_are_memory_mapped_and_cached(write, load, monkeypatch):
     assert report_again == report
 
 
-def test_a_kill_while_caching_leaves_no_part_of_a_file(tmp_path):
-    path = tmp_path / "groups.arrow"
-    path.write_text("old")
-
-    def killed(made):
+def test_a_kill_while_caching_leaves_no_part_of_a_file(write, load, tmp_path, monkeypatch):
+    def killed(made, *_):
         made.write_text("half")
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        grouping._write(path, killed)
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    assert path.read_text() == "old"
+    path = write(["A", "B"])
+    with monkeypatch.context() as patch:
+        patch.setattr(grouping, "_write_groups", killed)
+        with pytest.raises(KeyboardInterrupt):
+            load(path)
+    assert not [*tmp_path.rglob("groups.*")]
+    assert load(path)[0]["texts"][:] == [["A", "B"]]
+    assert {file.name for file in tmp_path.rglob("groups.*")} == {"groups.arrow", "groups.json"}
 
 
 def test_a_changed_file_is_read_again(write, load):

@@ -402,7 +402,7 @@ def test_files_of_one_name_are_measured_apart(tmp_path) -> None:
 
 
 def test_a_save_sweeps_what_a_kill_has_left(tmp_path: Path) -> None:
-    (left := tmp_path / "_savingx").mkdir()
+    (left := tmp_path / "_saving").mkdir()
     (left / "model.safetensors").touch()
     tiny_judge(tmp_path)
     assert not left.exists()
@@ -422,8 +422,8 @@ def test_flags_of_training_that_cannot_work(flags) -> None:
     (other / "config.json").touch()
     with pytest.raises(ValueError, match="judge already holds a model or a run"):
         train(flags)
-    (other / "_savingx").mkdir()
-    (other / "_savingx" / "judge.json").touch()  # what a save that was killed has left makes room
+    (other / "_saving").mkdir()
+    (other / "_saving" / "judge.json").touch()  # what a save that was killed has left makes room
     with pytest.raises(ValueError, match="--columns a b c: no file has a header"):
         train([*flags, "--columns", "a", "b", "c"])
     (other / "judge.json").touch()  # as a former judge does

@@ -15,7 +15,7 @@ from simbert_hf.conversion.keras import KerasWeights
 from simbert_hf.conversion.vocabulary import build_tokenizer, read_vocabulary, simplify
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.atomic import put_in_place, scratch
+from simbert_hf.utils.atomic import SCRATCH, put_in_place, scratch
 from simbert_hf.utils.textfiles import read_json
 
 WORDS = "bert/embeddings/word_embeddings"
@@ -270,7 +270,7 @@ def save(model: SimBert, place: Path) -> None:
     """Write the model to a temporary directory and move it into place."""
     place = place.resolve()  # what a link leads to may be on another disk
     place.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(place.parent, f".{place.name}-") as folder:
+    with scratch(place.with_name(f".{place.name}-{SCRATCH}")) as folder:
         made = folder / place.name
         model.save_pretrained(made)
         put_in_place(made, place)

@@ -7,11 +7,10 @@ memory; among 50 million sentences, two share a hash by chance in one of 15,000 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import datasets
 import numpy as np
@@ -24,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from simbert_hf.data.records import BLANK, NEGATIVE, ONE_MEMBER, USABLE
 from simbert_hf.data.sampling import mix
 from simbert_hf.utils.arrays import Hashes, Ints
-from simbert_hf.utils.atomic import put_in_place
+from simbert_hf.utils.atomic import whole, write_text
 from simbert_hf.utils.text import counted, fold
 from simbert_hf.utils.textfiles import DataError, fault, shorten
 
@@ -124,9 +123,9 @@ def group_records(
         report, numbers = _analyse(records, max_chars)
         if report.groups == 0:
             raise no_groups(name, str(report))
-        _write(groups_file, lambda path: _write_groups(path, records, numbers))
-        text = json.dumps(asdict(report))
-        _write(report_file, lambda path: path.write_text(text, encoding="utf-8"))
+        with whole(groups_file) as part:  # other processes may read it
+            _write_groups(part, records, numbers)
+        write_text(report_file, json.dumps(asdict(report)))
     report = DataReport(**json.loads(report_file.read_text(encoding="utf-8")))
     return datasets.Dataset.from_file(str(groups_file)), report
 
@@ -268,10 +267,3 @@ def _write_groups(path: Path, records: datasets.Dataset, numbers: Ints) -> None:
             kept = table.select(["texts"]).filter(pyarrow.array(group >= 0))
             writer.write_table(kept.append_column("group", pyarrow.array(group[group >= 0])))
         writer.finalize()
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file atomically, as other processes may read it."""
-    with TemporaryDirectory(dir=path.parent) as folder:
-        write(Path(folder, path.name))
-        put_in_place(Path(folder, path.name), path)

@@ -31,7 +31,7 @@ from transformers import AutoModel, AutoTokenizer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.modeling.loading import complete, loading, quiet_transformers
 from simbert_hf.modeling.reading import OWN_CODE
-from simbert_hf.utils.atomic import SCRATCH, put_in_place, scratch, share_weights, sync, write_json
+from simbert_hf.utils.atomic import SCRATCH, filled, share_weights, sync, write_json
 from simbert_hf.utils.text import place_spaces
 from simbert_hf.utils.textfiles import read_json
 
@@ -99,17 +99,13 @@ class Judge:
         out = Path(directory)
         record = {"threshold": self.threshold, **self.record}
         try:
-            out.mkdir(parents=True, exist_ok=True)
-            with scratch(out) as made:
+            with filled(out, last=RECORD) as made:
                 with quiet_transformers():
                     self.model.save_pretrained(str(made), create_model_card=False)
                 share_weights(made)
-                parts = list(made.iterdir())
                 write_json(made / RECORD, record)
                 sync(made)
                 (out / RECORD).unlink(missing_ok=True)  # it describes the weights being replaced
-                for part in (*parts, made / RECORD):
-                    put_in_place(part, out / part.name)
         except (OSError, SafetensorError, RuntimeError) as error:
             raise OSError(
                 f"Saving the judge in {out} failed: {error}. Fix the cause (a full disk?) and "
@@ -120,7 +116,7 @@ class Judge:
     def is_in(directory: str | Path) -> bool:
         """Whether a directory holds a judge, or what a save that was killed has left of one."""
         place = Path(directory)
-        return any([*place.glob(RECORD), *place.glob(f"{SCRATCH}*/{RECORD}")])
+        return (place / RECORD).exists() or (place / SCRATCH / RECORD).exists()
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs from 0 to 1, independently of their order. Shape: (N,)."""

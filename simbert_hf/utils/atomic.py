@@ -8,9 +8,8 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from glob import escape
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 from safetensors import SafetensorError
@@ -84,30 +83,30 @@ def name_place(error: BaseException, place: Path) -> None:
 
 
 @contextmanager
-def scratch(folder: Path, prefix: str = "") -> Iterator[Path]:
-    """Yield a new folder in ``folder`` for what is not complete yet, and remove it at the end.
-
-    Processes take turns. What those that were killed have left under the same prefix is removed.
+def scratch(made: Path) -> Iterator[Path]:
+    """Make a folder for what is not complete yet, and remove it at the end; processes take turns.
 
     Example:
-        >>> with TemporaryDirectory() as folder, scratch(Path(folder), ".faq-") as made:
-        ...     made.is_dir(), made.name.startswith(".faq-_saving")
-        (True, True)
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder, scratch(Path(folder, ".faq")) as made:
+        ...     made.is_dir()
+        True
     """
-    prefix += SCRATCH
-    with in_turn(folder), TemporaryDirectory(dir=folder, prefix=prefix) as made:
-        for left in folder.glob(f"{escape(prefix)}*"):
-            if left != Path(made):
-                shutil.rmtree(left, ignore_errors=True)
-        yield Path(made)
+    with in_turn(made.parent):
+        shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+        try:
+            made.mkdir()
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
 
 
 @contextmanager
-def filled(place: Path) -> Iterator[Path]:
+def filled(place: Path, last: str = ".safetensors") -> Iterator[Path]:
     """Yield a folder in ``place`` to fill, and move what it holds there if the block succeeds.
 
-    Weights are moved last: without them, no loader takes a part of a model for a whole one.
-    Processes that fill one folder take turns.
+    Files whose names end with ``last`` are moved last. Without its weights, no loader takes a part
+    of a model for a whole one. Processes that fill one folder take turns.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -117,20 +116,15 @@ def filled(place: Path) -> Iterator[Path]:
         ...     [path.name for path in Path(folder, "out").iterdir()]
         ['config.json']
     """
-    made = place / SCRATCH
     place.mkdir(parents=True, exist_ok=True)
-    with in_turn(place):
-        shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
-        try:
-            made.mkdir()
+    try:
+        with scratch(place / SCRATCH) as made:
             yield made
-            for part in sorted(made.iterdir(), key=lambda path: path.suffix == ".safetensors"):
+            for part in sorted(made.iterdir(), key=lambda path: path.name.endswith(last)):
                 put_in_place(part, place / part.name)
-        except BaseException as error:
-            name_place(error, place)
-            raise
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
+    except BaseException as error:
+        name_place(error, place)
+        raise
 
 
 def check_writable(place: Path) -> None:
