@@ -29,30 +29,45 @@ from simbert_hf.utils.parsing import flag
 
 
 @dataclass(frozen=True)
-class SimBertLoss:
-    """The parts of SimBERT's loss, each a scalar.
+class LossParts:
+    """The parts of a loss, each a scalar; None for what an objective or a batch does not have.
 
     Attributes:
         total: Their weighted sum, to be minimised.
         similarity: In-batch softmax loss of the sentence vectors, in nats.
-        similarity_accuracy: Share of rows whose partner is the nearest other row.
-        seq2seq: Mean cross-entropy per target token, in nats; None if its weight is 0.
-        mlm: Mean cross-entropy per masked source token, in nats; None without MLM.
-        distillation: Mean squared difference between the cosines and a teacher's; None without one.
-        simcse: In-batch softmax loss of unpaired sentences seen twice; None without such sentences.
-        preference: SimPO's loss of preferred paraphrases, in nats; None without preferences.
+        similarity_accuracy: Share of rows whose partner is the nearest candidate.
+        seq2seq: Mean cross-entropy per target token, in nats.
+        mlm: Mean cross-entropy per masked token, in nats.
+        distillation: Mean squared difference between the cosines and a teacher's.
+        simcse: In-batch softmax loss of unpaired sentences seen twice.
+        preference: SimPO's loss of preferred paraphrases, in nats.
         preference_accuracy: Share of them that are likelier than the rejected ones.
+        ranking: CoSENT's or AnglE's loss of scored pairs, in nats.
+        ranking_accuracy: Share of the couples with different scores that are in the right order.
+        classification: Mean cross-entropy over the classes, in nats.
+        classification_accuracy: Share of sentences that score their own class highest.
+        center: Half the mean squared distance to the class's mean.
+        active: Share of triplets that the margin does not separate yet.
+        accuracy: Share of sentences whose positive is the nearest candidate (``siamese``: of pairs
+            classified correctly).
     """
 
     total: Tensor
-    similarity: Tensor
-    similarity_accuracy: Tensor
+    similarity: Tensor | None = None
+    similarity_accuracy: Tensor | None = None
     seq2seq: Tensor | None = None
     mlm: Tensor | None = None
     distillation: Tensor | None = None
     simcse: Tensor | None = None
     preference: Tensor | None = None
     preference_accuracy: Tensor | None = None
+    ranking: Tensor | None = None
+    ranking_accuracy: Tensor | None = None
+    classification: Tensor | None = None
+    classification_accuracy: Tensor | None = None
+    center: Tensor | None = None
+    active: Tensor | None = None
+    accuracy: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,7 @@ class SimBertObjective(LossArguments):
     gather: bool = True
     teacher: Callable[[Sequence[str]], Tensor] | None = None
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> SimBertLoss:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Any]) -> LossParts:
         """Run the model once and compute every part.
 
         Args:
@@ -175,8 +190,7 @@ class SimBertObjective(LossArguments):
             preference = self._preference(output.logits, batch)
             parts["preference"] = preference.loss
             accuracies["preference_accuracy"] = preference.accuracy
-        weighted = (getattr(self, f"{name}_weight") * part for name, part in parts.items())
-        return SimBertLoss(reduce(add, weighted), **parts, **accuracies)
+        return weigh(self, parts, accuracies)
 
     def _preference(self, logits: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         tokens, lengths = batch["compared_tokens"], batch["compared_lengths"]
@@ -185,6 +199,14 @@ class SimBertObjective(LossArguments):
         chosen, rejected = (sums / lengths).view(-1, 2).unbind(dim=1)
         scale, margin = self.preference_scale, self.preference_margin
         return preference_loss(chosen, rejected, scale=scale, margin=margin)
+
+
+def weigh(
+    objective: object, parts: Mapping[str, Tensor], accuracies: Mapping[str, Tensor]
+) -> LossParts:
+    """Sum the parts of a loss, each times the objective's weight for it."""
+    weighted = (getattr(objective, f"{name}_weight") * part for name, part in parts.items())
+    return LossParts(reduce(add, weighted), **parts, **accuracies)
 
 
 def contrasts(objective: object) -> bool:
@@ -242,23 +264,6 @@ def gathered_pair_loss(
 
 
 @dataclass(frozen=True)
-class SimCseLoss:
-    """The parts of SimCSE's loss, each a scalar.
-
-    Attributes:
-        total: Their weighted sum, to be minimised.
-        similarity: In-batch softmax loss of the sentence vectors, in nats; None without views.
-        similarity_accuracy: Share of rows whose partner is the nearest candidate.
-        mlm: Mean cross-entropy per masked token, in nats; None without MLM.
-    """
-
-    total: Tensor
-    similarity: Tensor | None = None
-    similarity_accuracy: Tensor | None = None
-    mlm: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class SimCseObjective:
     """SimCSE: pull a sentence's other view nearer than all other sentences.
 
@@ -301,7 +306,7 @@ class SimCseObjective:
     def __post_init__(self) -> None:
         check_scale(self.scale)
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> SimCseLoss:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossParts:
         """Run the model once and compute every part.
 
         Args:
@@ -313,16 +318,13 @@ class SimCseObjective:
         """
         targets = lm_targets(batch)
         output = model(**model_inputs(batch), **({"lm_targets": targets} if targets else {}))
-        loss = accuracy = mlm = None
-        total = batch["input_ids"].new_zeros((), dtype=torch.float32)
+        parts, accuracies = {}, {}
         if "groups" in batch:
             found = self._similarity(output.sentence_embedding, batch)
-            loss, accuracy = found.loss, found.accuracy
-            total = total + self.similarity_weight * loss
+            parts["similarity"], accuracies["similarity_accuracy"] = found.loss, found.accuracy
         if "mlm_labels" in batch:
-            mlm = mean_token_losses(output.lm_losses, batch)["mlm"]
-            total = total + self.mlm_weight * mlm
-        return SimCseLoss(total, loss, accuracy, mlm)
+            parts |= mean_token_losses(output.lm_losses, batch)
+        return weigh(self, parts, accuracies)
 
     def _similarity(self, vectors: Tensor, batch: Mapping[str, Tensor]) -> InBatchLoss:
         paired = vectors[: len(batch["groups"])]
@@ -378,21 +380,6 @@ def model_inputs(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class ScoredPairLoss:
-    """The parts of a loss on scored pairs, each a scalar.
-
-    Attributes:
-        total: The ranking loss, to be minimised.
-        ranking: CoSENT's or AnglE's loss, in nats.
-        ranking_accuracy: Share of the couples with different scores that are in the right order.
-    """
-
-    total: Tensor
-    ranking: Tensor
-    ranking_accuracy: Tensor
-
-
-@dataclass(frozen=True)
 class ScoredPairObjective:
     """CoSENT (Su 2022) or AnglE (Li & Li 2023): rank pairs by similarity as their scores do.
 
@@ -422,7 +409,7 @@ class ScoredPairObjective:
         check_choice("loss", self.loss, ("cosent", "angle"))
         check_scale(self.scale)
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ScoredPairLoss:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossParts:
         """Run the model once and rank the pairs.
 
         Args:
@@ -440,4 +427,4 @@ class ScoredPairObjective:
         # Every process ranks all pairs, so DDP's mean is the gradient of this one loss.
         similarities, scores = (gather_with_grad(each)[0] for each in own)
         found = cosent_loss(similarities, scores, scale=self.scale)
-        return ScoredPairLoss(found.loss, found.loss, found.accuracy)
+        return LossParts(found.loss, ranking=found.loss, ranking_accuracy=found.accuracy)

@@ -34,7 +34,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import load_triplets
 from simbert_hf.data.batching import LengthGroupedBatchSampler
-from simbert_hf.objectives import SimCseLoss
+from simbert_hf.objectives import LossParts
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_unseen, read_groups, without_sentences_of
 from simbert_hf.training.loss_meter import LossMeter, of_all
@@ -165,7 +165,7 @@ def test_the_log_holds_means_and_rates_since_its_last_line(
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     batch = {"input_ids": torch.zeros_like(mask), "attention_mask": mask}
     similarity = torch.tensor(1.0, requires_grad=True)
-    parts = SimCseLoss(total=torch.tensor(9.0), similarity=similarity)
+    parts = LossParts(total=torch.tensor(9.0), similarity=similarity)
     meter.add(parts, batch)
     assert not meter.sums["similarity"].requires_grad  # or it would keep each step's activations
     meter.add(replace(parts, similarity=torch.tensor(2.0)), batch)

@@ -13,7 +13,7 @@ from simbert_hf.collators import TextCollator
 from simbert_hf.data import Pair
 from simbert_hf.margin.centres import SampledCentres, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, center_loss, margin_softmax_loss
-from simbert_hf.objectives import model_inputs
+from simbert_hf.objectives import LossParts, model_inputs
 from simbert_hf.utils.arrays import Ints
 
 
@@ -33,23 +33,6 @@ class ClassCollator(TextCollator):
     def lengths(self, sentences: Sequence[Pair]) -> Ints:
         """Count the tokens of each of N sentences: (N,)."""
         return self.row_lengths(sentence["source"] for sentence in sentences)
-
-
-@dataclass(frozen=True)
-class ClassLoss:
-    """The parts of a classification loss, each a scalar.
-
-    Attributes:
-        total: Their weighted sum, to be minimised.
-        classification: Mean cross-entropy over the classes, in nats.
-        classification_accuracy: Share of sentences that score their own class highest.
-        center: Half the mean squared distance to the class's mean; None without center loss.
-    """
-
-    total: Tensor
-    classification: Tensor
-    classification_accuracy: Tensor
-    center: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +59,7 @@ class MarginObjective:
     sampled: SampledCentres | None = None
     center_weight: float = 0.0
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> ClassLoss:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossParts:
         """Run the model once and score its vectors against the centres.
 
         Args:
@@ -90,16 +73,22 @@ class MarginObjective:
         vectors, classes = model(**model_inputs(batch)).sentence_embedding, batch["classes"]
         if self.sampled is not None:
             found = self.sampled.loss(vectors, classes, self.softmax)
-            return ClassLoss(found.loss, found.loss, found.accuracy)
+            return LossParts(
+                found.loss, classification=found.loss, classification_accuracy=found.accuracy
+            )
         centres: Any = getattr(getattr(model, "module", model), "class_centres", None)
         if centres is None:
             raise ValueError("The model has no class centres: add_centres(model, (C, K, D), seed).")
         found = margin_softmax_loss(vectors, centres["softmax"], classes, self.softmax)
-        if not self.center_weight:
-            return ClassLoss(found.loss, found.loss, found.accuracy)
-        center = center_loss(vectors, centres["mean"], classes)
-        return ClassLoss(
-            found.loss + self.center_weight * center, found.loss, found.accuracy, center
+        total, center = found.loss, None
+        if self.center_weight:
+            center = center_loss(vectors, centres["mean"], classes)
+            total = total + self.center_weight * center
+        return LossParts(
+            total,
+            classification=found.loss,
+            classification_accuracy=found.accuracy,
+            center=center,
         )
 
 

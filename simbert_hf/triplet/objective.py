@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from simbert_hf.distributed import gather_uneven_with_grad
 from simbert_hf.losses import share_groups
 from simbert_hf.modeling.embedding import Embedder
-from simbert_hf.objectives import key_groups, model_inputs, refuse_scores
+from simbert_hf.objectives import LossParts, key_groups, model_inputs, refuse_scores
 from simbert_hf.triplet.losses import (
     Distance,
     Mining,
@@ -28,22 +28,6 @@ from simbert_hf.utils.checks import check_choice
 
 Kind = Literal["triplet", "unanchored", "sdml", "siamese"]
 CLASSIFIER = "pair_classifier"
-
-
-@dataclass(frozen=True)
-class TripletParts:
-    """The parts of the loss, each a scalar.
-
-    Attributes:
-        total: To be minimised.
-        active: Share of triplets that the margin does not separate yet; None for other losses.
-        accuracy: Share of sentences whose positive is the nearest candidate (``siamese``: of pairs
-            classified correctly); None for triplets.
-    """
-
-    total: Tensor
-    active: Tensor | None = None
-    accuracy: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +72,7 @@ class TripletObjective:
         check_choice("mining", self.mining, get_args(Mining))
         check_choice("distance", self.distance, get_args(Distance))
 
-    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> TripletParts:
+    def __call__(self, model: nn.Module, batch: Mapping[str, Tensor]) -> LossParts:
         """Run the model once and compute the loss.
 
         Args:
@@ -114,7 +98,7 @@ class TripletObjective:
                 distance=self.distance,
                 excluded=share_groups(own, torch.cat([own, *others])),
             )
-            return TripletParts(picked.loss, accuracy=picked.accuracy)
+            return LossParts(picked.loss, accuracy=picked.accuracy)
         if self.loss == "siamese":
             classifier = getattr(getattr(model, "module", model), CLASSIFIER, None)
             if classifier is None:
@@ -122,9 +106,9 @@ class TripletObjective:
                     "The model has no classifier of pairs: add_pair_classifier(model)."
                 )
             told = siamese_loss(*siamese_rows(vectors, groups, negatives), classifier)
-            return TripletParts(told.loss, accuracy=told.accuracy)
+            return LossParts(told.loss, accuracy=told.accuracy)
         found = self._triplets(vectors, groups, negatives)
-        return TripletParts(found.loss, active=found.active)
+        return LossParts(found.loss, active=found.active)
 
     def _triplets(self, vectors: Tensor, groups: Tensor, negatives: Tensor | None) -> TripletLoss:
         if negatives is not None:
