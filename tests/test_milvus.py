@@ -102,16 +102,21 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
     last = FaqIndex.load(place, model)
     insert = last.store.client.insert
 
-    def fails(*args):
-        insert(*args)
-        raise milvus.pymilvus.MilvusException(message="late")
+    for error in (KeyboardInterrupt, milvus.pymilvus.MilvusException(message="late")):
 
-    with monkeypatch.context() as broken:
-        broken.setattr(last.store.client, "insert", fails)
-        with pytest.raises(ConnectionError, match="late"):
-            last.update([{"question": "is it late", "answer": "No.", "id": "c"}])
-    last.save(place)
-    agree(FaqIndex.load(place, model))
+        def fails(*args, error=error):
+            insert(*args)
+            raise error
+
+        last.add([{"question": "is it late", "answer": "No.", "id": "late"}])
+        with monkeypatch.context() as broken:
+            broken.setattr(last.store.client, "insert", fails)
+            with pytest.raises((ConnectionError, KeyboardInterrupt)):
+                last.update([{"question": "is it late", "answer": "No.", "id": "c"}])
+        last.save(place)  # what was added before is not lost
+        last.remove(["late"])
+        last.save(place)
+        agree(FaqIndex.load(place, model))
     other = {"id": len(last.store) - 1, "vector": np.eye(32, dtype=np.float32)[0]}
     last.store.client.upsert("a", [other])
     with pytest.raises(DataError, match=r"was built by another model, .* its pooling or length"):
@@ -134,6 +139,21 @@ class Gone:
 
     def has_collection(self, name):
         return False
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_build_leaves_no_collection(tmp_path, monkeypatch):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    store = milvus.MilvusVectors(str(tmp_path / "faq.db"), "faq")
+    with monkeypatch.context() as patch:
+        patch.setattr(store.client, "insert", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            store.add(np.eye(4, dtype=np.float32))
+    store.add(np.eye(4, dtype=np.float32))
+    assert (len(store), store.stored()) == (4, 4)
+    store.close()
 
 
 @pytest.mark.slow

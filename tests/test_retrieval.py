@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -37,7 +38,7 @@ from simbert_hf.index import FaissVectors, Faq, FaqIndex, augment, read_faqs, re
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores
 from simbert_hf.index.locks import ReadWriteLock
 from simbert_hf.index.ranking import nearest_groups
-from simbert_hf.index.stores import measure_recall
+from simbert_hf.index.stores import measure_recall, misfit
 from simbert_hf.index.table import CHUNKS, FaqTable
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert, unigram_tokenizer
@@ -701,6 +702,57 @@ def test_questions_that_the_model_cannot_read(model, tmp_path, load):
 def test_a_query_that_is_no_text(index, query):
     with pytest.raises(DataError, match=r"(?s)The query is .*: give a string"):
         index.answer(query, threshold=0.5)
+
+
+@pytest.mark.parametrize(("change", "name"), [(FaqIndex.add, "f"), (FaqIndex.update, "d")])
+@pytest.mark.parametrize("late", [True, False])
+def test_ctrl_c_in_a_change_leaves_the_index_as_it_was(
+    index, model, tmp_path, monkeypatch, change, name, late
+):
+    """faiss obeys it after it has numbered vectors; or while it adds to a copy of a mapped file."""
+    index.save(tmp_path)
+    index, add = FaqIndex.load(tmp_path, model), FaissVectors.add
+    queries, rows = sentences(5), [{"question": "the dog ran", "answer": "Yes.", "id": name}]
+    before = index.search(queries)
+
+    def stopped(store, *vectors):
+        if late:
+            add(store, *vectors)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        if late:
+            patch.setattr(FaissVectors, "add", stopped)
+        else:
+            copy = SimpleNamespace(add=stopped)
+            patch.setattr("simbert_hf.index.stores.faiss.deserialize_index", lambda _: copy)
+        with pytest.raises(KeyboardInterrupt):
+            change(index, rows)
+    assert index.search(queries) == before
+    change(index, rows)
+    assert index.search("the dog ran", 1)[0].id == name
+    index.save(tmp_path)
+    again = FaqIndex.load(tmp_path, model)
+    assert again.search(queries) == index.search(queries)
+    assert again.faqs() == index.faqs()
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_the_parts_of_an_ivf_pq_equally_long(monkeypatch):
+    rng, store, calls = np.random.default_rng(0), FaissVectors("ivf_pq"), []
+    store.add(unit(rng, 10_000, 8))
+    add = store._index.add
+
+    def stopped(vectors):
+        if calls:
+            raise KeyboardInterrupt
+        calls.append(add(vectors))
+
+    monkeypatch.setattr("simbert_hf.index.stores.IVF_BLOCK", 100)
+    store._index.add = stopped
+    with pytest.raises(KeyboardInterrupt):
+        store.add(unit(rng, 150, 8))
+    assert (len(store), misfit(store._index, "ivf_pq")) == (10_100, "")
 
 
 def test_what_a_killed_save_left_is_swept_and_nothing_else(index, model, tmp_path):

@@ -413,11 +413,17 @@ class FaqIndex:
             for place, known in self._saved.items():
                 check_known(place, known)
         with self._switching.writing():
-            if removed:  # first: a failed call can be repeated, and numbers rows as before
-                self.store.remove(np.asarray(removed, dtype=np.int64))
-            if added is not None:
-                self.store.add(added)
-            self._table = table
+            try:
+                if added is not None:
+                    self.store.add(added)
+                if removed:
+                    self.store.remove(np.asarray(removed, dtype=np.int64))
+                self._table = table
+            except BaseException:  # a Ctrl-C too, which faiss obeys only once vectors are added
+                if left := len(self.store) - len(self._table):
+                    self.store.remove(np.arange(len(self._table), len(self.store)))
+                    self._table = self._table.with_gaps(left)
+                raise
 
     def _numbers(self, ids: Iterable[str | int]) -> list[int]:
         known = self._table.number_of

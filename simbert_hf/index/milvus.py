@@ -202,6 +202,7 @@ class MilvusVectors:
             if self._last is None:  # what a killed process or a failed call has left
                 self.client.delete(self.collection, filter=f"id >= {self._count}")
             self._check_own()
+            self._last = None  # until all are there
         try:
             for start in range(0, len(vectors), BATCH):
                 part = enumerate(vectors[start : start + BATCH], self._count + start)
@@ -209,12 +210,11 @@ class MilvusVectors:
                 self.client.insert(self.collection, rows)
             if "://" not in self.facts["uri"]:  # Milvus Lite scans what is not flushed, row by row
                 self.client.flush(self.collection)
-        except pymilvus.MilvusException:
+        except BaseException:  # a Ctrl-C too
             with suppress(pymilvus.MilvusException):  # or a search would find rows unknown here
                 if first:  # or a retry would find the name taken
                     self.client.drop_collection(self.collection)
                 else:
-                    self._last = None
                     self._delete(range(self._count, self._count + len(vectors)))
             raise
         self._count += len(vectors)

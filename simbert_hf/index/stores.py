@@ -24,6 +24,7 @@ IVF_LEAST = 10_000
 EF_SEARCH = 128  # candidates an HNSW search keeps
 WALKED = 128  # cost of one more result of such a search, in vectors that a scan reads
 PROBES = 32  # lists of an IVF that a search reads
+IVF_BLOCK = 2**15  # vectors added at a time; of more, Ctrl-C would leave parts of unequal length
 RESCORED = 16  # candidates of the product quantizer for each vector wanted
 TRAINING_POINTS = 64  # vectors per IVF list that k-means looks at
 CLUSTERING_ROUNDS = 10  # of k-means
@@ -172,11 +173,12 @@ class FaissVectors:
             index.train(vectors)
         elif self._mapped:  # faiss aborts the process when vectors are added to a mapped index
             index = faiss.deserialize_index(faiss.serialize_index(self._index))
-            self._mapped = False
         else:
             index = self._index
-        index.add(vectors)
-        self._index = index
+        block = IVF_BLOCK if self.kind == "ivf_pq" else len(vectors)
+        for start in range(0, len(vectors), block):
+            index.add(vectors[start : start + block])
+        self._index, self._mapped = index, False
 
     def remove(self, numbers: Ints) -> None:
         """Exclude vectors from all further searches. Shape: (N,)."""

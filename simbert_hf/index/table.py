@@ -202,6 +202,12 @@ class FaqTable:
         place = SCHEMA.get_field_index("removed")
         return FaqTable(data.set_column(place, SCHEMA.field("removed"), removed))
 
+    def with_gaps(self, count: int) -> FaqTable:
+        """Append removed rows, for vectors that belong to no row."""
+        blank = dict.fromkeys(SCHEMA.names, "") | {"group": None, "removed": True}
+        gaps = pyarrow.Table.from_pylist(count * [blank], schema=SCHEMA)
+        return FaqTable(pyarrow.concat_tables([self.data, gaps]))
+
     def codes_of(self, key: str, value: str) -> set[int]:
         """Return the groups that a query's label names by ``id``, ``group`` or ``answer``."""
         if key == "id":
