@@ -296,7 +296,8 @@ def build(args: argparse.Namespace) -> None:
     if args.augment:
         faqs = read_faqs(source, columns)
         say(f"writing paraphrases of {counted(len(faqs), 'question')}")
-        source, columns = augment(faqs, args.model, k=args.augment, progress=True), {}
+        options = {"k": args.augment, "progress": True, "save_to": place}
+        source, columns = augment(faqs, args.model, **options), {}
     options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt, "save_to": place}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
     facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}

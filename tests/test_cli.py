@@ -159,7 +159,7 @@ def test_every_flag_reaches_what_it_is_for(run, tmp_path, monkeypatch):
     options = {"store": "hnsw", "votes": 2, "prompt": "q: ", "columns": {}, "progress": True}
     assert told == [
         ("read", "a.csv", {"id": "nr"}, {}),
-        ("augment", faqs, "m", {"k": 4, "progress": True}),
+        ("augment", faqs, "m", {"k": 4, "progress": True, "save_to": index}),
         ("build", "m", [*faqs, 3], options | {"save_to": index}),
     ]
     told.clear()
@@ -395,6 +395,40 @@ def test_an_index_goes_on_where_a_kill_stopped_it(run, model, tmp_path, monkeypa
     assert not (tmp_path / "index" / "vectors.parts").exists()
     index = FaqIndex.load(tmp_path / "index")
     assert [hits[0].answer for hits in index.search(texts, 1)] == texts
+
+
+def test_paraphrases_go_on_where_a_kill_stopped_them(model, tmp_path, monkeypatch):
+    module = sys.modules["simbert_hf.index.augment"]  # the name is also a function's
+    monkeypatch.setattr(module, "BLOCK", 2)
+    words = ["cat", "dog", "mat", "time", "password"]
+    faqs = [{"question": f"what is the {word}", "answer": word} for word in words]
+    options = {"k": 2, "n": 4, "min_similarity": -1.0, "max_new_tokens": 8}
+    whole = module.augment(faqs, model, **options)
+    assert len(whole) > len(faqs)
+    asked, write = [], module.gen_synonyms
+
+    def killed_at_last(texts, *args, **settings):
+        asked.append(len(texts))
+        if len(texts) == 1 and asked.count(1) == 1:
+            raise KeyboardInterrupt
+        return write(texts, *args, **settings)
+
+    monkeypatch.setattr(module, "gen_synonyms", killed_at_last)
+    place = tmp_path / "i"
+    with pytest.raises(KeyboardInterrupt):
+        module.augment(faqs, model, **options, save_to=place)
+    assert module.augment(faqs, model, **options, save_to=place) == whole
+    assert asked == [2, 2, 1, 1]
+    module.augment(faqs, model, **options | {"n": 5}, save_to=place)
+    other = tiny_simbert("cls", num_hidden_layers=1)
+    module.augment(faqs[:2], other, **options, save_to=place)
+    assert asked[4:] == [2, 2, 1, 2]  # nothing is kept of another call or model
+    index = FaqIndex.build(model, whole, save_to=place)
+    assert len(index) == len(whole)
+    assert not (place / "vectors.parts").exists()
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ValueError, match="holds something other than an index"):
+        module.augment(faqs, model, save_to=tmp_path)
 
 
 def test_an_index_of_other_questions_begins_anew(model, tmp_path, monkeypatch):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.encoders.text_encoder import TextEncoder, fingerprint
 from simbert_hf.generation.sentences import says_enough
 from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.index.encoding import check_read
 from simbert_hf.index.faqs import ORIGIN, Faq, Source, read_faqs
+from simbert_hf.index.saving import KEPT, check_place
 from simbert_hf.modeling.simbert import SimBert
+from simbert_hf.utils.atomic import write_json
 from simbert_hf.utils.text import normalize_text
 
 BLOCK = 64  # questions paraphrased at a time
@@ -27,6 +35,7 @@ def augment(
     min_similarity: float = 0.8,
     seed: int | None = 0,
     progress: bool = False,
+    save_to: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> list[Faq]:
     """Add generated paraphrases of each question, with its answer.
@@ -39,6 +48,9 @@ def augment(
         min_similarity: Minimum cosine with the question.
         seed: Makes the paraphrases reproducible where ``strategy`` samples.
         progress: Show a progress bar.
+        save_to: Directory of the index to be built of them. Paraphrases are kept there meanwhile:
+            after a kill, the same call goes on where it stopped. ``FaqIndex.build`` with the same
+            ``save_to`` removes them.
         **options: Further options of :func:`simbert_hf.gen_synonyms`.
 
     Returns:
@@ -49,25 +61,25 @@ def augment(
 
     Raises:
         DataError: If a row cannot be read, or the model cannot read most of the questions.
-        ValueError: If the model cannot generate.
+        ValueError: If the model cannot generate, or the directory holds something else.
     """
+    if save_to is not None:
+        check_place(Path(save_to))
     faqs = read_faqs(faqs)
     model = model if isinstance(model, SimBert) else load(model)
     check_read(TextEncoder(model), faqs)
     taken = {normalize_text(faq.question) for faq in faqs}
     made: dict[str, Faq] = {}
     leads: dict[str, set[str]] = defaultdict(set)
+    settings = {"n": max(20, 4 * k) if n is None else n, "k": k, "seed": seed, **options}
+    settings["min_similarity"] = min_similarity
+    work = "" if save_to is None else repr((fingerprint(model), sorted(settings.items())))
     for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
         block = [faq for faq in faqs[start : start + BLOCK] if says_enough(faq.question)]
-        written = gen_synonyms(
-            [faq.question for faq in block],
-            max(20, 4 * k) if n is None else n,
-            k,
-            model=model,
-            min_similarity=min_similarity,
-            seed=seed,
-            **options,
-        )
+        asked = [faq.question for faq in block]
+        name = hashlib.sha256(repr((work, asked)).encode()).hexdigest()
+        file = None if save_to is None else Path(save_to, KEPT, f"{name}.json")
+        written = _kept(file, partial(gen_synonyms, asked, model=model, **settings))
         for faq, texts in zip(block, written, strict=True):
             for text in texts:
                 key, origin = normalize_text(text), {**faq.metadata, ORIGIN: faq.question}
@@ -75,3 +87,13 @@ def augment(
                     made.setdefault(key, Faq(text, faq.answer, faq.group, None, origin))
                     leads[key].add(faq.leads_to)
     return [*faqs, *(faq for key, faq in made.items() if len(leads[key]) == 1)]
+
+
+def _kept(file: Path | None, write: Callable[[], Any]) -> Any:
+    """Return what an earlier call has kept in a file; else write it anew, and keep it."""
+    if file is None:
+        return write()
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, write())
+    return json.loads(file.read_text(encoding="utf-8"))
