@@ -117,7 +117,7 @@ def test_a_kill_or_a_second_writer_costs_no_saved_row(tmp_path, monkeypatch):
         last.remove(["late"])
         last.save(place)
         agree(FaqIndex.load(place, model))
-    other = {"id": len(last.store) - 1, "vector": np.eye(32, dtype=np.float32)[0]}
+    other = {"id": int(last._table.living[-1]), "vector": np.eye(32, dtype=np.float32)[0]}
     last.store.client.upsert("a", [other])
     with pytest.raises(DataError, match=r"was built by another model, .* its pooling or length"):
         FaqIndex.load(place, model)

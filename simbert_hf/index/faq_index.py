@@ -420,9 +420,10 @@ class FaqIndex:
                     self.store.remove(np.asarray(removed, dtype=np.int64))
                 self._table = table
             except BaseException:  # a Ctrl-C too, which faiss obeys only once vectors are added
-                if left := len(self.store) - len(self._table):
-                    self.store.remove(np.arange(len(self._table), len(self.store)))
-                    self._table = self._table.with_gaps(left)
+                gaps = np.arange(len(self._table), len(self.store))
+                if len(gaps):
+                    self._table = self._table.with_gaps(len(gaps))
+                    self.store.remove(gaps)
                 raise
 
     def _numbers(self, ids: Iterable[str | int]) -> list[int]:

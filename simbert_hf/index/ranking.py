@@ -77,7 +77,7 @@ def _rank(
     Such a vote scores no more than the last row fetched, which stands in for it.
     """
     codes, sizes = groups
-    here = numbers >= 0
+    here = (numbers >= 0) & (sizes[codes[numbers]] > 0)  # a failed removal may leave others
     cast: dict[int, list[float]] = {}
     nearest: dict[int, int] = {}
     rows = zip(
