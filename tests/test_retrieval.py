@@ -312,7 +312,7 @@ def test_a_failed_update_can_be_repeated(index, monkeypatch):
     index.add([Faq("how are you", "Fine.", id="new")])
     for question, answer in (("what time is it today", "Later."), ("how are you", "Fine.")):
         assert index.search(question)[0].answer == answer
-    assert len(index) == len(index.store) - 1 == 6
+    assert len(index) == len(index.store) - 2 == 6  # the old row's, and one that was not removed
 
 
 def test_an_updated_row_stays_in_its_group_unless_it_names_another(index):
@@ -945,6 +945,21 @@ def test_bad_calibrations(index, queries, target, sentence, monkeypatch):
         index.calibrate(queries, **target)
     assert bool(encoded) == (sentence == "No threshold reaches")  # which nothing else tells
     assert index.calibration is None
+
+
+def test_queries_that_stand_there_twice_or_contradict_are_told_of(tmp_path, caplog):
+    path = tmp_path / "dev.csv"
+    path.write_text("query,answer\nsing,\nSing ,\ntime?,Late.\npassword?,Press it.\nTime?,\n")
+    assert len(read_queries(path)) == 5
+    assert caplog.messages == [
+        f"{path}: queries that repeat another: 2 of 5. Each counts, as if it were a new one: drop "
+        "them, unless users ask the same so often",
+        f"{path}: queries that have a label in one row and none in another: 1, such as 'time?'",
+    ]
+    caplog.clear()
+    path.write_text("query,answer\nsing,\ntime?,Late.\n")
+    read_queries(path)
+    assert not caplog.messages
 
 
 def test_queries_that_are_questions_are_left_out(index, model, caplog):

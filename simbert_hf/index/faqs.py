@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
@@ -151,7 +151,26 @@ def read_queries(source: QuerySource, columns: Columns | None = None) -> dict[Pl
     queries = {(name, line): _query(name, line, row) for line, row in rows}
     if not queries:
         raise fault(name, None, "holds no queries", "Add labelled queries")
+    _tell_of_repeated_queries(name, queries.values())
     return queries
+
+
+def _tell_of_repeated_queries(name: str, queries: Collection[Query]) -> None:
+    """Warn of queries that count several times, or that some rows have in scope and some out."""
+    scopes: dict[str, dict[bool, str]] = defaultdict(dict)
+    for query in queries:
+        scopes[fold(query.text)][query.in_scope] = query.text
+    if repeats := len(queries) - len(scopes):
+        logger.warning(
+            "%s: queries that repeat another: %s of %s. Each counts, as if it were a new one: drop "
+            "them, unless users ask the same so often",
+            *(name, f"{repeats:,}", f"{len(queries):,}"),
+        )
+    if both := [found[True] for found in scopes.values() if len(found) > 1]:
+        logger.warning(
+            "%s: queries that have a label in one row and none in another: %s, such as %s",
+            *(name, f"{len(both):,}", shorten(both[0])),
+        )
 
 
 def check_question(name: str | Path, line: int | None, value: object) -> str:
