@@ -46,14 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.run(args)
     except BrokenPipeError:  # `simbert ... | head`
         drop_output()
-    except SystemExit:  # after --help
-        flush_output()
-        raise
     except (ValueError, OSError, ImportError) as error:
         say(f"simbert: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        flush_output()
     return 0
 
 
@@ -217,11 +216,10 @@ def encode(args: argparse.Namespace) -> None:
 
     check_output(args.output)
     texts = lines_of(args.input)
-    was = args.output.exists()
-    resumed = encode_file(texts, args.model, args.output, processes=args.processes)
-    facts = {"output": str(args.output), "texts": len(texts), "resumed": resumed}
+    facts = {"output": str(args.output), "texts": len(texts), "replaced": args.output.exists()}
+    facts["resumed"] = encode_file(texts, args.model, args.output, processes=args.processes)
     show([as_json(facts) if args.json else f"{args.output}: {counted(len(texts), 'vector')}"])
-    if was:
+    if facts["replaced"]:
         say(f"This replaced an earlier {args.output}.")
 
 
@@ -300,10 +298,10 @@ def build(args: argparse.Namespace) -> None:
         source, columns = augment(faqs, args.model, **options), {}
     options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt, "save_to": place}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
-    facts = {"index": args.index, "rows": len(index), "store": getattr(index.store, "kind", "")}
+    kind, size = getattr(index.store, "kind", ""), counted(len(index), "question")
+    facts = {"index": args.index, "rows": len(index), "store": kind}
     facts |= {"recall_at_10": round(index.recall, 4)}
-    size = counted(len(index), "question")
-    text = f"{args.index}: {size}, {facts['store']}, recall@10 {index.recall:.3f}"
+    text = f"{args.index}: {size}, {kind}, recall@10 {index.recall:.3f}"
     show([as_json(facts) if args.json else text])
     if was:
         calibration = " with its calibration" if was.get("calibration") else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self, overload
@@ -16,13 +15,13 @@ from simbert_hf.encoders.text_encoder import TextEncoder, saved_name
 from simbert_hf.index.calibration import TARGETS, Calibration, calibrate_scores, check_target
 from simbert_hf.index.encoding import encode_questions, encoded_questions
 from simbert_hf.index.faqs import (
-    ORIGIN,
     Columns,
     Faq,
     QuerySource,
     Source,
     as_key,
     check_question,
+    completed,
     read_faqs,
     read_queries,
     why_no_question,
@@ -421,9 +420,8 @@ class FaqIndex:
                 self._table = table
             except BaseException:  # a Ctrl-C too, which faiss obeys only once vectors are added
                 gaps = np.arange(len(self._table), len(self.store))
-                if len(gaps):
-                    self._table = self._table.with_gaps(len(gaps))
-                    self.store.remove(gaps)
+                self._table = self._table.with_gaps(len(gaps))
+                self.store.remove(gaps)
                 raise
 
     def _numbers(self, ids: Iterable[str | int]) -> list[int]:
@@ -432,12 +430,6 @@ class FaqIndex:
         if missing := [one for one in named if one not in known]:
             raise DataError(f"The index has no row {shorten(missing[0])}. Check the id.")
         return self._table.with_paraphrases([known[one] for one in named])
-
-
-def completed(row: Faq, former: Faq) -> Faq:
-    """Fill in what only the former row holds, except the question that it paraphrased."""
-    kept = {name: value for name, value in former.metadata.items() if name != ORIGIN}
-    return replace(row, group=row.group or former.group, metadata=kept | dict(row.metadata))
 
 
 def listed(query: str | Iterable[str]) -> list[str]:

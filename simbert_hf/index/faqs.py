@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
@@ -358,6 +358,12 @@ def _key(name: str, line: int, row: Row, column: str) -> str | None:
         problem = f"the {column} {shorten(key)} holds half a character"
         raise fault(name, line, problem, "Save it again as UTF-8")
     return key or None
+
+
+def completed(row: Faq, former: Faq) -> Faq:
+    """Fill in what only the former row holds, except the question that it paraphrased."""
+    kept = {name: value for name, value in former.metadata.items() if name != ORIGIN}
+    return replace(row, group=row.group or former.group, metadata=kept | dict(row.metadata))
 
 
 def as_key(value: object) -> str:

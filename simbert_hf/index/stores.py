@@ -175,7 +175,7 @@ class FaissVectors:
             index = faiss.deserialize_index(faiss.serialize_index(self._index))
         else:
             index = self._index
-        block = IVF_BLOCK if self.kind == "ivf_pq" else len(vectors)
+        block = IVF_BLOCK if self.kind == "ivf_pq" else max(1, len(vectors))
         for start in range(0, len(vectors), block):
             index.add(vectors[start : start + block])
         self._index, self._mapped = index, False
