@@ -123,7 +123,7 @@ def test_held_out_groups_and_scored_pairs_are_measured_together(tmp_path) -> Non
 def test_where_nothing_is_measured_no_measure_is_begun_or_chosen_by() -> None:
     args: Any = SimpleNamespace(
         should_log=False, eval_on_start=True, eval_strategy="steps", save_strategy="best",
-        load_best_model_at_end=True,
+        load_best_model_at_end=True, lr_scheduler_type="linear",
     )  # fmt: skip
     measure_nothing(args)
     found = args.eval_on_start, args.eval_strategy, args.save_strategy, args.load_best_model_at_end
@@ -136,6 +136,7 @@ def test_where_nothing_is_measured_no_measure_is_begun_or_chosen_by() -> None:
 def settings(**more: Any) -> Any:
     given = {"order_seed": 7, "process_index": 1, "world_size": 2, "should_log": False}
     given |= {"max_steps": 5, "even_tokens": False, "eval_strategy": "no", "save_strategy": "epoch"}
+    given |= {"lr_scheduler_type": "linear"}
     return SimpleNamespace(**given, save_steps=5, load_best_model_at_end=True, **more)
 
 
