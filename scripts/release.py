@@ -4,9 +4,13 @@ python scripts/release.py english --data DIR --base_models all-MiniLM-L6-v2=DIR_
     paraphrase-MiniLM-L3-v2=DIR_OR_ID me5-small-zh-en-30k=DIR_OR_ID [--judge outputs/judge] \
     [--pack simbert_hf/models/simbert-minilm-en] [-- --bf16=false ...]
 
-The sentences, pairs and test sets that ``RELEASES`` in this file names can be anywhere below DIR.
-Flags after -- go to every training stage. Training resumes from checkpoints, and finished
-evaluations are kept.
+The sentences, pairs and test sets that RELEASES in this file names (benchmarks/README.md says what
+they are) can be anywhere below DIR. To train on others, put them there under these names: they
+come before those that ship in scripts/data. me5-small-zh-en-30k is not published: name
+intfloat/multilingual-e5-small in its place.
+
+Flags after -- go to every training stage: -- --max_steps=5, with an --output_dir of its own, tries
+them all. A repeated command resumes from checkpoints, and names what it keeps.
 """
 
 from __future__ import annotations
@@ -30,13 +34,16 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
-from simbert_hf.utils.atomic import check_writable, filled, write_text
+from simbert_hf.training.resuming import checksum
+from simbert_hf.utils.atomic import check_writable, filled, write_json, write_text
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.textfiles import read_json
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
 FINISHED = ("all_results.json", "README.md")  # what a run writes last
+EVERY = 0.2  # of a stage, it is evaluated and a checkpoint is saved
 DRAWN = 25_000  # sentences per file, among which related ones are mined
 
 
@@ -64,6 +71,11 @@ class Stage:
     begins: Mapping[str, float] = field(default_factory=dict)
     ends: Mapping[str, float] = field(default_factory=dict)
 
+    def files(self) -> list[str]:
+        """List the files that it reads."""
+        more = [file for file in (self.preferences, self.one_way) if file]
+        return [*self.train, *self.sentences, *self.rated, *more]
+
 
 @dataclass(frozen=True)
 class Release:
@@ -87,10 +99,7 @@ class Release:
         """List the files that all stages and measurements read."""
         needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
         needed += [self.questions] if self.questions else []
-        for stage in self.stages:
-            needed += [*stage.train, *stage.sentences, *stage.rated]
-            needed += [file for file in (stage.preferences, stage.one_way) if file]
-        return needed
+        return needed + [file for stage in self.stages for file in stage.files()]
 
 
 TATOEBA_ZH = "zh_synonyms.jsonl"
@@ -212,12 +221,24 @@ RELEASES = {
 }
 
 
+def found(data: Path, pattern: str) -> list[str]:
+    """Find files below the data folder, then below the shipped data."""
+    return [str(path) for root in (data, HERE / "data") for path in sorted(root.rglob(pattern))]
+
+
 def find(data: Path, pattern: str) -> str:
-    """Find a file below the data folder, or below the shipped data."""
-    found = sorted(str(path) for root in (data, HERE / "data") for path in root.rglob(pattern))
-    if not found:
-        sys.exit(f"There is no {pattern} below {data}.")
-    return found[0]
+    """Return the first file that is found; the user's own comes before the shipped one."""
+    check_files(data, [pattern])
+    return found(data, pattern)[0]
+
+
+def check_files(data: Path, patterns: Sequence[str]) -> None:
+    """Exit with the names of all files that are missing, if any."""
+    if missing := [each for each in dict.fromkeys(patterns) if not found(data, each)]:
+        sys.exit(
+            f"There is no {', no '.join(missing)} below {data}: benchmarks/README.md says what "
+            "they are and where to get them."
+        )
 
 
 def in_scope(file: str, folder: Path) -> str:
@@ -327,8 +348,32 @@ def train_stage(
         "--sample_sentences",
         *release.samples,
     ]
+    for what in ("save", "eval"):  # an epoch is longer than most stages
+        flags += [f"--{what}_strategy=steps", f"--{what}_steps={EVERY}"]
     flags += ["--resume_from_checkpoint=true", *args.flags]
     run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
+
+
+def describe(
+    stage: Stage, begun: Sequence[str], models: Mapping[str, str], args: argparse.Namespace
+) -> dict[str, Any]:
+    """Describe what a stage is made of, by checksums of its files and of models' weights."""
+    others = [models[name] for name in (*stage.teachers, *stage.ends) if name in models]
+    return {
+        "steps": stage.steps,
+        "flags": args.flags,
+        "data": checksum([find(args.data, each) for each in stage.files()]),
+        "models": checksum([str(Path(name, SAFE_WEIGHTS_NAME)) for name in (*begun, *others)]),
+    }
+
+
+def tell_kept(out: Path, origin: Mapping[str, Any]) -> None:
+    """Say that a stage is not trained again, and what it was made of that is different now."""
+    record = Path(f"{out}.json")
+    former = read_json(record) if record.exists() else origin
+    other = [name for name, value in origin.items() if former.get(name) != value]
+    differs = f", but of other {' and '.join(other)} than now" if other else ""
+    print(f"{out} is finished{differs}; to train it again, remove it.", flush=True)
 
 
 def train(
@@ -339,8 +384,13 @@ def train(
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun, averaged = f"{out}-start" if stage.begins else path, f"{out}-average"
-        if not all((out / name).exists() for name in FINISHED):
-            shutil.rmtree(averaged, ignore_errors=True)  # of a stage that was removed
+        origin = describe(stage, [models[name] for name in stage.begins] or [path], models, args)
+        if all((out / name).exists() for name in FINISHED):
+            tell_kept(out, origin)
+        else:
+            for made in (averaged, f"{averaged}-evaluation", f"{out}-evaluation"):
+                shutil.rmtree(made, ignore_errors=True)  # of a stage that was removed
+            write_json(Path(f"{out}.json"), origin)
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
@@ -358,7 +408,9 @@ def measure(
 ) -> None:
     """Write the tables of embeddings and of paraphrases beside the model."""
     out = args.output_dir / f"{model.name}-evaluation"
-    if not (out / "table.md").exists():  # written last
+    if (out / "table.md").exists():  # written last
+        print(f"{out} is finished; to measure again, remove it.", flush=True)
+    else:
         flags = ["--models", f"{args.name}={model}", *(f"{k}={v}" for k, v in bases.items())]
         flags += ["--prompts", "", *(release.prompts.get(name, "") for name in bases)]
         for flag in dict.fromkeys(kind for kind, _, _ in release.measured):
@@ -412,8 +464,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("--allow_related_judge needs a judge; give --judge")
     release, bases = RELEASES[args.name], dict(item.split("=", 1) for item in args.base_models)
     release = replace(release, stages=release.stages[: args.stages])
-    for pattern in release.files():  # report missing ones first
-        find(args.data, pattern)
+    check_files(args.data, release.files())
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(bases)):

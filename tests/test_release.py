@@ -129,6 +129,8 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     types = (ModelArguments, DataArguments, ObjectiveArguments, SimilarityTrainingArguments)
     told = parse_arguments(types, [recipe, *flags, "--report_to=none"], PRESETS)
     assert (told[3].max_steps, flags[-1]) == (2, "--bf16=false")
+    assert told[3].save_steps == told[3].eval_steps == 0.2  # stages are shorter than an epoch
+    assert (told[3].save_strategy, told[3].load_best_model_at_end) == ("steps", True)
     Path(f"{told[3].output_dir}-average").mkdir()  # as the scripts would have
     (measured,) = parse_arguments((EvaluationArguments,), given["evaluate.py"])
     assert measured.prompts == ["", "say: "]
@@ -238,6 +240,60 @@ def test_pairs_of_another_range_are_mined_anew(
     assert files[0] == files[2] != files[1]
 
 
+def test_the_users_files_come_before_shipped_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped, own = tmp_path / "a" / "data", tmp_path / "b"
+    for folder in (shipped, own):
+        (folder / "pairs").mkdir(parents=True)
+        (folder / "pairs" / "some.jsonl").touch()
+    monkeypatch.setattr(release, "HERE", shipped.parent)
+    assert release.find(own, "pairs/some.jsonl") == str(own / "pairs" / "some.jsonl")
+    assert release.find(tmp_path / "c", "some.jsonl") == str(shipped / "pairs" / "some.jsonl")
+
+
+def test_a_kept_stage_says_what_it_was_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A trial with few steps, other data, or an earlier stage made anew: none may pass unsaid."""
+    files = {name: tmp_path / name for name in ("some.jsonl", "dev.csv")}
+    for file in files.values():
+        file.touch()
+    weights = tmp_path / "start" / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_text("1")
+
+    def train(steps: int, *flags: str) -> list[str]:
+        stages = (release.Stage("english", steps, ("a",), ("some.jsonl",)),)
+        tiny = release.Release("a", stages, "dev.csv", (), (), ())
+        args = Namespace(output_dir=tmp_path, name="t", data=tmp_path, flags=[*flags])
+        release.train(tiny, args, {"a": str(weights.parent)}, tmp_path / "held-out.jsonl")
+        return capsys.readouterr().out.splitlines()
+
+    out = tmp_path / "t-1-english"
+
+    def finish(*_: str) -> None:
+        out.mkdir()
+        for name in release.FINISHED:
+            (out / name).touch()
+
+    monkeypatch.setattr(release, "run", finish)
+    stale = tmp_path / "t-1-english-evaluation" / "table.md"
+    stale.parent.mkdir()
+    stale.touch()
+    assert not train(3)
+    assert not stale.exists()  # of a model that is gone
+    assert train(3) == [f"{out} is finished; to train it again, remove it."]
+    files["some.jsonl"].write_text("more")
+    weights.write_text("2")
+    other = "steps and flags and data and models"
+    assert train(4, "--bf16=false") == [
+        f"{out} is finished, but of other {other} than now; to train it again, remove it."
+    ]
+    (tmp_path / "t-1-english.json").unlink()
+    assert train(5) == [f"{out} is finished; to train it again, remove it."]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -256,13 +312,14 @@ def test_flags_that_say_nothing(
     assert message in capsys.readouterr().err
 
 
-def test_missing_files_are_named_before_training(
+def test_all_missing_files_are_named_before_training(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
-    (tmp_path / "data" / "sts.csv").unlink()
+    for name in ("sts.csv", "ratings.jsonl"):
+        (tmp_path / "data" / name).unlink()
     commands.clear()
     given = [f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}"]
-    with pytest.raises(SystemExit, match=r"There is no sts\.csv below"):
+    with pytest.raises(SystemExit, match=r"There is no sts\.csv, no ratings\.jsonl below"):
         release.main(["tiny", *given, f"--output_dir={tmp_path / 'new'}"])
     assert not commands
 
