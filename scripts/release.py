@@ -10,7 +10,8 @@ come before those that ship in scripts/data. me5-small-zh-en-30k is not publishe
 intfloat/multilingual-e5-small in its place.
 
 Flags after -- go to every training stage: -- --max_steps=5, with an --output_dir of its own, tries
-them all. A repeated command resumes from checkpoints, and names what it keeps.
+them all. A repeated command resumes from checkpoints, and names what it keeps. A packed model's
+card is written by scripts/make_card.py, as by model_cards/*/card.yaml.
 """
 
 from __future__ import annotations
@@ -425,8 +426,9 @@ def measure(
         judge = [f"--judge={args.judge}", "--related_models", *bases.values()] if args.judge else []
         judge += ["--allow_related_judge"] if args.allow_related_judge else []
         groups = find(args.data, release.questions) if release.questions else held_out
-        run("evaluate_paraphrases.py", *judge, "--models", str(model), f"--groups={groups}",
-            "--all_groups", "--limit=200", f"--output_dir={paraphrases}")  # fmt: skip
+        run("evaluate_paraphrases.py", *judge, "--models", f"{args.name}={model}",
+            f"--groups={groups}", "--all_groups", "--limit=200",
+            f"--output_dir={paraphrases}")  # fmt: skip
 
 
 def pack(model: Path, target: Path) -> None:

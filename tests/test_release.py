@@ -363,5 +363,7 @@ def test_what_is_measured_is_the_last_stage_that_was_trained(
     (folder,) = (Path(flag(flags, "output_dir")) for s, flags in commands if s == "evaluate.py")
     last = [flag(flags, "output_dir") for s, flags in commands if s == "average_models.py"][-1]
     assert folder.name == f"{Path(last).name}-evaluation"
+    named = {flags[flags.index("--models") + 1] for s, flags in commands if "evaluate" in s}
+    assert named == {f"tiny={last}"}  # the card finds one row in both
     (judged,) = (flags for script, flags in commands if script == "evaluate_paraphrases.py")
     assert Path(flag(judged, "output_dir")) == folder / "judged-by-judge"
