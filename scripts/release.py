@@ -218,6 +218,7 @@ RELEASES = {
             "我听不懂你在说什么。",
         ),
         "written_zh/test.jsonl",
+        {ME5: "query: "},
     ),
 }
 
