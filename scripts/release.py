@@ -35,11 +35,9 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
-from simbert_hf.training.resuming import checksum
-from simbert_hf.utils.atomic import check_writable, filled, write_json, write_text
+from simbert_hf.utils.atomic import check_writable, filled, write_text
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
-from simbert_hf.utils.textfiles import read_json
 
 HERE = Path(__file__).parent
 HELD_OUT, SEED = 500, 42
@@ -72,11 +70,6 @@ class Stage:
     begins: Mapping[str, float] = field(default_factory=dict)
     ends: Mapping[str, float] = field(default_factory=dict)
 
-    def files(self) -> list[str]:
-        """List the files that it reads."""
-        more = [file for file in (self.preferences, self.one_way) if file]
-        return [*self.train, *self.sentences, *self.rated, *more]
-
 
 @dataclass(frozen=True)
 class Release:
@@ -100,7 +93,10 @@ class Release:
         """List the files that all stages and measurements read."""
         needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
         needed += [self.questions] if self.questions else []
-        return needed + [file for stage in self.stages for file in stage.files()]
+        for stage in self.stages:
+            needed += [*stage.train, *stage.sentences, *stage.rated]
+            needed += [file for file in (stage.preferences, stage.one_way) if file]
+        return needed
 
 
 TATOEBA_ZH = "zh_synonyms.jsonl"
@@ -356,28 +352,6 @@ def train_stage(
     run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
 
 
-def describe(
-    stage: Stage, begun: Sequence[str], models: Mapping[str, str], args: argparse.Namespace
-) -> dict[str, Any]:
-    """Describe what a stage is made of, by checksums of its files and of models' weights."""
-    others = [models[name] for name in (*stage.teachers, *stage.ends) if name in models]
-    return {
-        "steps": stage.steps,
-        "flags": args.flags,
-        "data": checksum([find(args.data, each) for each in stage.files()]),
-        "models": checksum([str(Path(name, SAFE_WEIGHTS_NAME)) for name in (*begun, *others)]),
-    }
-
-
-def tell_kept(out: Path, origin: Mapping[str, Any]) -> None:
-    """Say that a stage is not trained again, and what it was made of that is different now."""
-    record = Path(f"{out}.json")
-    former = read_json(record) if record.exists() else origin
-    other = [name for name, value in origin.items() if former.get(name) != value]
-    differs = f", but of other {' and '.join(other)} than now" if other else ""
-    print(f"{out} is finished{differs}; to train it again, remove it.", flush=True)
-
-
 def train(
     release: Release, args: argparse.Namespace, bases: dict[str, str], held_out: Path
 ) -> Path:
@@ -386,13 +360,11 @@ def train(
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun, averaged = f"{out}-start" if stage.begins else path, f"{out}-average"
-        origin = describe(stage, [models[name] for name in stage.begins] or [path], models, args)
         if all((out / name).exists() for name in FINISHED):
-            tell_kept(out, origin)
+            print(f"{out} is finished; to train it again, remove it.", flush=True)
         else:
             for made in (averaged, f"{averaged}-evaluation", f"{out}-evaluation"):
                 shutil.rmtree(made, ignore_errors=True)  # of a stage that was removed
-            write_json(Path(f"{out}.json"), origin)
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
