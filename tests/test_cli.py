@@ -729,6 +729,17 @@ def test_a_command_that_nobody_reads_on_ends_quietly(argv):
     assert command.returncode == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_for_what_is_written_shows_no_traceback():
+    run = {"env": os.environ | {"PYTHONUNBUFFERED": ""}, "stderr": PIPE, "text": True}
+    command = [sys.executable, "-m", "simbert_hf.cli", "--help"]
+    with Path("/dev/full").open("w") as place:
+        found = subprocess.run(command, stdout=place, check=False, **run)
+    assert "No space left on device" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert found.returncode
+
+
 def test_help_loads_no_model_library():
     code = "import sys; from simbert_hf.cli import make_parser; make_parser().format_help()"
     check = "; sys.exit(bool({'torch', 'transformers', 'faiss'} & set(sys.modules)))"

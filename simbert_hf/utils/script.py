@@ -115,6 +115,8 @@ def flush_output() -> None:
             sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
+    except OSError:  # a full disk, of which Python tells when it flushes once more at its end
+        pass
 
 
 def drop_output() -> None:
