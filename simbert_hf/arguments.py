@@ -332,8 +332,9 @@ class SimilarityTrainingArguments(TrainingArguments):
             setattr(self, precision, True)
         backend = os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no").lower()
         if backend != "no" and not self.torch_compile:
-            self.torch_compile, self.torch_compile_backend = True, backend
-            self.torch_compile_mode = os.environ.get("ACCELERATE_DYNAMO_MODE")
+            mode, self.torch_compile = os.environ.get("ACCELERATE_DYNAMO_MODE"), True
+            self.torch_compile_backend = self.torch_compile_backend or backend
+            self.torch_compile_mode = self.torch_compile_mode or mode
 
     def _saves_in_step(self) -> bool:
         """Return whether every checkpoint is evaluated, so that the best one can be kept."""

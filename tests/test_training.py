@@ -199,6 +199,9 @@ def test_what_the_launcher_was_asked_for_is_as_if_flags_had(
     assert trainer.model.config._attn_implementation == "eager"
     assert compiled == [(trainer.model, "eager", "default")]
     assert trainer.model_wrapped is trainer.model  # accelerate has compiled nothing
+    flags: dict[str, Any] = {"torch_compile_backend": "inductor", "torch_compile_mode": "max"}
+    args = SimilarityTrainingArguments("out", eval_strategy="no", **flags)  # which win
+    assert {name: getattr(args, name) for name in flags} == flags
 
 
 @pytest.mark.parametrize(
