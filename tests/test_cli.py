@@ -423,6 +423,9 @@ def test_paraphrases_go_on_where_a_kill_stopped_them(model, tmp_path, monkeypatc
     other = tiny_simbert("cls", num_hidden_layers=1)
     module.augment(faqs[:2], other, **options, save_to=place)
     assert asked[4:] == [2, 2, 1, 2]  # nothing is kept of another call or model
+    for kept in (place / "vectors.parts").iterdir():
+        kept.write_text("[[")  # a damaged disk
+    assert module.augment(faqs, model, **options, save_to=place) == whole
     index = FaqIndex.build(model, whole, save_to=place)
     assert len(index) == len(whole)
     assert not (place / "vectors.parts").exists()

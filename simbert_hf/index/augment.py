@@ -7,6 +7,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,9 @@ def _kept(file: Path | None, write: Callable[[], Any]) -> Any:
     """Return what an earlier call has kept in a file; else write it anew, and keep it."""
     if file is None:
         return write()
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, write())
-    return json.loads(file.read_text(encoding="utf-8"))
+    with suppress(FileNotFoundError, ValueError):  # damaged
+        return json.loads(file.read_text(encoding="utf-8"))
+    written = write()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, written)
+    return written
