@@ -737,6 +737,20 @@ def test_ctrl_c_in_a_change_leaves_the_index_as_it_was(
     assert again.faqs() == index.faqs()
 
 
+def test_ctrl_c_in_a_removal_leaves_the_index_as_it_was(index, monkeypatch):
+    """Of many rows, faiss's selector takes long to build."""
+
+    def stopped(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("simbert_hf.index.stores.faiss.IDSelectorBatch", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            index.remove("d")
+    index.remove("e")
+    assert index.search("where is the cat", 1)[0].id == "d"
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_parts_of_an_ivf_pq_equally_long(monkeypatch):
     rng, store, calls = np.random.default_rng(0), FaissVectors("ivf_pq"), []

@@ -127,8 +127,8 @@ class MilvusVectors:
 
     def _set_removed(self, numbers: set[int]) -> None:
         """Write the search's condition too, as that takes long where many are removed."""
-        self._removed = numbers
-        self._living = f" and id not in {sorted(numbers)}" if numbers else ""
+        living = f" and id not in {sorted(numbers)}" if numbers else ""  # Ctrl-C may come here
+        self._removed, self._living = numbers, living
 
     def _left(self, numbers: Sequence[int]) -> set[int]:
         """Find those of some vectors that are on the server."""

@@ -116,9 +116,9 @@ class FaissVectors:
 
     def _set_removed(self, numbers: Ints) -> None:
         """Keep faiss's selector too, as building it takes long where many vectors are removed."""
-        self._removed = numbers
-        self._gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None
-        self._selector = faiss.IDSelectorNot(self._gaps) if len(numbers) else None
+        gaps = faiss.IDSelectorBatch(numbers) if len(numbers) else None  # Ctrl-C may come here
+        selector = faiss.IDSelectorNot(gaps) if len(numbers) else None
+        self._removed, self._gaps, self._selector = numbers, gaps, selector
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out faiss's selectors, which cannot be copied."""
