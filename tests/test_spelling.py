@@ -77,6 +77,8 @@ def respelled(source, written, tokenizer):
         ("Open at 9 a.m.?", "does it open at 9 a.m.", "Does it open at 9 a.m.?"),
         ("Ask Nguyen Kowalski", "did nguyen kowalski ask?", "Did Nguyen Kowalski ask?"),  # no title
         ("Call Dr. Anna Brown in Rome", "call anna brown in rome", "Call Anna Brown in Rome"),
+        ("Police Arrest Man Near River", "police nab man near river", "Police nab man near river"),
+        ("On 21st St", "at 21st st", "At 21st St"),
         ('See "The Old Man", the film', 'the film "the old man"', 'The film "The Old Man"'),
         ("At 180°C with 16GB", "180 ° c with 16 gb", "180°C with 16 GB"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),

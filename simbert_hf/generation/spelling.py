@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from transformers import PreTrainedTokenizerBase
 
-from simbert_hf.generation.facts import SURE, is_english
+from simbert_hf.generation.facts import is_english
 from simbert_hf.generation.inflection import inflect_pieces
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.generation.sentences import cut, ends_in
@@ -36,7 +36,7 @@ YEAR = re.compile(r"['’]\d\ds?\b")  # "'98"
 OPENING, CLOSING = "\"'“‘«([{¿¡,;:!?…", "\"'”’»)]},;:!?…."  # marks around words, not in them
 OWNED = re.compile(r"['’]s?$")
 HYPHEN = re.compile("[-\u2013/]")
-UNIT = re.compile("(?<=[0-9])[A-Za-z]{2,3}$")  # "16GB" is written "16 GB" too
+UNIT = re.compile("(?<=[0-9])(?=[a-z]?[A-Z])[A-Za-z]{2,3}$")  # "16GB" is also "16 GB"; but "1st"
 QUOTED = re.compile('"([^"]+)"')
 NEAR = 100  # characters before a word that are searched for its marks
 CASED = re.compile(r"[^\W\d_]{2,}")
@@ -77,8 +77,6 @@ COMMON = frozenset(
     "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
     "to up us we who why will you".split()
 )
-# Capitals of these, not at the beginning, tell a title; names have "the", "May", "Will" and "US"
-IN_TITLES = (COMMON | SURE) - {"the", "may", "will", "us"}
 
 
 @cache
@@ -254,15 +252,18 @@ def articles_of(source: str) -> dict[str, str]:
 
 
 def is_titled(text: str) -> bool:
-    """Whether Most Words Begin with a Capital, as in a Title.
+    """Whether Most Words Begin with a Capital, as in a Title, and most of these are no known names.
 
     Example:
-        >>> is_titled("How to Reset My Password?"), is_titled("Call Dr. Anna Brown in London")
-        (True, False)
+        >>> is_titled("How to Reset My Password?"), is_titled("Dog Rescues Boy After Flood")
+        (True, True)
+        >>> is_titled("Call Dr. Anna Brown in London")
+        False
     """
     words: list[str] = [word for word in CASED.findall(text) if not word.isupper()]
     capitals = [word.lower() for word in words if word[0].isupper()]
-    return 3 < len(capitals) > 0.75 * len(words) and not IN_TITLES.isdisjoint(capitals[1:])
+    names = sum(word in known_names() for word in capitals[1:])
+    return 3 < len(capitals) > 0.75 * len(words) and 2 * names < len(capitals)
 
 
 def is_shouted(text: str) -> bool:
