@@ -75,6 +75,7 @@ def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
         ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
         ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
         ("Can it be done in May?", "May it be done in May?", False),
+        ("Can our IT repair it?", "Is it so that our IT can repair it?", False),
     ],
 )
 def test_names_are_not_said_twice(text: str, other: str, twice: bool) -> None:

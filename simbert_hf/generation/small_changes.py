@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from simbert_hf.generation.completeness import WORD
 from simbert_hf.generation.inflection import stems
+from simbert_hf.generation.spelling import COMMON
 from simbert_hf.utils.text import read_sides
 
 SHORT = re.compile("n['’]t\\b")
@@ -30,7 +31,6 @@ ONCE = frozenset(
     "if so when yet but because with now all any too did or does under half only even "
     "already".split()
 )
-NO_NAMES = frozenset("the may will".split())  # as in "The Hague"; alone they are other words
 SYNONYMS = read_sides("""\
 evening|evenings night|nights|tonight
 small little
@@ -114,7 +114,7 @@ def says_twice(text: str, other: str, names: Collection[str] = ()) -> bool:
         True
     """
     ours, theirs = (Counter(tokens_of(SHORT.sub(" not", some))) for some in (text, other))
-    once = ONCE.union(names) - NO_NAMES
+    once = ONCE.union({*names} - COMMON - {"the"})  # "IT" may be "it", and "The Hague" has "the"
     return any(
         count > max(1, ours[word]) and (word in once or (len(word) >= LONG and word not in OFTEN))
         for word, count in theirs.items()
