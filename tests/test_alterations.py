@@ -101,6 +101,10 @@ def test_slips_without_a_text_beside_them(text: str) -> None:
     assert slips_of(text)
 
 
+def test_a_verb_that_ends_as_a_past_does_is_no_slip() -> None:
+    assert not slips_of("I did not shred it.")
+
+
 @pytest.mark.parametrize(
     ("text", "other"),
     [
@@ -205,6 +209,11 @@ def test_units_may_be_spelled_otherwise_or_stand_beside_other_scripts(text, othe
 )
 def test_other_units_and_none_are_other_facts(text, other) -> None:
     assert not keep_facts([Draft(other, -1.0)], text)
+
+
+def test_the_sign_of_inches_is_a_unit_in_the_singular_or_plural() -> None:
+    drafts = [Draft(f"Is a 65{unit} TV good?", -1.0) for unit in ("\u2033", " inch", " inches")]
+    assert keep_facts(drafts, "Is a 65\u2033 TV fine?") == drafts
 
 
 def test_the_end_of_a_sentence_is_found_behind_many_marks():

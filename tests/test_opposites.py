@@ -22,6 +22,7 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("all night", "every night"),
         ("Stop the timer.", "Keep the timer."),
         ("Is it still open?", "Is it still closing?"),
+        ("Are you coming to the park?", "Are you going to the park?"),
     ],
 )
 def test_opposites_are_found(text: str, other: str) -> None:
@@ -39,6 +40,7 @@ def test_opposites_are_found(text: str, other: str) -> None:
         ("It is cheap.", "The price is low."),
         ("before noon", "at noon"),
         ("Go to the shop.", "Go into the shop."),
+        ("Rain is coming.", "It is going to rain."),
     ],
 )
 def test_other_words_are_no_opposites(text: str, other: str) -> None:

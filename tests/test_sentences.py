@@ -44,6 +44,7 @@ def model():
         ("Hi,\n\nwhere is it? Thx.\nBob", ["Hi,\n\n", "where is it? ", "Thx.\n", "Bob"]),
         ("a b c.\n1. d e f\n2. g", ["a b c.\n", "1. ", "d e f\n", "2. ", "g"]),
         ("1. d e f", ["1. ", "d e f"]),
+        ("1. Open it. 2. Log in.", ["1. ", "Open it. ", "2. ", "Log in."]),
         ("- a\n- b\n- c", ["- ", "a\n", "- ", "b\n", "- ", "c"]),
         ("It cost me 3. - 5 in all.", ["It cost me 3. ", "- 5 in all."]),
         ("1. ", None),

@@ -84,6 +84,9 @@ TIMES = re.compile(
     r"\b(last|next|this|every|each|all) "
     r"(time|morning|day|night|week(?:end)?|month|season|year|spring|summer|autumn|fall|winter)\b"
 )
+FUTURE = re.compile(  # "It is going to rain" is "Rain is coming"; but "going to the park"
+    r"\bgoing to (?!(?:the|an?|my|your|his|her|our|their|this|that)\b)", re.IGNORECASE
+)
 
 
 def opposes(text: str, other: str) -> bool:
@@ -97,7 +100,9 @@ def opposes(text: str, other: str) -> bool:
     """
     ours, theirs = words_of(text), words_of(other)
     gone, come = ours - theirs, theirs - ours
-    known, told = ({*chain.from_iterable(map(stems, words))} for words in (ours, theirs))
+    known, told = (
+        {*chain.from_iterable(map(stems, words_of(FUTURE.sub("", some))))} for some in (text, other)
+    )
     return (
         any(
             known & one and told & opposite and not (known & opposite or told & one)

@@ -85,6 +85,9 @@ def split_sentences(text: str) -> list[str]:
             continue
         marker = MARKER.match(part)
         listed = sentences and MARKER.fullmatch(sentences[0])  # perhaps all in one line
+        if listed and marker and begun:
+            sentences.append(begun)
+            begun = ""
         at_start = not begun and (not sentences or listed or BEFORE_ITEM.search(sentences[-1]))
         if at_start and marker:
             sentences.append(marker[0])

@@ -64,7 +64,7 @@ SLIPS = {
         "does it be": r"\b(?:does|do|did)(?:n['’]t)? (?:it|this|that|s?he"
         rf"|(?:the|this|that|my|your|our|an?)(?: (?!to\b|{MODAL}\b)\w+){{1,3}}) be\b",
         "it don't being": r"\b(?:does|do|did)(?:n['’]t| not) (?!bring|sing|ring|sting|swing|spring"
-        r"|cling|nothing|anything|something|everything|shed|embed|wed\b)[a-z]{2,}(?:ing|[^e\W]ed)\b",
+        r"|cling|nothing|anything|something|everything|shred|embed)[a-z]{2,}(?:ing|[^e\W]ed)\b",
         "is been": r"\b(?:is|are|was|were)(?: (?:that|it|this|s?he|they|you|i|we|the \w+))? been\b",
         "we re": r"(?<!['’\w-])(?-i:ve|ll|re|un|dis)(?=[ ,.])",
         "would'd": r"\b(?:would|could|should|will|had|have|has|might|must|can|did|do)"

@@ -33,7 +33,6 @@ LONG_UNITS = [  # and the "in" of "5 ft 10 in"
     for pattern, unit in (
         (rf"\bmiles? {_HOURLY}", "mph"),
         (rf"(?:\b|(?<=\d))(?:km|kilomet(?:er|re)s?)(?: ?/ ?h\b| {_HOURLY})", "kph"),
-        (r"(?<=\d)\u2033", " inches"),
         (r"(?<=\d)[ -]?(?:feet|foot|ft)\.?([ -](?:and )?\d+[ -]?)in\b", r" ft\1inches"),
     )
 ]
@@ -50,6 +49,8 @@ def changes_units(text: str, other: str) -> bool:
         >>> changes_units("65 W, 100 Wh", "65 Wh, 100 W")
         True
     """
+    # Here alone, as next to words it may be "inch" or "inches"
+    text, other = (some.replace("\u2033", " inches") for some in (text, other))
     ours, theirs, words = _measures(text), _measures(other), words_of(other)
     figures = {figure for figure, _ in ours}
     return any(figure in figures for figure, _ in theirs - ours) or any(
