@@ -80,6 +80,7 @@ def respelled(source, written, tokenizer):
         ("Police Arrest Man Near River", "police nab man near river", "Police nab man near river"),
         ("On 21st St", "at 21st st", "At 21st St"),
         ('See "The Old Man", the film', 'the film "the old man"', 'The film "The Old Man"'),
+        ('Type "yes" or "YES".', 'enter "yes" or "yes".', 'Enter "yes" or "yes".'),
         ("At 180°C with 16GB", "180 ° c with 16 gb", "180°C with 16 GB"),
         ("an ATM of a EU bank", "a atm, an eu one, an cat", "an ATM, a EU one, an cat"),
         ("Is an hour a unit?", "a hour is an unit", "An hour is a unit"),

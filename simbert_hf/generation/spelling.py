@@ -7,7 +7,7 @@ Chinese. The source shows how to spell them.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
@@ -149,7 +149,9 @@ class Spelling:
         known = {key: forms.pop() for key, forms in (first | spelled).items() if len(forms) == 1}
         self.articles, self.english = articles_of(source), is_english(source)
         self.asks = source.rstrip().endswith("?")
-        self.quoted = {one.lower(): one for one in QUOTED.findall(source)} if uncased else {}
+        quoted = {*QUOTED.findall(source)} if uncased else set()
+        folded = Counter(map(str.lower, quoted))
+        self.quoted = {one.lower(): one for one in quoted if folded[one.lower()] == 1}
         self._set_words({key: form for key, form in known.items() if self._spaced(key) != form})
 
     def _set_words(self, known: dict[str, str]) -> None:
