@@ -166,11 +166,8 @@ def main() -> None:
     """Run the demo."""
     parser = script_parser(__doc__)
     add = parser.add_argument
-    add(
-        "--model",
-        default=Path(DEFAULT_MODEL).name,
-        help="A trained SimBert, instead of the shipped one.",
-    )
+    own = Path(DEFAULT_MODEL).name
+    add("--model", default=own, help="A trained SimBert, instead of the shipped one.")
     add("--minutes", type=float, default=2.0, help="Approximate training time.")
     add("--examples", type=int, default=10, help="Sentences per intent in the index.")
     add("--output_dir", type=Path, default=Path("outputs/demo"))

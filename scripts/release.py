@@ -219,24 +219,23 @@ RELEASES = {
 }
 
 
-def found(data: Path, pattern: str) -> list[str]:
-    """Find files below the data folder, then below the shipped data."""
-    return [str(path) for root in (data, HERE / "data") for path in sorted(root.rglob(pattern))]
-
-
 def find(data: Path, pattern: str) -> str:
-    """Return the first file that is found; the user's own comes before the shipped one."""
-    check_files(data, [pattern])
-    return found(data, pattern)[0]
+    """Find a file below the data folder, or below the shipped data."""
+    return find_all(data, [pattern])[0]
 
 
-def check_files(data: Path, patterns: Sequence[str]) -> None:
-    """Exit with the names of all files that are missing, if any."""
-    if missing := [each for each in dict.fromkeys(patterns) if not found(data, each)]:
+def find_all(data: Path, patterns: Sequence[str]) -> list[str]:
+    """Find a file for each pattern; exit with the names of all that are missing, if any."""
+    roots = (data, HERE / "data")  # the user's own come before the shipped ones
+    paths = [
+        [str(path) for root in roots for path in sorted(root.rglob(each))] for each in patterns
+    ]
+    if missing := dict.fromkeys(each for each, of in zip(patterns, paths, strict=True) if not of):
         sys.exit(
             f"There is no {', no '.join(missing)} below {data}: benchmarks/README.md says what "
             "they are and where to get them."
         )
+    return [of[0] for of in paths]
 
 
 def in_scope(file: str, folder: Path) -> str:
@@ -262,7 +261,7 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
     """Write the groups that no stage trains on, once; return their file."""
     path: Path = args.output_dir / f"{args.name}-held-out.jsonl"
     if not path.exists():
-        groups: Any = load_groups([find(args.data, pattern) for pattern in release.judged])[0]
+        groups: Any = load_groups(find_all(args.data, release.judged))[0]
         rows = [
             json.dumps({"text": text, "synonyms": others}, ensure_ascii=False)
             for text, *others in split_groups(groups, HELD_OUT, SEED)[1]["texts"]
@@ -302,7 +301,7 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
 def prefer(stage: Stage, args: argparse.Namespace) -> Path:
     """Make preferences and groups from rated paraphrases; return their folder."""
     folder: Path = args.output_dir / f"{args.name}-{stage.recipe}-rated"
-    run("data/prepare_rated.py", *(find(args.data, each) for each in stage.rated), str(folder))
+    run("data/prepare_rated.py", *find_all(args.data, stage.rated), str(folder))
     return folder
 
 
@@ -323,7 +322,7 @@ def train_stage(
     args: argparse.Namespace,
 ) -> None:
     """Train one stage from ``bases[BEGUN]``."""
-    given = [find(args.data, each) for each in stage.train]
+    given = find_all(args.data, stage.train)
     preferences = [find(args.data, stage.preferences)] if stage.preferences else []
     if stage.rated:
         rated = prefer(stage, args)
@@ -334,7 +333,7 @@ def train_stage(
     if stage.related:
         flags += ["--sentences_file", mine(stage, bases[release.start], held_out, args)]
     elif stage.sentences:
-        flags += ["--sentences_file", *(find(args.data, each) for each in stage.sentences)]
+        flags += ["--sentences_file", *find_all(args.data, stage.sentences)]
     if preferences:
         flags += ["--preferences_file", *preferences]
     if stage.one_way:
@@ -439,7 +438,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("--allow_related_judge needs a judge; give --judge")
     release, bases = RELEASES[args.name], dict(item.split("=", 1) for item in args.base_models)
     release = replace(release, stages=release.stages[: args.stages])
-    check_files(args.data, release.files())
+    find_all(args.data, release.files())  # report missing ones first
     teachers = {name for stage in release.stages for name in stage.teachers}
     wanted = {release.start, *teachers} - {BEGUN}
     if missing := sorted(wanted - set(bases)):

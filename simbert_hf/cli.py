@@ -294,8 +294,8 @@ def build(args: argparse.Namespace) -> None:
     if args.augment:
         faqs = read_faqs(source, columns)
         say(f"writing paraphrases of {counted(len(faqs), 'question')}")
-        options = {"k": args.augment, "progress": True, "save_to": place}
-        source, columns = augment(faqs, args.model, **options), {}
+        source = augment(faqs, args.model, k=args.augment, progress=True, save_to=place)
+        columns = {}
     options = {"store": args.kind, "votes": args.votes, "prompt": args.prompt, "save_to": place}
     index = FaqIndex.build(args.model, source, columns=columns, progress=True, **options)
     kind, size = getattr(index.store, "kind", ""), counted(len(index), "question")
@@ -361,9 +361,8 @@ def search(args: argparse.Namespace) -> None:
     for block in blocks_of(texts):
         replies = index.answer(block, threshold=args.threshold if known else NEVER, k=args.k)
         for text, reply in zip(block, replies, strict=True):
-            told = {"answer": reply.answer, "reason": reply.reason}
-            if not known and reply.hits:  # there is no decision to show
-                told = {}
+            decided = known or not reply.hits  # else there is no decision to show
+            told = {"answer": reply.answer, "reason": reply.reason} if decided else {}
             if args.json:
                 hits = [asdict(hit) for hit in reply.hits]
                 show([as_json({"query": text, **told, "hits": hits})])

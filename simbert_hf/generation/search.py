@@ -203,7 +203,7 @@ def search(
     score = STRATEGIES[settings.strategy]
     noise = Noise(settings.seed, settings.n)
     logits = decoder.start()  # (S, V)
-    live = start(len(logits), settings, sep_id, with_float64(logits).device)
+    live = start(len(logits), settings, sep_id, with_float64(logits[:0]).device)
     done, parents = live.take(live.source < 0), live.source  # none yet
     for step in range(settings.max_new_tokens):
         rows = (parents, live.source, live.tokens[:, :step])

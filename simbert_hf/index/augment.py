@@ -78,9 +78,8 @@ def augment(
     for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
         block = [faq for faq in faqs[start : start + BLOCK] if says_enough(faq.question)]
         asked = [faq.question for faq in block]
-        name = hashlib.sha256(repr((work, asked)).encode()).hexdigest()
-        file = None if save_to is None else Path(save_to, KEPT, f"{name}.json")
-        written = _kept(file, partial(gen_synonyms, asked, model=model, **settings))
+        write = partial(gen_synonyms, asked, model=model, **settings)
+        written = write() if save_to is None else _kept(save_to, repr((work, asked)), write)
         for faq, texts in zip(block, written, strict=True):
             for text in texts:
                 key, origin = normalize_text(text), {**faq.metadata, ORIGIN: faq.question}
@@ -90,10 +89,9 @@ def augment(
     return [*faqs, *(faq for key, faq in made.items() if len(leads[key]) == 1)]
 
 
-def _kept(file: Path | None, write: Callable[[], Any]) -> Any:
-    """Return what an earlier call has kept in a file; else write it anew, and keep it."""
-    if file is None:
-        return write()
+def _kept(place: str | os.PathLike[str], work: str, write: Callable[[], Any]) -> Any:
+    """Return what an earlier call has kept of some work; else write it anew, and keep it."""
+    file = Path(place, KEPT, f"{hashlib.sha256(work.encode()).hexdigest()}.json")
     with suppress(FileNotFoundError, ValueError):  # damaged
         return json.loads(file.read_text(encoding="utf-8"))
     written = write()
