@@ -294,8 +294,12 @@ class SimilarityTrainingArguments(TrainingArguments):
         self.metric_for_best_model = self.metric_for_best_model or None
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = self._saves_in_step()
-        if self.greater_is_better is None and self.metric_for_best_model:
-            self.greater_is_better = self.metric_for_best_model.removeprefix("eval_") not in LOSSES
+        if metric := self.metric_for_best_model:
+            is_loss = metric.removeprefix("eval_") in LOSSES
+            if self.greater_is_better is None:
+                self.greater_is_better = not is_loss
+            if self.greater_is_better and is_loss:
+                raise ValueError(f"--greater_is_better true: {metric} is better lower; drop it.")
         if self.eval_strategy == "no" and self.save_strategy == "best":
             raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
         if self.hub_strategy not in ("end", "every_save"):
@@ -318,6 +322,12 @@ class SimilarityTrainingArguments(TrainingArguments):
                 "--dataloader_num_workers 2."
             )
         super().__post_init__()
+        for name in ("split_batches", "dispatch_batches"):
+            if getattr(self.accelerator_config, name):
+                raise ValueError(
+                    f"--accelerator_config with {name} has no effect, as each process draws its "
+                    "own batches; drop it."
+                )
         if self.packing and self.neftune_noise_alpha:
             raise ValueError("--neftune_noise_alpha needs each row's length: drop --packing.")
 

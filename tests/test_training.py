@@ -419,6 +419,7 @@ def test_a_new_run_goes_where_no_other_was(
         ("optimizer.pt", b"PK", r"has a damaged optimizer.pt \(it is truncated\)"),
         ("model.safetensors", b"", r"has a damaged model.safetensors \("),
         ("trainer_state.json", b"{", r"has a damaged trainer_state.json \("),
+        ("trainer_state.json", b"[]", r"has a damaged trainer_state.json \("),
     ],
 )
 def test_what_cannot_be_resumed_is_named(
@@ -912,6 +913,16 @@ def test_figures_of_which_less_is_better() -> None:
     assert not args.load_best_model_at_end
     _, _, _, args = parse_arguments(TYPES, ["--metric_for_best_model="], PRESETS)
     assert args.metric_for_best_model == "loss"  # the default of transformers
+    given = ["--metric_for_best_model=eval_perplexity", "--greater_is_better=true"]
+    with pytest.raises(ValueError, match="eval_perplexity is better lower; drop it"):
+        parse_arguments(TYPES, given, PRESETS)
+
+
+def test_what_accelerate_alone_would_do_to_batches_is_refused() -> None:
+    for name in ("split_batches", "dispatch_batches"):
+        given = [f'--accelerator_config={{"{name}": true}}']
+        with pytest.raises(ValueError, match=f"{name} has no effect, as each process draws"):
+            parse_arguments(TYPES, given, PRESETS)
 
 
 def test_no_training_data_are_named(tmp_path: Path) -> None:

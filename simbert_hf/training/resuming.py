@@ -222,5 +222,9 @@ def fault_of(checkpoint: Path) -> str:
     lacking = [name for name in NEEDED if not any(checkpoint.glob(name))]
     if lacking:
         return f"lacks {lacking[0]}"
+    try:
+        TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    except (TypeError, ValueError) as error:  # cut short, or no object of its fields
+        return f"has a damaged {TRAINER_STATE_NAME} ({error})"
     faults = ((file.name, damage(file)) for file in sorted(checkpoint.iterdir()))
     return next((f"has a damaged {name} ({fault})" for name, fault in faults if fault), "")
