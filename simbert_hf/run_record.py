@@ -93,13 +93,20 @@ def describe_run(folder: Path) -> dict[str, Any]:
 def read_recipe(path: str) -> str:
     """Read the arguments in a recipe, except those that a run's record leaves out.
 
+    Numbers stay as they are written: the revision 1.10 is not 1.1.
+
     Raises:
         DataError: If the file cannot be read, or holds no arguments.
     """
-    content = load_yaml(Path(path))
-    hidden = UNTOLD | {EXAMPLES}
-    told = {name: shortened(value) for name, value in content.items() if name not in hidden}
-    return f"# {Path(path).name}\n{as_yaml(told)}"
+    content, written = load_yaml(Path(path))
+    told = [
+        f"{name}: {written[name].value}\n"
+        if isinstance(value, int | float)
+        else as_yaml({name: shortened(value)})
+        for name, value in content.items()
+        if name not in UNTOLD | {EXAMPLES}
+    ]
+    return f"# {Path(path).name}\n{''.join(told)}"
 
 
 def as_yaml(arguments: Mapping[str, Any]) -> str:

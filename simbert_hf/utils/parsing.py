@@ -171,13 +171,12 @@ _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file of argument values; raise a DataError if it is not a mapping."""
-    return _load(path)[0]
+def load_yaml(path: Path) -> tuple[dict[str, Any], dict[str, yaml.Node]]:
+    """Read a YAML file of argument values: as Python's, and as they are written.
 
-
-def _load(path: Path) -> tuple[dict[str, Any], yaml.MappingNode]:
-    """Read a YAML file of argument values: as Python's, and as they are written."""
+    Raises:
+        DataError: If the file cannot be read, or is not a mapping.
+    """
     if not path.exists():
         raise DataError(f"There is no file {path}.")
     try:
@@ -190,7 +189,7 @@ def _load(path: Path) -> tuple[dict[str, Any], yaml.MappingNode]:
         raise DataError(
             f"{path} holds no arguments: it must be a mapping, with `name: value` on each line."
         )
-    return content, written
+    return content, {name.value: value for name, value in written.value}
 
 
 def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], list[str]]:
@@ -207,14 +206,13 @@ def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], l
             belongs, or anything but texts and numbers in a list.
         ValueError: If it names an unknown argument.
     """
-    content, node = _load(path)
+    content, written = load_yaml(path)
     known = {action.dest: action for action in parser._actions}
     unknown = sorted(map(str, content.keys() - known.keys()))
     if unknown:
         meant = suggestion(unknown[0], sorted(known))
         names = ", ".join(unknown)
         raise ValueError(f"{path} names unknown arguments: {names}; see --help.{meant}")
-    written = {name.value: value for name, value in node.value}
     flags: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
