@@ -49,7 +49,7 @@ from simbert_hf.generation.units import changes_units, part_units
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import cuts_known, unread, warn_of_cuts
-from simbert_hf.utils.text import compose, is_wordpiece, normalize_text, words_of
+from simbert_hf.utils.text import compose, counted, is_wordpiece, normalize_text, words_of
 
 if TYPE_CHECKING:
     from simbert_hf.generation.synonyms import Paraphrase
@@ -363,12 +363,11 @@ def warn_of_unknown(
     """Warn of texts with a word or sign that no paraphrase can have."""
     foreign = set(unread(tokenizer, texts))  # the model's encode warns of these
     pairs = zip(texts, rows, strict=True)
-    lost = [text for text, row in pairs if tokenizer.unk_token_id in row and text not in foreign]
-    if lost:
-        more = f", and in {len(lost) - 1} more" if lost[1:] else ""
+    lost = sum(tokenizer.unk_token_id in row and text not in foreign for text, row in pairs)
+    if lost:  # no text is quoted, as a server logs warnings
         warnings.warn(
-            f"The model has no token for a word or sign in {lost[0]!r:.100}{more}: paraphrases "
-            "lack it, and may have another in its place.",
+            f"The model has no token for a word or sign in {lost:,} of {counted(len(texts), 'text')}"
+            ": paraphrases lack it, and may have another in its place.",
             stacklevel=2,
         )
 
