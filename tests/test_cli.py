@@ -423,6 +423,10 @@ def test_paraphrases_go_on_where_a_kill_stopped_them(model, tmp_path, monkeypatc
     other = tiny_simbert("cls", num_hidden_layers=1)
     module.augment(faqs[:2], other, **options, save_to=place)
     assert asked[4:] == [2, 2, 1, 2]  # nothing is kept of another call or model
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "__version__", "0")
+        module.augment(faqs[:2], model, **options, save_to=place)
+    assert asked[8:] == [2]  # nor of another version, which may write otherwise
     for kept in (place / "vectors.parts").iterdir():
         kept.write_text("[[")  # a damaged disk
     assert module.augment(faqs, model, **options, save_to=place) == whole

@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
+from simbert_hf import __version__
 from simbert_hf.encoders.text_encoder import TextEncoder, fingerprint
 from simbert_hf.generation.sentences import says_enough
 from simbert_hf.generation.synonyms import gen_synonyms, load
@@ -74,7 +75,7 @@ def augment(
     leads: dict[str, set[str]] = defaultdict(set)
     settings = {"n": max(20, 4 * k) if n is None else n, "k": k, "seed": seed, **options}
     settings["min_similarity"] = min_similarity
-    work = "" if save_to is None else repr((fingerprint(model), sorted(settings.items())))
+    work = "" if save_to is None else repr((__version__, fingerprint(model), sorted(settings.items())))
     for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
         block = [faq for faq in faqs[start : start + BLOCK] if says_enough(faq.question)]
         asked = [faq.question for faq in block]
