@@ -10,8 +10,9 @@ come before those that ship in scripts/data. me5-small-zh-en-30k is not publishe
 intfloat/multilingual-e5-small in its place.
 
 Flags after -- go to every training stage: -- --max_steps=5, with an --output_dir of its own, tries
-them all. A repeated command resumes from checkpoints, and names what it keeps. A packed model's
-card is written by scripts/make_card.py, as by model_cards/*/card.yaml.
+them all. A repeated command resumes from checkpoints, and names what it keeps; those of a finished
+stage are removed. A packed model's card is written by scripts/make_card.py, as by
+model_cards/*/card.yaml.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
-from zlib import crc32
 
 import torch
 from transformers.utils import SAFE_WEIGHTS_NAME
@@ -35,6 +35,8 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from simbert_hf import SimBert
 from simbert_hf.data import load_groups, load_sentences, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
+from simbert_hf.training.resuming import checksum
+from simbert_hf.training.saving import checkpoints_in
 from simbert_hf.utils.atomic import check_writable, filled, write_text
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.script import run_script, script_parser
@@ -280,21 +282,25 @@ def texts_of(file: str | Path) -> set[str]:
 
 
 def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> str:
-    """Write pairs of related sentences from draws of a stage's files, once; return their file."""
-    asked = crc32(repr((stage.sentences, stage.related)).encode())
+    """Write pairs of related sentences from draws of a stage's files; return their file.
+
+    Its name tells what they are made of, so they are mined once, and anew from other data.
+    """
+    files = find_all(args.data, stage.sentences)
+    made_of = checksum([*files, str(held_out)], repr((start, stage.sentences, stage.related)))
     drawn, related = (
-        args.output_dir / f"{args.name}-{what}-{asked:08x}.txt" for what in ("drawn", "related")
+        args.output_dir / f"{args.name}-{what}-{made_of:08x}.txt" for what in ("drawn", "related")
     )
     if not related.exists():
         hidden, texts = texts_of(held_out), []
-        for pattern in stage.sentences:
-            known = sorted(texts_of(find(args.data, pattern)) - hidden)
+        for file in files:
+            known = sorted(texts_of(file) - hidden)
             texts += Random(SEED).sample(known, min(DRAWN, len(known)))
         write_text(drawn, "\n".join(texts))
         lowest, highest = stage.related
         run("mine_pairs.py", f"--model_name_or_path={start}", f"--sentences_file={drawn}",
             f"--min_similarity={lowest}", f"--max_similarity={highest}", "--max_group_size=2",
-            "--vectors_only", "--bf16", f"--output_file={related}")  # fmt: skip
+            "--vectors_only", f"--output_file={related}")  # fmt: skip
     return str(related)
 
 
@@ -367,6 +373,8 @@ def train(
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
+        for checkpoint in checkpoints_in(out).values():  # whose optimizer states take gigabytes
+            shutil.rmtree(checkpoint)
         path = str(out)
         if stage.ends:
             if not Path(averaged, SAFE_WEIGHTS_NAME).exists():  # written last

@@ -227,7 +227,7 @@ def test_related_sentences_are_mined_for_a_stage(
     assert last[last.index("--one_way_file") + 1].endswith("data/written.jsonl")
 
 
-def test_pairs_of_another_range_are_mined_anew(
+def test_pairs_of_another_range_or_of_other_data_are_mined_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(release, "run", lambda *_: None)
@@ -238,6 +238,9 @@ def test_pairs_of_another_range_are_mined_anew(
     stages = [release.Stage("x", 1, (), (), ("open.txt",), related=each) for each in ranges]
     files = [release.mine(stage, "start", held_out, args) for stage in stages]
     assert files[0] == files[2] != files[1]
+    assert release.mine(stages[0], "another start", held_out, args) != files[0]
+    (tmp_path / "open.txt").write_text("Sentence 1.\nSentence 3.\n")
+    assert release.mine(stages[0], "start", held_out, args) != files[0]
 
 
 def test_the_users_files_come_before_shipped_ones(
@@ -262,7 +265,7 @@ def test_a_finished_stage_is_kept_with_a_word_and_one_made_anew_is_measured_anew
     stale.touch()
 
     def finish(*_: str) -> None:
-        out.mkdir()
+        (out / "checkpoint-3").mkdir(parents=True)
         for name in release.FINISHED:
             (out / name).touch()
 
@@ -275,6 +278,7 @@ def test_a_finished_stage_is_kept_with_a_word_and_one_made_anew_is_measured_anew
         release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
         assert capsys.readouterr().out == output
         assert not stale.exists()
+        assert not (out / "checkpoint-3").exists()  # it can only be resumed from
 
 
 @pytest.mark.parametrize(
