@@ -157,6 +157,27 @@ def test_ctrl_c_in_a_build_leaves_no_collection(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_what_a_killed_build_has_begun_is_dropped(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    uri, vectors = str(tmp_path / "faq.db"), np.eye(4, dtype=np.float32)
+    store = milvus.MilvusVectors(uri, "faq")
+    monkeypatch.setattr(store.client, "flush", killed)
+    monkeypatch.setattr(store.client, "drop_collection", lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        store.add(vectors)
+    [left] = store.client.list_collections()
+    store.close()
+    store = milvus.MilvusVectors(uri, "faq")
+    store.add(vectors[:2])
+    assert (len(store), store.stored()) == (2, 2)
+    assert store.search(vectors[:1], 1)[1] == 0
+    assert (left, store.client.list_collections()) == ("faq_begun", ["faq"])
+    store.close()
+
+
+@pytest.mark.slow
 def test_a_collection_that_is_taken_or_gone(tmp_path, monkeypatch):
     uri = str(tmp_path / "faq.db")
     vectors = np.eye(4, dtype=np.float32)

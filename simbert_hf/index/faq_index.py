@@ -125,8 +125,7 @@ class FaqIndex:
                 a SentenceTransformer's default prompt. It is saved with the index.
             progress: Show a progress bar on stderr.
             save_to: Directory to :meth:`save` the index to. Vectors are kept there meanwhile: after
-                a kill, the same call goes on where it stopped (with an empty store: drop a
-                collection that it had begun to fill).
+                a kill, the same call goes on where it stopped.
 
         Raises:
             DataError: If the rows cannot be used, or the model cannot read most of the questions.

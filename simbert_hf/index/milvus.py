@@ -193,11 +193,15 @@ class MilvusVectors:
     def add(self, vectors: Vectors) -> None:
         """Append unit vectors; the first call creates the collection. Shape: (N, D).
 
+        Until it is filled, it has another name, and one that a killed process left is dropped.
+
         Raises:
             DataError: If another process has changed the collection.
         """
+        name = self.collection
         if first := not self._count:
-            self._create(vectors.shape[1])
+            name = f"{name}_begun"
+            self._create(name, vectors.shape[1])
         else:
             if self._last is None:  # what a killed process or a failed call has left
                 self.client.delete(self.collection, filter=f"id >= {self._count}")
@@ -207,12 +211,16 @@ class MilvusVectors:
             for start in range(0, len(vectors), BATCH):
                 part = enumerate(vectors[start : start + BATCH], self._count + start)
                 rows = [{"id": i, "vector": vector} for i, vector in part]
-                self.client.insert(self.collection, rows)
+                self.client.insert(name, rows)
             if "://" not in self.facts["uri"]:  # Milvus Lite scans what is not flushed, row by row
-                self.client.flush(self.collection)
+                self.client.flush(name)
+            if first:
+                self.client.rename_collection(name, self.collection)
+                self.client.load_collection(self.collection)
         except BaseException:  # a Ctrl-C too
             with suppress(pymilvus.MilvusException):  # or a search would find rows unknown here
-                if first:  # or a retry would find the name taken
+                if first:
+                    self.client.drop_collection(name)
                     self.client.drop_collection(self.collection)
                 else:
                     self._delete(range(self._count, self._count + len(vectors)))
@@ -227,15 +235,17 @@ class MilvusVectors:
                 f"Milvus already has a collection {self.collection!r}; name another, or drop it."
             )
 
-    def _create(self, dim: int) -> None:
+    def _create(self, name: str, dim: int) -> None:
         self._check_free()
+        if self.client.has_collection(name):
+            self.client.drop_collection(name)
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("id", pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", pymilvus.DataType.FLOAT_VECTOR, dim=dim)
         index = self.client.prepare_index_params()
         index.add_index("vector", index_type=self.facts["index_type"], metric_type="IP")
         self.client.create_collection(
-            self.collection, schema=schema, index_params=index, consistency_level="Strong"
+            name, schema=schema, index_params=index, consistency_level="Strong"
         )
 
     def remove(self, numbers: Ints) -> None:
