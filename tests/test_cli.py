@@ -22,10 +22,11 @@ from filelock import FileLock
 from sentence_transformers import SentenceTransformer
 
 from simbert_hf import SimBert, __version__
-from simbert_hf.cli import NONE, as_json, blocks_of, hanging, main, read_arguments
+from simbert_hf.cli import NONE, main, read_arguments
 from simbert_hf.encoders import vectorfiles
 from simbert_hf.index import FaqIndex, TextEncoder
 from simbert_hf.utils.atomic import put_in_place, whole
+from simbert_hf.utils.console import as_json, blocks_of, hanging
 from tests.tiny import save_tiny_simbert, tiny_simbert
 
 FAQ = """question,answer
