@@ -291,15 +291,9 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         self._heed_launcher()
-        self.metric_for_best_model = self.metric_for_best_model or None
+        self._heed_metric()
         if self.load_best_model_at_end is None:
             self.load_best_model_at_end = self._saves_in_step()
-        if metric := self.metric_for_best_model:
-            is_loss = metric.removeprefix("eval_") in LOSSES
-            if self.greater_is_better is None:
-                self.greater_is_better = not is_loss
-            if self.greater_is_better and is_loss:
-                raise ValueError(f"--greater_is_better true: {metric} is better lower; drop it.")
         if self.eval_strategy == "no" and self.save_strategy == "best":
             raise ValueError("--save_strategy best needs an --eval_strategy; give steps or epoch.")
         if self.hub_strategy not in ("end", "every_save"):
@@ -322,14 +316,9 @@ class SimilarityTrainingArguments(TrainingArguments):
                 "--dataloader_num_workers 2."
             )
         super().__post_init__()
-        for name in ("split_batches", "dispatch_batches"):
-            if getattr(self.accelerator_config, name):
-                raise ValueError(
-                    f"--accelerator_config with {name} has no effect, as each process draws its "
-                    "own batches; drop it."
-                )
         if self.packing and self.neftune_noise_alpha:
             raise ValueError("--neftune_noise_alpha needs each row's length: drop --packing.")
+        self._refuse_others_batches()
 
     def _heed_launcher(self) -> None:
         """Take the precision and compilation that `accelerate launch` was given as flags.
@@ -345,6 +334,25 @@ class SimilarityTrainingArguments(TrainingArguments):
             mode, self.torch_compile = os.environ.get("ACCELERATE_DYNAMO_MODE"), True
             self.torch_compile_backend = self.torch_compile_backend or backend
             self.torch_compile_mode = self.torch_compile_mode or mode
+
+    def _heed_metric(self) -> None:
+        """Take the lowest loss, or the greatest of another metric, for the best."""
+        self.metric_for_best_model = metric = self.metric_for_best_model or None
+        if metric is None:
+            return
+        is_loss = metric.removeprefix("eval_") in LOSSES
+        if self.greater_is_better is None:
+            self.greater_is_better = not is_loss
+        if self.greater_is_better and is_loss:
+            raise ValueError(f"--greater_is_better true: a lower {metric} is better; drop it.")
+
+    def _refuse_others_batches(self) -> None:
+        for name in ("split_batches", "dispatch_batches"):
+            if getattr(self.accelerator_config, name):
+                raise ValueError(
+                    f"--accelerator_config with {name} has no effect, as each process draws its "
+                    "own batches; drop it."
+                )
 
     def _saves_in_step(self) -> bool:
         """Return whether every checkpoint is evaluated, so that the best one can be kept."""

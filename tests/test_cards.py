@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from huggingface_hub import ModelCard
 
 from scripts.make_card import main

@@ -914,7 +914,7 @@ def test_figures_of_which_less_is_better() -> None:
     _, _, _, args = parse_arguments(TYPES, ["--metric_for_best_model="], PRESETS)
     assert args.metric_for_best_model == "loss"  # the default of transformers
     given = ["--metric_for_best_model=eval_perplexity", "--greater_is_better=true"]
-    with pytest.raises(ValueError, match="eval_perplexity is better lower; drop it"):
+    with pytest.raises(ValueError, match="a lower eval_perplexity is better; drop it"):
         parse_arguments(TYPES, given, PRESETS)
 
 

@@ -365,9 +365,10 @@ def warn_of_unknown(
     pairs = zip(texts, rows, strict=True)
     lost = sum(tokenizer.unk_token_id in row and text not in foreign for text, row in pairs)
     if lost:  # no text is quoted, as a server logs warnings
+        found = f"{lost:,} of {counted(len(texts), 'text')}"
         warnings.warn(
-            f"The model has no token for a word or sign in {lost:,} of {counted(len(texts), 'text')}"
-            ": paraphrases lack it, and may have another in its place.",
+            f"The model has no token for a word or sign in {found}: paraphrases lack it, and may "
+            "have another in its place.",
             stacklevel=2,
         )
 
