@@ -4,6 +4,7 @@ python scripts/evaluate.py --models A=DIR_OR_ID B=DIR_OR_ID --sts STS-B=test.csv
     --pairs LCQMC=dev.tsv,test.tsv --retrieval intents.csv --output_dir out
 (or: python scripts/evaluate.py config.yaml)
 
+Vectors are kept in the folder until the table is there, so a repeated command goes on after a stop.
 Any model that SentenceTransformer loads can be evaluated. For MTEB, this package's checkpoints work
 like any other sentence-transformers model (pip install mteb):
 

@@ -2,12 +2,16 @@
 
 python scripts/evaluate_paraphrases.py [--judge outputs/judge] --models outputs/mine ... \
     --groups pairs.jsonl.gz --held_out --output_dir outputs/paraphrases
+
+What models write is kept in the folder until the table is there, so a repeated command goes on after
+a stop.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -176,8 +180,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     for _, path in models:
         check_split(path, args, data.others)
     known = [check_writer(path, judge, args.allow_related_judge) for _, path in models]
+    begun = args.output_dir / "paraphrases.parts"
     systems = [
-        write_paraphrases(name, path, data, figures, args.n, args.k)
+        write_paraphrases(name, path, data, figures, args.n, args.k, begun)
         for (name, path), figures in zip(models, known, strict=True)
     ] + others
     scores = [
@@ -192,6 +197,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         args.output_dir.mkdir(parents=True, exist_ok=True)
         write_text(args.output_dir / "paraphrases.md", f"{table}\n{page}")
         write_text(args.output_dir / "paraphrases.json", found)
+        shutil.rmtree(begun, ignore_errors=True)
     finally:
         print(table)
 

@@ -15,6 +15,7 @@ from scipy.stats import binomtest, bootstrap
 from scripts.evaluate_paraphrases import check_split, main, parse
 from simbert_hf.arguments import DataArguments, SimilarityTrainingArguments
 from simbert_hf.data import DataError, load_groups, split_groups
+from simbert_hf.judging import evaluation
 from simbert_hf.judging.evaluation import (
     USUAL,
     HeldOut,
@@ -334,6 +335,32 @@ def test_script_end_to_end(tmp_path, flags, capsys) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
+def test_what_a_model_has_written_outlives_a_kill(tmp_path, flags, monkeypatch) -> None:
+    other = tiny_simbert(num_hidden_layers=1)
+    with torch.no_grad():
+        other.cls.predictions.bias[other.rows.sep_id] += 8
+    other.save_pretrained(tmp_path / "other")
+    flags = [*flags[2:], "--models", str(tmp_path / "model"), str(tmp_path / "other")]
+    main(flags)
+    whole = (tmp_path / "out" / "paraphrases.json").read_text()
+    write, models = evaluation.gen_synonyms, []
+
+    def killed(*given, model, **options):
+        models.append(model)
+        if len(models) == 2:
+            raise KeyboardInterrupt
+        return write(*given, model=model, **options)
+
+    monkeypatch.setattr(evaluation, "gen_synonyms", killed)
+    with pytest.raises(KeyboardInterrupt):
+        main(flags)
+    main(flags)
+    assert [model.config.num_hidden_layers for model in models[1:]] == [1, 1]
+    assert (tmp_path / "out" / "paraphrases.json").read_text() == whole
+    assert not (tmp_path / "out" / "paraphrases.parts").exists()
+
+
+@pytest.mark.filterwarnings("ignore:The model has no token")  # it is tiny
 def test_script_without_a_judge_measures_the_rest(tmp_path, flags, capsys) -> None:
     model = ["--models", str(tmp_path / "model")]
     main([*flags, *model])
@@ -403,7 +430,7 @@ def test_numbers_and_seed_reach_who_writes(tmp_path, flags, monkeypatch) -> None
     told = []
 
     def written(*given: object) -> None:
-        told.append(given[-2:])
+        told.append(given[-3:-1])
         raise InterruptedError
 
     monkeypatch.setattr("scripts.evaluate_paraphrases.write_paraphrases", written)

@@ -89,6 +89,7 @@ def encoded(
     processes: int = 1,
     *,
     discard: bool = False,
+    keep: bool = False,
     progress: bool = True,
 ) -> Iterator[tuple[list[Path], int]]:
     """Encode texts, block by block, for the file that the ``with`` block makes of their vectors.
@@ -101,6 +102,7 @@ def encoded(
         output: What is made of the vectors; these lie in a folder beside it.
         processes: Number of processes.
         discard: Remove what an earlier call left of other work, instead of raising.
+        keep: Leave the vectors' files to the caller, who removes their folder.
         progress: Show a progress bar.
 
     Yields:
@@ -119,7 +121,8 @@ def encoded(
         _claim(parts, texts, encoder, discard)
         yield _fill(parts, texts, encoder, processes, progress)
         for file in parts.glob("*.*"):  # all but the lock, before another call may begin
-            file.unlink()
+            if not keep:
+                file.unlink()
     with suppress(OSError):  # which finds it in use again
         parts.rmdir()
 

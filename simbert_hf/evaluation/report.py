@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from huggingface_hub import EvalResult
@@ -63,27 +62,28 @@ def write_report(results: Results, output_dir: str | Path) -> str:
         The table.
 
     Raises:
-        OSError: If the table cannot be written; it is logged then. Plots are left out.
+        OSError: If something cannot be written; then the table is logged.
     """
     folder = Path(output_dir)
     table = make_table(results)
-    plots = {"histograms": plot_histograms, "curves": plot_curves, "geometry": plot_geometry}
-    for name in plots:  # of other results
-        (folder / f"{name}.png").unlink(missing_ok=True)
-    for name, plot in plots.items():
-        try:
-            plot(results, folder / f"{name}.png")
-        except (ImportError, OSError) as error:  # the latter on a full disk
-            logger.warning("no plots: %s", error)
-            with suppress(OSError):
-                (folder / f"{name}.png").unlink()
-            break
     try:
+        _plot(results, folder)
         write_text(folder / "table.md", table)
     except OSError:
         logger.warning("%s", table)
         raise
     return table
+
+
+def _plot(results: Results, folder: Path) -> None:
+    plots = {"histograms": plot_histograms, "curves": plot_curves, "geometry": plot_geometry}
+    for name in plots:  # of other results
+        (folder / f"{name}.png").unlink(missing_ok=True)
+    try:
+        for name, plot in plots.items():
+            plot(results, folder / f"{name}.png")
+    except ImportError as error:
+        logger.warning("no plots: %s", error)
 
 
 # Table ------------------------------------------------------------------------------------------

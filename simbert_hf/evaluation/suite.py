@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 
@@ -18,6 +20,7 @@ from simbert_hf.data.groups import HUB_ID
 from simbert_hf.data.scored import check_columns
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.encoders.text_encoder import TextEncoder
+from simbert_hf.encoders.vectorfiles import encoded
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.pairs import PairTask, load_pair_task
 from simbert_hf.evaluation.report import write_report
@@ -129,9 +132,12 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     check_writable(folder / RESULTS)
     tasks = load_tasks(args)
     folder.mkdir(parents=True, exist_ok=True)
-    # Saved after each model, so that one that fails does not lose the results before it.
-    results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS))
+    # Saved after each model, so that one that fails does not lose the results before it; a repeated
+    # call measures their vectors again, but does not make them.
+    vectors = folder / "vectors"
+    results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS), vectors)
     table = write_report(results, folder)
+    shutil.rmtree(vectors)
     if args.write_card:
         logger.info("figures added to %s", add_results(path, name, results.models[name]))
     return results, table
@@ -197,8 +203,15 @@ def evaluate(
     args: EvaluationArguments,
     tasks: Sequence[Task],
     after_each: Callable[[Results], object] = lambda results: None,
+    folder: Path | None = None,
 ) -> Results:
-    """Measure every model on every test set; ``after_each`` is called with the results so far.
+    """Measure every model on every test set.
+
+    Args:
+        args: The models.
+        tasks: The test sets.
+        after_each: Is called with the results so far.
+        folder: Where to keep vectors, for a repeated call after a kill.
 
     Raises:
         DataError: If a vector is zero or not finite; names its sentence.
@@ -209,7 +222,8 @@ def evaluate(
     results = Results(models, asdict(args) | {"versions": versions})
     for i, (name, path) in enumerate(args.model_paths().items()):
         model = load_sentence_transformer(path)
-        embed = embed_once(model, tasks, args.prompts[i] if args.prompts else None, args.batch_size)
+        prompt = args.prompts[i] if args.prompts else None
+        embed = embed_once(model, tasks, prompt, args.batch_size, folder and folder / name)
         logger.info("%s: measuring", name)
         models[name] = {task.name: task.measure(embed, bootstrap) for task in tasks}
         mean = average(models[name])
@@ -221,9 +235,15 @@ def evaluate(
 
 
 def embed_once(
-    model: SentenceTransformer, tasks: Sequence[Task], prompt: str | None, batch_size: int
+    model: SentenceTransformer,
+    tasks: Sequence[Task],
+    prompt: str | None,
+    batch_size: int,
+    place: Path | None = None,
 ) -> Embed:
     """Encode each distinct sentence of all test sets once, after the prompt, or the model's own.
+
+    Vectors are kept beside ``place``, if given, and used if they are there.
 
     Returns:
         Sentences ``-> `` unit vectors: (N, D).
@@ -241,5 +261,11 @@ def embed_once(
             *(len(foreign), len(row), shorten(foreign[0])),
         )
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # of these sentences
-        vectors = encoder(texts, show_progress_bar=logger.isEnabledFor(logging.INFO))
+        shown = logger.isEnabledFor(logging.INFO)
+        if place is None:
+            vectors = encoder(texts, show_progress_bar=shown)
+        else:
+            kept = encoded(texts, encoder, place, discard=True, keep=True, progress=shown)
+            with kept as (files, _):
+                vectors = np.concatenate([np.load(file) for file in files])
     return lambda texts: vectors[[row[text] for text in texts]]

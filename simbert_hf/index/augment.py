@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +18,7 @@ from simbert_hf.index.encoding import check_read
 from simbert_hf.index.faqs import ORIGIN, Faq, Source, read_faqs
 from simbert_hf.index.saving import KEPT, check_place
 from simbert_hf.modeling.simbert import SimBert
-from simbert_hf.utils.atomic import write_json
+from simbert_hf.utils.atomic import kept
 from simbert_hf.utils.text import normalize_text
 
 BLOCK = 64  # questions paraphrased at a time
@@ -75,12 +71,12 @@ def augment(
     leads: dict[str, set[str]] = defaultdict(set)
     settings = {"n": max(20, 4 * k) if n is None else n, "k": k, "seed": seed, **options}
     settings["min_similarity"] = min_similarity
-    work = "" if save_to is None else repr((__version__, fingerprint(model), sorted(settings.items())))
+    maker = save_to and (__version__, fingerprint(model), sorted(settings.items()))
     for start in tqdm(range(0, len(faqs), BLOCK), desc="writing", disable=not progress):
         block = [faq for faq in faqs[start : start + BLOCK] if says_enough(faq.question)]
         asked = [faq.question for faq in block]
         write = partial(gen_synonyms, asked, model=model, **settings)
-        written = write() if save_to is None else _kept(save_to, repr((work, asked)), write)
+        written = kept(Path(save_to, KEPT), (maker, asked), write) if save_to else write()
         for faq, texts in zip(block, written, strict=True):
             for text in texts:
                 key, origin = normalize_text(text), {**faq.metadata, ORIGIN: faq.question}
@@ -88,14 +84,3 @@ def augment(
                     made.setdefault(key, Faq(text, faq.answer, faq.group, None, origin))
                     leads[key].add(faq.leads_to)
     return [*faqs, *(faq for key, faq in made.items() if len(leads[key]) == 1)]
-
-
-def _kept(place: str | os.PathLike[str], work: str, write: Callable[[], Any]) -> Any:
-    """Return what an earlier call has kept of some work; else write it anew, and keep it."""
-    file = Path(place, KEPT, f"{hashlib.sha256(work.encode()).hexdigest()}.json")
-    with suppress(FileNotFoundError, ValueError):  # damaged
-        return json.loads(file.read_text(encoding="utf-8"))
-    written = write()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, written)
-    return written

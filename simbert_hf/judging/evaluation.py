@@ -17,9 +17,11 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from simbert_hf import __version__
 from simbert_hf.data import load_groups, split_groups, usual_share
 from simbert_hf.data.readers import DataFormat
 from simbert_hf.data.records import text_of
+from simbert_hf.encoders.text_encoder import fingerprint
 from simbert_hf.evaluation.bootstrap import Bootstrap, exact_interval
 from simbert_hf.generation.synonyms import gen_synonyms, load
 from simbert_hf.generation.writing import check_can_write
@@ -35,6 +37,7 @@ from simbert_hf.judging.metrics import (
     self_bleu,
     tokenizer_for,
 )
+from simbert_hf.utils.atomic import kept
 from simbert_hf.utils.text import HAN, fold, normalize_text
 from simbert_hf.utils.textfiles import DataError, check_exists, fault, read_objects, shorten
 
@@ -169,18 +172,26 @@ def check_writer(name_or_path: str, judge: Judge | None, allow_related_judge: bo
 
 
 def write_paraphrases(
-    name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int
+    name: str, name_or_path: str, data: HeldOut, known: Figures, n: int, k: int, folder: Path
 ) -> System:
-    """Generate ``n`` candidates per held-out sentence with a SimBert, and keep the best ``k``."""
+    """Generate ``n`` candidates per held-out sentence with a SimBert, and keep the best ``k``.
+
+    They are kept in a folder, for a repeated call after a kill.
+    """
     model = load(name_or_path)
-    found = gen_synonyms(data.sources, n, k, model=model, return_scores=True)
-    perplexity = reference_perplexity(model, data.sources, data.references)
-    return System(
-        name,
-        [[item.text for item in row] for row in found],
-        [[item.similarity for item in row] for row in found],
-        {**known, "perplexity": perplexity},
-    )
+
+    def write() -> dict[str, Any]:
+        found = gen_synonyms(data.sources, n, k, model=model, return_scores=True)
+        return {
+            "candidates": [[item.text for item in row] for row in found],
+            "similarities": [[item.similarity for item in row] for row in found],
+            "perplexity": reference_perplexity(model, data.sources, data.references),
+        }
+
+    made_of = (__version__, fingerprint(model), data.sources, data.references, n, k)
+    made = kept(folder, made_of, write)
+    figures = {**known, "perplexity": made["perplexity"]}
+    return System(name, made["candidates"], made["similarities"], figures)
 
 
 def read_paraphrases(path: str, data: HeldOut, k: int, name: str | None = None) -> System:

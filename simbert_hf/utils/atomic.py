@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -165,6 +166,31 @@ def write_json(place: Path, content: object, **options: Any) -> None:
     """Write a JSON file atomically."""
     text = json.dumps(content, indent=2, ensure_ascii=False, **options)
     write_text(place, text + "\n")
+
+
+def kept(folder: Path, work: object, make: Callable[[], Any]) -> Any:
+    """Return what an earlier call has kept of some work; else make it anew, and keep it as JSON.
+
+    Args:
+        folder: Where it is kept, until the caller removes it.
+        work: All that tells it from other work; of this, the ``repr`` counts.
+        make: Makes it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     [kept(Path(folder), work, lambda: [work]) for work in (1, 2)]
+        ...     kept(Path(folder), 1, list)
+        [[1], [2]]
+        [1]
+    """
+    file = folder / f"{hashlib.sha256(repr(work).encode()).hexdigest()}.json"
+    with suppress(FileNotFoundError, ValueError):  # damaged
+        return json.loads(file.read_text(encoding="utf-8"))
+    made = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(file, made)
+    return made
 
 
 def share_weights(place: Path) -> None:
