@@ -174,6 +174,18 @@ def test_what_a_killed_build_has_begun_is_dropped(tmp_path, monkeypatch):
     assert (len(store), store.stored()) == (2, 2)
     assert store.search(vectors[:1], 1)[1] == 0
     assert (left, store.client.list_collections()) == ("faq_begun", ["faq"])
+    store.client.rename_collection("faq", "other")
+    late, insert = milvus.MilvusVectors(uri, "faq"), store.client.insert
+
+    def slow(*given):
+        insert(*given)
+        late.client.rename_collection("other", "faq")  # as another process would
+
+    monkeypatch.setattr(late.client, "insert", slow)
+    with pytest.raises(ConnectionError):
+        late.add(vectors)
+    assert late.client.list_collections() == ["faq"]  # the other's
+    late.close()
     store.close()
 
 

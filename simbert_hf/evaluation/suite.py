@@ -137,9 +137,9 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     vectors = folder / "vectors"
     results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS), vectors)
     table = write_report(results, folder)
-    shutil.rmtree(vectors)
     if args.write_card:
         logger.info("figures added to %s", add_results(path, name, results.models[name]))
+    shutil.rmtree(vectors, ignore_errors=True)
     return results, table
 
 

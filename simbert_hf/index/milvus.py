@@ -216,12 +216,12 @@ class MilvusVectors:
                 self.client.flush(name)
             if first:
                 self.client.rename_collection(name, self.collection)
-                self.client.load_collection(self.collection)
+                name = self.collection  # else that may be another's
+                self.client.load_collection(name)
         except BaseException:  # a Ctrl-C too
             with suppress(pymilvus.MilvusException):  # or a search would find rows unknown here
                 if first:
                     self.client.drop_collection(name)
-                    self.client.drop_collection(self.collection)
                 else:
                     self._delete(range(self._count, self._count + len(vectors)))
             raise
