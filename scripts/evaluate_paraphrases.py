@@ -3,8 +3,8 @@
 python scripts/evaluate_paraphrases.py [--judge outputs/judge] --models outputs/mine ... \
     --groups pairs.jsonl.gz --held_out --output_dir outputs/paraphrases
 
-What models write is kept in the folder until the table is there, so a repeated command goes on after
-a stop.
+What models write is kept in the folder until the table is there, so a repeated command goes on
+after a stop.
 """
 
 from __future__ import annotations
