@@ -33,7 +33,7 @@ import torch
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf import SimBert
-from simbert_hf.data import load_groups, load_sentences, split_groups
+from simbert_hf.data import load_groups, load_texts, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.training.resuming import checksum
 from simbert_hf.training.saving import checkpoints_in
@@ -273,14 +273,6 @@ def hold_out(release: Release, args: argparse.Namespace) -> Path:
     return path
 
 
-def texts_of(file: str | Path) -> set[str]:
-    """Read sentences, or those of groups."""
-    if ".json" not in Path(file).name:
-        return set(load_sentences(file))
-    groups: Any = load_groups(file)[0]
-    return {text for texts in groups["texts"] for text in texts}
-
-
 def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> str:
     """Write pairs of related sentences from draws of a stage's files; return their file.
 
@@ -292,9 +284,9 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
         args.output_dir / f"{args.name}-{what}-{made_of:08x}.txt" for what in ("drawn", "related")
     )
     if not related.exists():
-        hidden, texts = texts_of(held_out), []
+        hidden, texts = set(load_texts(held_out)), []
         for file in files:
-            known = sorted(texts_of(file) - hidden)
+            known = sorted(set(load_texts(file)) - hidden)
             texts += Random(SEED).sample(known, min(DRAWN, len(known)))
         write_text(drawn, "\n".join(texts))
         lowest, highest = stage.related

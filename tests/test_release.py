@@ -17,7 +17,7 @@ from simbert_hf.arguments import (
     ObjectiveArguments,
     SimilarityTrainingArguments,
 )
-from simbert_hf.data import load_groups
+from simbert_hf.data import load_groups, load_texts
 from simbert_hf.evaluation.suite import EvaluationArguments
 from simbert_hf.training.data import hold_out
 from simbert_hf.utils.locks import alone
@@ -216,7 +216,7 @@ def test_related_sentences_are_mined_for_a_stage(
     assert flag(mined, "model_name_or_path") == str(tmp_path / "start")  # not what is trained
     assert "--bf16" not in mined  # on a CPU, it is slow
     validated = flag(commands[0][1], "validation_file")
-    assert not set(drawn) & release.texts_of(validated)
+    assert not set(drawn) & set(load_texts(validated))
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
     assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
     given, made = last[last.index("--preferences_file") + 1 :][:2]

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from simbert_hf.data.batching import LengthGroupedBatchSampler
-from simbert_hf.data.groups import labelled_sentences, load_groups, split_groups, usual_share
+from simbert_hf.data.groups import (
+    labelled_sentences,
+    load_groups,
+    load_texts,
+    split_groups,
+    usual_share,
+)
 from simbert_hf.data.sampling import FixedPairs, Pair, PairDataset
 from simbert_hf.data.scored import load_scored_pairs
 from simbert_hf.data.streams import PairStream
@@ -23,6 +29,7 @@ __all__ = [
     "load_one_way_pairs",
     "load_scored_pairs",
     "load_sentences",
+    "load_texts",
     "load_triplets",
     "split_groups",
     "usual_share",

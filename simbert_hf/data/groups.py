@@ -42,6 +42,7 @@ from simbert_hf.utils.textfiles import (
     Row,
     check_exists,
     fault,
+    load_sentences,
     suffix_of,
 )
 
@@ -115,6 +116,18 @@ def load_groups(
         return _stream(name, sources, options), DataReport(max_chars=max_chars, counted=False)
     with _caching(Path(cache_dir or datasets.config.HF_DATASETS_CACHE), by_name):
         return group_records(name, _read_all(sources, options, cache_dir), max_chars)
+
+
+def load_texts(path: str | Path) -> list[str]:
+    """Read sentences, one per line, or those of groups (``.jsonl``, ``.json``).
+
+    Raises:
+        DataError: As :func:`load_sentences` and :func:`load_groups` do.
+    """
+    if ".json" not in Path(path).name:
+        return load_sentences(path)
+    groups: Any = load_groups(path)[0]
+    return [text for texts in groups["texts"] for text in texts]
 
 
 def usual_share(groups: datasets.Dataset) -> int:
