@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import json
+import os
 import re
 import socket
 from collections.abc import Callable
@@ -263,6 +264,8 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
     (moved,) = [wire for wire in wires if "change" in [event for _, event in wire["targets"]]]
     assert "?? 0" in moved["js"]  # the number was cleared
+    (plot,) = [one for one in page.blocks.values() if type(one).__name__ == "ScatterPlot"]
+    assert not plot.visible  # while there is nothing to show
     boxes = [one["props"] for one in page.config["components"] if one["type"] == "textbox"]
     assert not any(box.get("max_length") for box in boxes)  # which cuts a long text unsaid
     search = asking[-1]
@@ -315,13 +318,51 @@ def test_the_page_keeps_what_a_visitor_brings_no_longer_than_it_says(monkeypatch
     shown = [name.removeprefix("/") for name in laid.get_api_info()["named_endpoints"]]
     assert shown == ["paraphrase", "compare"]
     assert {"use_file", "use_example", "_answer"} < set(named)
+    telling = ("GRADIO_ANALYTICS_ENABLED", "GRADIO_RUN_HISTORY")
+    for name in telling:
+        monkeypatch.setenv(name, "")  # as it is without this test, afterwards
+        monkeypatch.delenv(name)
     served = Silent()
     monkeypatch.setattr(page, "make_page", lambda *_: served)
     page.launch(tiny_simbert(), share=True, theme="mine", port=7861)
     assert served.options == {
         "server_name": None, "server_port": 7861, "max_file_size": 2_000_000, "show_error": True,
-        "share": True, "theme": "mine",
+        "share": True, "theme": "mine", "css": page.FOCUS,
     }  # fmt: skip
+    assert [os.environ[name] for name in telling] == ["False", "False"]
+    monkeypatch.setenv(telling[0], "True")  # who wants to tell may
+    page.launch(tiny_simbert())
+    assert os.environ[telling[0]] == "True"
+
+
+def test_the_page_can_be_read() -> None:
+    """Gradio's own theme is paler, and has fonts without most letters."""
+    pytest.importorskip("gradio")
+    fonts = pytest.importorskip("fontTools.ttLib")
+    from gradio.themes.utils.fonts import STATIC_FONTS_DIR
+
+    from simbert_hf.app.page import _legible
+
+    theme = _legible()
+    css = theme._get_theme_css()
+    files = set(re.findall(r"static/fonts/(.*?\.woff2)", css))
+    assert len(files) == 2  # of regular and bold weight, for texts and tables
+    for file in files:
+        assert fonts.TTFont(STATIC_FONTS_DIR / file).getBestCmap().keys() >= set(range(32, 127))
+
+    for name in ("color_accent", "body_text_color_subdued"):  # of the open tab; of labels
+        assert contrast(theme._get_computed_value(name), "#ffffff") >= 4.5
+        assert contrast(theme._get_computed_value(f"{name}_dark"), "#0f0f11") >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, as WCAG defines it."""
+    light = []
+    for colour in (one, other):
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        light.append(float(np.dot(linear, (0.2126, 0.7152, 0.0722))) + 0.05)
+    return max(light) / min(light)
 
 
 @pytest.mark.slow

@@ -62,12 +62,13 @@ EXAMPLE = [
     }.items()
     for question in questions
 ]
+FOCUS = "input[type=range]:focus-visible { outline: auto !important }"  # Gradio shows none
 
 
 def make_page(model: SimBert, index: FaqIndex | None = None) -> Any:
     """Lay out the page, for an index or for visitors' FAQs."""
     with gr.Blocks(title="simbert_hf", delete_cache=(SWEEP, KEPT)) as page:
-        gr.Markdown("# SimBERT\nOne model that writes paraphrases, compares and retrieves.")
+        gr.Markdown("# SimBERT\nOne model: it writes paraphrases, compares texts, searches an FAQ.")
         with gr.Tab("Paraphrase"):
             _paraphrase_tab(model)
         with gr.Tab("Compare"):
@@ -103,6 +104,8 @@ def launch(
     """
     if port is not None and not 0 < port < 2**16:
         raise ValueError(f"port={port!r} is out of range: it must be from 1 to {2**16 - 1}.")
+    for told in ("GRADIO_ANALYTICS_ENABLED", "GRADIO_RUN_HISTORY"):  # elsewhere, by default
+        os.environ.setdefault(told, "False")
     loaded = model if isinstance(model, SimBert) else load(model)
     check_can_write(loaded)
     if isinstance(index, str | os.PathLike):
@@ -111,7 +114,7 @@ def launch(
             index = FaqIndex.load(folder, loaded)
         except DataError:  # built by a model other than the page's
             index = FaqIndex.load(folder)
-    place = {"server_name": host, "server_port": port, "theme": _legible()}
+    place = {"server_name": host, "server_port": port, "theme": _legible(), "css": FOCUS}
     try:
         page = make_page(loaded, index)
         page.launch(**{**place, **options}, max_file_size=MAX_BYTES, show_error=True)
@@ -126,9 +129,16 @@ def launch(
 
 
 def _legible() -> Any:
-    """Return Gradio's theme, with enough contrast (4.5) for its pale texts and buttons too."""
-    return gr.themes.Default().set(
+    """Return Gradio's theme, with enough contrast (4.5) for its pale texts and buttons too.
+
+    Its own fonts of weight 600 lack most Latin letters.
+    """
+    font = gr.themes.LocalFont("Source Sans Pro", weights=(400, 700)), "sans-serif"
+    return gr.themes.Default(font=font, font_mono=font).set(
         body_text_color_subdued="*neutral_500",
+        color_accent="*slider_color",
+        slider_color="*primary_700",
+        slider_color_dark="*primary_500",
         button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
         button_primary_background_fill_dark="*primary_700",
@@ -167,16 +177,16 @@ def _wire(
 
 def _paraphrase_tab(model: SimBert) -> None:
     text = gr.Textbox("how can i reset my password?", label="Sentence")
-    with gr.Row():
+    button = gr.Button("Paraphrase", variant="primary")
+    with gr.Accordion("Options", open=False), gr.Row():
         n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written", info="More take longer.")
         k = gr.Slider(1, 50, 10, step=1, label="Shown", info="The best of them.")
         diversity = gr.Slider(
             0, 1, DIVERSITY, step=0.05, label="Diversity", info="0 ranks by score alone."
         )
-    button = gr.Button("Paraphrase", variant="primary")
     table = gr.Dataframe(
         headers=["Paraphrase", "Score", "Cosine"],
-        column_widths=["55%", "20%", "25%"],
+        column_widths=["50%", "25%", "25%"],
         label="Best first, each unlike those before",
         wrap=True,
     )
@@ -198,8 +208,8 @@ def _paraphrase_tab(model: SimBert) -> None:
 
 def _compare_tab(model: SimBert) -> None:
     with gr.Row():
-        one = gr.Textbox("where is the station?", label="One")
-        other = gr.Textbox("how do i get to the train?", label="Other")
+        one = gr.Textbox("where is the station?", label="First sentence")
+        other = gr.Textbox("how do i get to the train?", label="Second sentence")
     button = gr.Button("Compare", variant="primary")
     cosine = gr.Number(label="Cosine", precision=4)
     _wire(
@@ -232,7 +242,7 @@ def _faq_tab(model: SimBert) -> None:
     found = _search_button(query, _answer, [session, query, threshold])
     plot = gr.ScatterPlot(
         x="x", y="y", color="answer", tooltip=["question", "answer"], height=360, title="Map",
-        x_title="first principal component", y_title="second",
+        x_title="first principal component", y_title="second", visible=False,
     )  # fmt: skip
     opened: dict[str, Any] = {
         "outputs": [session, about, precision, plot, *found],
@@ -285,7 +295,7 @@ def _search_button(query: Any, answer: Callable[..., Any], inputs: list[Any]) ->
     reply = gr.Textbox(label="Answer", interactive=False)
     hits = gr.Dataframe(
         headers=["Score", "Answer", "Nearest question"],
-        column_widths=["20%", "40%", "40%"],
+        column_widths=["25%", "40%", "35%"],
         label="Best",
         wrap=True,
     )
@@ -322,6 +332,6 @@ def _precision(session: Session | None, threshold: float) -> str:
 
 def _answer(session: Session | None, query: str, threshold: float) -> tuple[str, list[list[Any]]]:
     if session is None:
-        raise ValueError("Load an FAQ first.")
+        raise ValueError("Choose 'Use the file' or 'Use an example' first.")
     text = check_text(session.index.encoder.model, query)
     return _shown(session.index.answer(text, threshold=threshold))

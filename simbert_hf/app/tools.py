@@ -65,7 +65,9 @@ def paraphrase(
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
     found = model.gen_synonyms(check_text(model, text), n, min(k, n), return_scores=True, **options)
     if not found:
-        raise ValueError("All candidates are copies, or change the facts: increase Written.")
+        raise ValueError(
+            "All candidates are copies, or change the facts: increase Written, in the options."
+        )
     return [[p.text, round(p.score, 3), round(p.similarity, 3)] for p in found]
 
 
