@@ -79,7 +79,9 @@ class Release:
 
     Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
     on those of ``questions``. While a stage trains, paraphrases of ``samples`` are shown. Peers,
-    which are the base models and teachers, may need a prompt before each text.
+    which are the base models and teachers, may need a prompt before each text. With ``layers``, the
+    first stage begins from the base model cut to these, and to the pieces that texts of
+    ``vocabulary`` need.
     """
 
     start: str
@@ -90,10 +92,13 @@ class Release:
     samples: tuple[str, ...]
     questions: str | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
+    layers: tuple[int, ...] = ()
+    vocabulary: tuple[str, ...] = ()
 
     def files(self) -> list[str]:
         """List the files that all stages and measurements read."""
         needed = [self.sts_dev, *self.judged, *(file for _, _, file in self.measured)]
+        needed += self.vocabulary
         needed += [self.questions] if self.questions else []
         for stage in self.stages:
             needed += [*stage.train, *stage.sentences, *stage.rated]
@@ -311,6 +316,16 @@ def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) ->
         f"--output_dir={out}")  # fmt: skip
 
 
+def cut(release: Release, start: str, args: argparse.Namespace) -> str:
+    """Cut the base model, once; return its folder."""
+    out: Path = args.output_dir / f"{args.name}-cut"
+    if not out.exists():
+        run("cut_model.py", f"--model_name_or_path={start}", f"--output_dir={out}",
+            "--layers", *map(str, release.layers),
+            "--text_files", *find_all(args.data, release.vocabulary))  # fmt: skip
+    return str(out)
+
+
 def train_stage(
     release: Release,
     stage: Stage,
@@ -354,6 +369,8 @@ def train(
 ) -> Path:
     """Train every unfinished stage; return the folder of the last one, or of its average."""
     models, path = dict(bases), bases[release.start]
+    if release.layers:
+        path = cut(release, path, args)
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
         begun, averaged = f"{out}-start" if stage.begins else path, f"{out}-average"

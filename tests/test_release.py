@@ -162,6 +162,32 @@ def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     assert not former.exists()
 
 
+def test_the_first_stage_may_begin_from_a_cut_of_the_base_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
+    for name in ("some.jsonl", "open.txt", "dev.csv"):
+        (tmp_path / name).touch()
+    stages = (release.Stage("english", 1, ("a",), ("some.jsonl",)),)
+    tiny = release.Release(
+        "a", stages, "dev.csv", (), (), (), layers=(0, 2), vocabulary=("open.txt", "some.jsonl")
+    )
+    assert "open.txt" in tiny.files()
+    args = Namespace(output_dir=tmp_path, name="t", data=tmp_path, flags=[])
+    release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
+    (script, cutting), (_, training) = called
+    assert (script, flag(cutting, "model_name_or_path")) == ("cut_model.py", "start")
+    assert cutting[cutting.index("--layers") + 1 :][:2] == ["0", "2"]
+    assert cutting[-2:] == [str(tmp_path / "open.txt"), str(tmp_path / "some.jsonl")]
+    assert flag(training, "model_name_or_path") == flag(cutting, "output_dir")
+    assert training[training.index("--teacher_name_or_path") + 1] == "start"
+    (tmp_path / "t-cut").mkdir()  # as the script would have
+    called.clear()
+    release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
+    assert [script for script, _ in called] == ["train_simbert.py"]
+
+
 def test_what_a_stage_ends_in_is_what_later_ones_begin_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
