@@ -198,8 +198,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             found[f"k={k}"] = reports.tested(figures)
             for line in table:
                 one = found[f"k={k}"][line[0]]["accuracy"]
-                low, high = one.get("difference_interval") or (0, 0)
-                line.append(f"{one['value']:.1f} [{low:+.1f}, {high:+.1f}]")
+                interval = one.get("difference_interval")
+                text = " [{:+.1f}, {:+.1f}]".format(*interval) if interval else ""
+                line.append(f"{one['value']:.1f}{text}")
         print(layout([name, *(f"k={k}" for k in args.counts)], table, left=[0]))
         report[name] = found
     return report
