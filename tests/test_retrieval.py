@@ -887,6 +887,15 @@ def test_the_false_accept_interval_covers_the_truth():
     assert covered / 100 >= 0.94
 
 
+@pytest.mark.parametrize("low", [0.5, -0.5, 2e11])
+def test_neighbouring_numbers_are_told_apart(low):
+    """Nothing lies midway between them, and 1e-6 is nothing beside the largest."""
+    scores = [low - 1, low, np.nextafter(low, np.inf)]
+    for kinds, target, wanted in (([0, 2, 0], TARGETS[0], 0), ([1, 1, 0], "precision", 1)):
+        assert calibrate_scores(scores, kinds, target, wanted).threshold == scores[2]
+    assert calibrate_scores(scores, [2, 2, 2], TARGETS[0], 0).rates.false_accepts.value == 0
+
+
 @pytest.mark.parametrize("scores", [[0.9, np.nan], [np.inf, 0.1], [0.9]])
 def test_scores_that_are_no_numbers_calibrate_nothing(scores):
     with pytest.raises(ValueError, match="a finite score and a kind for each query"):

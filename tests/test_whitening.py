@@ -24,12 +24,19 @@ def correlated(n: int = 400, size: int = 7) -> np.ndarray:
     return rng.normal(size=(n, size)) @ rng.normal(size=(size, size)) + rng.normal(size=size)
 
 
-def test_the_covariance_becomes_the_identity() -> None:
-    vectors = correlated()
+def nearly_equal() -> np.ndarray:
+    """What an encoder that has collapsed gives: one vector, apart from rounding in float32."""
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=7) * (1 + 1e-7 * rng.normal(size=(400, 7)))).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_the_covariance_becomes_the_identity(size: int) -> None:
+    vectors = correlated(size=size)
     mean, matrix = fit_whitening(vectors)
     white = (vectors - mean) @ matrix
     assert np.abs(white.mean(axis=0)).max() < 1e-10
-    assert np.abs(np.cov(white, rowvar=False) - np.eye(7)).max() < 1e-10
+    assert np.abs(np.cov(white, rowvar=False) - np.eye(size)).max() < 1e-10
 
 
 @pytest.mark.parametrize("dim", [1, 4, 7])
@@ -49,6 +56,8 @@ def test_it_is_pca_whitening(dim: int) -> None:
         (correlated(), 8, "to 8 dimensions: the vectors span 7 directions"),
         (correlated()[:, [0, 1, 0]], 3, "to 3 dimensions: the vectors span 2 directions"),
         (np.ones((30, 3)), None, "to 0 dimensions: the vectors span 0 directions"),
+        (np.full((30, 3), 0.1), None, "to 0 dimensions: the vectors span 0 directions"),
+        (nearly_equal(), None, "to 0 dimensions: the vectors span 0 directions"),
         (
             correlated(7),
             2,

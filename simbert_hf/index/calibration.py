@@ -267,8 +267,9 @@ def check_target(kinds: Kinds, target: str, wanted: float) -> None:
 
 def _edges(values: Floats) -> Floats:
     """Return thresholds midway between distinct scores, ascending; the last is above them all."""
-    between = (values[1:] + values[:-1]) / 2
-    edges: Floats = np.concatenate([values[:1], between, [values[-1] + 1e-6]])
+    above = np.append((values[1:] + values[:-1]) / 2, values[-1] + 1e-6)
+    above = np.maximum(above, np.nextafter(values, np.inf))  # if rounding leaves nothing between
+    edges: Floats = np.append(values[:1], above)
     return edges
 
 

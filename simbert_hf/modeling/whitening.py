@@ -18,6 +18,7 @@ from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.utils.arrays import Floats
 
 NOISE = 1e-10  # share of the largest variance below which float32 vectors vary by rounding only
+ROUNDING = np.finfo(np.float32).eps ** 2  # the same as a share of their mean square length
 
 
 def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, Floats]:
@@ -48,9 +49,11 @@ def fit_whitening(vectors: np.ndarray, dim: int | None = None) -> tuple[Floats, 
             "ones. Give more, ideally several times as many as dimensions."
         )
     vectors = vectors.astype(np.float64)
-    variances, directions = np.linalg.eigh(np.cov(vectors, rowvar=False))  # ascending
+    covariance = np.atleast_2d(np.cov(vectors, rowvar=False))
+    variances, directions = np.linalg.eigh(covariance)  # ascending
     variances, directions = variances[::-1], directions[:, ::-1]
-    spanned = int((variances > NOISE * variances[0]).sum())
+    least = max(NOISE * variances[0], ROUNDING * np.square(vectors).sum(axis=1).mean())
+    spanned = int((variances > least).sum())
     dim = spanned if dim is None else dim
     if not 1 <= dim <= spanned:
         raise ValueError(
