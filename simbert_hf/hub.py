@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
+from json import JSONDecodeError
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
@@ -52,6 +53,7 @@ SIDE_FILES = (
 # Never uploaded (the first are pickles), but deleted where they belong to a previous model.
 FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
 CARD = "README.md"
+TRIES = 3  # of a commit, if others arrive at the same time
 # What a card's code loads:
 LOADED = re.compile(r'(?:(?<=from_pretrained\(")|(?<=SentenceTransformer\("))[^"]+(?=")')
 
@@ -233,6 +235,7 @@ def push(
     sent before it, through Xet if ``hf_xet`` is installed and ``HF_HUB_DISABLE_XET`` is not set,
     else through LFS; nobody sees them until the commit. So a failed upload changes nothing that
     others load, and can be repeated by the same call, which sends only what the Hub still lacks.
+    If another commit arrives meanwhile, this one is made again on top of it: never a mixture.
 
     Args:
         plan: What to upload.
@@ -253,15 +256,23 @@ def push(
     api = hub_api(token)
     repo_id = open_repository(repo_id, private=private, revision=revision, token=token)
     with explained(repo_id):
-        there = api.list_repo_files(repo_id, revision=revision)
-        stale = [f for f in there if matches(f, MODEL_FILES + FOREIGN) and f not in plan.files]
-        kept = {CARD} & set(there) if keep_card else set()
-        deleted = map(CommitOperationDelete, stale)
-        added = (upload_of(plan, f, repo_id) for f in plan.files if f not in kept)
-        operations = chain[CommitOperationAdd | CommitOperationDelete](deleted, added)
-        return api.create_commit(
-            repo_id, operations, commit_message=commit_message, revision=revision
-        )
+        for left in reversed(range(TRIES)):
+            head = str(api.model_info(repo_id, revision=revision).sha)
+            there = api.list_repo_files(repo_id, revision=head)
+            stale = [f for f in there if matches(f, MODEL_FILES + FOREIGN) and f not in plan.files]
+            kept = {CARD} & set(there) if keep_card else set()
+            deleted = map(CommitOperationDelete, stale)
+            added = (upload_of(plan, f, repo_id) for f in plan.files if f not in kept)
+            operations = chain[CommitOperationAdd | CommitOperationDelete](deleted, added)
+            try:
+                return api.create_commit(
+                    repo_id, operations, commit_message=commit_message, revision=revision,
+                    parent_commit=head,
+                )  # fmt: skip
+            except Exception:  # or it is our own commit, of which the Hub's answer was lost
+                if not left or api.model_info(repo_id, revision=revision).sha == head:
+                    raise
+    raise AssertionError  # the last try returns or raises
 
 
 def open_repository(
@@ -301,11 +312,11 @@ def explained(repo_id: str) -> Iterator[None]:
     """Turn the errors of an upload (HTTP, LFS and Xet) into one sentence."""
     try:
         yield
-    except ValueError:  # a name that is not valid
-        raise
     except Exception as error:
+        if isinstance(error, ValueError) and not isinstance(error, OSError | JSONDecodeError):
+            raise  # a name or a card that is not valid; the others are the Hub's answers
         cause = (isinstance(error, RuntimeError) and error.__cause__) or error  # which file, or why
         raise OSError(
-            f"Uploading to {repo_id} failed: {' '.join(str(cause).split())}. Nothing was "
-            "published; check the name, token and network, and try again."
+            f"Uploading to {repo_id} failed: {' '.join(str(cause).split()).rstrip('.')}. Nothing "
+            "was published; check the name, token and network, and try again."
         ) from error

@@ -1,8 +1,8 @@
 """A stand-in for the Hub's HTTP API: what uploads and downloads of models use of it.
 
 It is strict where the real one is: writes need the token, private repositories too; a large file's
-bytes must match their SHA-256, and a commit that names bytes the store has not got is refused. It
-speaks LFS, not Xet.
+bytes must match their SHA-256, and a commit that names bytes the store has not got, or a parent that
+is not the branch's head, is refused. It speaks LFS, not Xet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
@@ -52,7 +53,9 @@ class Hub:
     """What the stand-in holds.
 
     Attributes:
-        fails: Route on which it fails, with a status; 0 cuts the connection.
+        fails: Route on which it fails, with a status; 0 cuts the connection, and -1 does so once
+            the work is done. With 200 it answers with a web page, as proxies do.
+        meanwhile: Called once, before the next commit.
         requests: Route of every request, in order.
     """
 
@@ -62,6 +65,7 @@ class Hub:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     fails: tuple[str, int] | None = None
+    meanwhile: Callable[[], object] | None = None
 
     def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
         """Bytes of a repository's files; without what the Hub itself puts there."""
@@ -110,11 +114,13 @@ class Handler(BaseHTTPRequestHandler):
         self.hub.requests.append(action.__name__)
         if self.hub.fails and self.hub.fails[0] == action.__name__:
             status = self.hub.fails[1]
-            if status:
-                self.reply(status, b"{}")
-            else:
-                self.close_connection = True
-            return
+            if status > 0:
+                self.reply(status, b"<html>" if status == 200 else b"{}")
+                return
+            self.close_connection = True
+            if status == 0:
+                return
+            self.wfile = BytesIO()  # type: ignore[assignment]
         try:
             action(self, *map(unquote, found.groups()))
         except Refusal as refusal:
@@ -228,13 +234,18 @@ def lfs_get(request: Handler, oid: str) -> None:
 
 
 def commit(request: Handler, name: str, revision: str) -> None:
-    repository = request.repository(name, write=True)
-    _, there = request.commit(name, revision)
-    files, hub = dict(there), request.hub
+    repository, hub = request.repository(name, write=True), request.hub
+    meanwhile, hub.meanwhile = hub.meanwhile, None
+    if meanwhile:
+        meanwhile()
+    head, there = request.commit(name, revision)
+    files = dict(there)
     for line in map(json.loads, request.body.splitlines()):
         value = line["value"]
         if line["key"] == "header":
             message = value["summary"]
+            if value.get("parentCommit", head) != head:
+                raise Refusal(412, "PreconditionFailed")
         elif line["key"] == "deletedFile":
             del files[value["path"]]
         elif line["key"] == "file":

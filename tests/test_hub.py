@@ -163,7 +163,7 @@ def test_a_new_model_replaces_the_old_one_whole(hub: Hub, tmp_path: Path) -> Non
 
 FAILURES = [
     ("create", 500), ("preupload", 403), ("lfs_batch", 403), ("lfs_put", 403), ("commit", 503),
-    ("commit", 0), ("validate_card", 400),
+    ("commit", 0), ("commit", 400), ("preupload", 200), ("validate_card", 400),
 ]  # fmt: skip
 
 
@@ -188,6 +188,26 @@ def test_a_failure_publishes_nothing_and_can_be_repeated(
     assert commits(hub) == 2
     sent = hub.requests.count("lfs_put")  # bytes that arrived before the failure are not sent again
     assert sent == (0 if route == "commit" else 1)
+
+
+def test_two_uploads_at_once_never_mix(hub: Hub, tmp_path: Path) -> None:
+    tiny_simbert().push_to_hub(NAME, token=TOKEN)
+    sharded, model = tiny_simbert("linear_pooler", intermediate_size=64), tiny_simbert("cls")
+    sharded.save_pretrained(tmp_path, max_shard_size="20KB")
+    hub.meanwhile = lambda: push_script([str(tmp_path), NAME, f"--token={TOKEN}"])
+    model.push_to_hub(NAME, token=TOKEN)  # modules.json and weights were the first one's, too
+    assert commits(hub) == 3
+    model.save_pretrained(tmp_path / "alone")
+    there = hub.files(NAME)
+    del there["README.md"]
+    assert there == {name: (tmp_path / "alone" / name).read_bytes() for name in MODEL}
+
+
+def test_a_commit_whose_answer_is_lost_is_found(hub: Hub) -> None:
+    model = CharGru.for_texts(WORDS, min_count=1)
+    hub.fails = ("commit", -1)
+    found = model.push_to_hub(NAME, token=TOKEN)
+    assert hub.repositories[NAME].branches["main"][1:] == [found.oid]
 
 
 def test_private_stays_private(hub: Hub) -> None:
