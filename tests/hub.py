@@ -1,8 +1,8 @@
 """A stand-in for the Hub's HTTP API: what uploads and downloads of models use of it.
 
 It is strict where the real one is: writes need the token, private repositories too; a large file's
-bytes must match their SHA-256, and a commit that names bytes the store has not got, or a parent that
-is not the branch's head, is refused. It speaks LFS, not Xet.
+bytes must match their SHA-256, and a commit that names bytes the store has not got, or a parent
+that is not the branch's head, is refused. It speaks LFS, not Xet.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Hub:
 
 
 class Refusal(Exception):
-    """A status other than 200, with the Hub's code for it."""
+    """A status other than 200, with the Hub's code for it, and perhaps headers."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -124,8 +124,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             action(self, *map(unquote, found.groups()))
         except Refusal as refusal:
-            status, code = refusal.args
-            self.reply(status, json.dumps({"error": code}).encode(), X_Error_Code=code)
+            status, code, *more = refusal.args
+            headers = {"X_Error_Code": code} | (more[0] if more else {})
+            self.reply(status, json.dumps({"error": code}).encode(), **headers)
 
     do_GET = do_HEAD = do_POST = do_PUT = route
 
@@ -262,7 +263,7 @@ def commit(request: Handler, name: str, revision: str) -> None:
 def resolve(request: Handler, name: str, revision: str, path: str) -> None:
     oid, files = request.commit(name, revision)
     if path not in files:
-        raise Refusal(404, "EntryNotFound")
+        raise Refusal(404, "EntryNotFound", {"X_Repo_Commit": oid})
     content, is_lfs = files[path]
     headers = {"X_Repo_Commit": oid, "ETag": f'"{git_hash(content)}"'}
     if not is_lfs:

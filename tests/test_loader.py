@@ -1,6 +1,7 @@
 """Any encoder by its name: what is none, and what has no tokenizer, is refused."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.torch import load_file
 from transformers.utils import logging as hf_logging
 
@@ -43,6 +45,53 @@ def test_a_mistyped_path_is_named(load: Callable[[str], object], name: str) -> N
         OSError, match=f"Cannot load '{name}': it is not a directory.*Check the path"
     ):
         load(name)
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another package's model in the Hub's cache, as ``org/name``; the Hub is out of reach."""
+    place = tmp_path / "models--org--name"
+    snapshot = place / "snapshots" / COMMIT
+    tiny_simbert().save_pretrained(snapshot)
+    config = json.loads((snapshot / "config.json").read_text())
+    (snapshot / "config.json").write_text(
+        json.dumps({name: value for name, value in config.items() if name != "sentence_pooling"})
+    )
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(COMMIT)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return snapshot
+
+
+def test_half_a_cached_model_is_told(cached: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = "org/name: its modules.json, which says how its vectors are made, is neither in the"
+    load_sentence_transformer("org/name")
+    assert told not in caplog.text
+    (cached / "modules.json").unlink()
+    load_sentence_transformer("org/name")
+    assert told in caplog.text
+    caplog.clear()
+    absent = cached.parents[1] / ".no_exist" / COMMIT / "modules.json"  # as the Hub said once
+    absent.parent.mkdir(parents=True)
+    absent.touch()
+    load_sentence_transformer("org/name")
+    assert told not in caplog.text
+
+
+@pytest.mark.parametrize("load", [load_sentence_transformer, SimBert.from_pretrained])
+def test_damage_in_the_cache_is_told(cached: Path, load: Callable[[str], object]) -> None:
+    os.truncate(cached / "model.safetensors", 1000)
+    with pytest.raises(OSError, match=r"^org/name cannot be loaded: .*Safetensor.*`hf cache rm`"):
+        load("org/name")
+
+
+def test_the_hub_s_reason_is_told(cached: Path) -> None:
+    with pytest.raises(OSError, match=r"does not provide it \(We couldn't connect to"):
+        SimBert.from_pretrained("org/name", revision="v9")
 
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:

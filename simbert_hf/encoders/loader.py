@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import try_to_load_from_cache
 from sentence_transformers import SentenceTransformer
 from transformers import PretrainedConfig
 
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.modeling.loading import complete, loading, resolve_name
 from simbert_hf.modeling.reading import check_tokenizer, optional_json, sentence_limit
+
+logger = logging.getLogger(__name__)
 
 MODULES = "modules.json"  # by which sentence-transformers finds a model's parts
 
@@ -52,7 +56,26 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
     with loading(name_or_path), complete(name_or_path, "pooler"):
         model = SentenceTransformer(name_or_path, device=device, model_kwargs={"dtype": "float32"})
     check_tokenizer(name_or_path, model.tokenizer)
+    if not path.is_dir() and "sentence_pooling" not in config:
+        warn_of_unknown_modules(name_or_path)
     return model
+
+
+def warn_of_unknown_modules(name: str) -> None:
+    """Warn if a model of the Hub was loaded without knowing whether it lists modules.
+
+    Then sentence-transformers takes the mean and says nothing, which is another model's vectors:
+    the model may have come to the cache without the list (as by ``AutoModel``), and be used
+    offline, or the Hub has not answered. That a model has no list stands in the cache, too.
+    """
+    names = (name, f"sentence-transformers/{name}")[: 1 if "/" in name else 2]
+    if not any(try_to_load_from_cache(each, MODULES) for each in names):
+        logger.warning(
+            "%s: its %s, which says how its vectors are made, is neither in the cache nor does the "
+            "Hub say that there is none. Its vectors may be wrong: they are means of the tokens'.",
+            name,
+            MODULES,
+        )
 
 
 def check_modules(name_or_path: str, config: Mapping[str, Any]) -> None:

@@ -172,19 +172,20 @@ def told_plainly(name_or_path: str | os.PathLike[str], error: Exception) -> Exce
             f"{name_or_path} has a pickle (.bin) with more than weights in it, which is not "
             "loaded, as it could run code. Choose a model whose weights are in safetensors."
         )
-    if folder.is_dir():
-        if isinstance(error, ValueError | OSError) or "unexpected keyword" in words:
-            return None
+    if isinstance(error, OSError) and not folder.is_dir():
         return OSError(
-            f"{folder} cannot be loaded: one of its files, or an argument, is not what it must be "
-            f"({type(error).__name__}: {words[:120]}). Copy or download it again."
+            f"Cannot load {str(name_or_path)!r}: it is not a directory, and the Hub does not "
+            f"provide it ({words.rstrip('.')}). Check the path (this process runs in "
+            f"{Path.cwd()}) or the id, token and network."
         )
-    if not isinstance(error, OSError):
+    if isinstance(error, ValueError | OSError) or "unexpected keyword" in words:
         return None
+    again = "Copy or download it again"
+    if not folder.is_dir():
+        again = "Delete it from the Hub's cache (`hf cache rm`), so that it is downloaded again"
     return OSError(
-        f"Cannot load {str(name_or_path)!r}: it is not a directory, and the Hub does not provide "
-        f"it ({words.rstrip('.')}). Check the path (this process runs in {Path.cwd()}) or the id, "
-        "token and network."
+        f"{name_or_path} cannot be loaded: one of its files, or an argument, is not what it must "
+        f"be ({type(error).__name__}: {words[:120]}). {again}."
     )
 
 

@@ -71,9 +71,10 @@ def read_config(name_or_path: str | os.PathLike[str], hub: dict[str, Any]) -> di
     if not config and Path(name_or_path, "config.json").exists():
         raise OSError(f"{name_or_path}: config.json is empty. Copy or download it again.")
     if not config:  # transformers does not complain of a folder without one
+        told = f" ({' '.join(str(why).split()).rstrip('.')})" if why else ""
         raise OSError(
             f"Cannot load {str(name_or_path)!r}: it is not a directory with a config.json, and the "
-            "Hub does not provide it. Check the path or id, revision, token and network."
+            f"Hub does not provide it{told}. Check the path or id, revision, token and network."
         ) from why
     return dict(config)
 
