@@ -19,7 +19,6 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("Turn left.", "Turn right."),
         ("It is unfair.", "It is fair."),
         ("They raised it.", "They dropped it."),
-        ("all night", "every night"),
         ("Stop the timer.", "Keep the timer."),
         ("Is it still open?", "Is it still closing?"),
         ("Are you coming to the park?", "Are you going to the park?"),
@@ -40,7 +39,6 @@ def test_opposites_are_found(text: str, other: str) -> None:
         ("It is cheap.", "The price is low."),
         ("before noon", "at noon"),
         ("Go to the shop.", "Go into the shop."),
-        ("Rain is coming.", "It is going to rain."),
     ],
 )
 def test_other_words_are_no_opposites(text: str, other: str) -> None:

@@ -40,7 +40,6 @@ def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> 
         ("How about you?", "What do you think?", False),
         ("all night long", "every night long", True),
         ("the key does not exist", "the key which does not exist", True),
-        ("The key doesn't exist any more.", "That key isn't exist.", True),
         ("It doesn't work.", "It isn't good.", False),
         ("Tell me about it.", "Tell me what.", False),
     ],
@@ -53,33 +52,16 @@ def test_swapped_words(text: str, other: str, swapped: bool) -> None:
     ("text", "other", "twice"),
     [
         ("It costs 5 now.", "Now it costs 5 now.", True),
-        ("She didn't call. She didn't write.", "She did not call. She did not write.", False),
-        ("the kids' meal", "the kids' meal for children", True),
-        ("a meal for my kids and other children", "a meal for kids and children", False),
         ("Which of your friends is it?", "Which friend of yours is it?", False),
         ("They would pay if they could.", "They would if they could, would they?", False),
-        ("It is closed.", "It is closed night and evening.", False),  # neither is the text's
+        ("Is it the Pro or the Basic plan?", "Is it the Pro and the Pro or the Basic plan?", True),
+        ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
+        ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
     ],
 )
 def test_what_is_said_twice(text: str, other: str, twice: bool) -> None:
     assert says_twice(text, other) is twice
     drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
-    assert (drafts[0] in keep_facts(drafts, text, repeats=False)) is not twice
-    assert drafts[0] in keep_facts(drafts, text, repeats=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "other", "twice"),
-    [
-        ("Is it the Pro or the Basic plan?", "Is it the Pro and the Pro or the Basic plan?", True),
-        ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
-        ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
-        ("Can it be done in May?", "May it be done in May?", False),
-        ("Can our IT repair it?", "Is it so that our IT can repair it?", False),
-    ],
-)
-def test_names_are_not_said_twice(text: str, other: str, twice: bool) -> None:
-    drafts = [Draft(other, -1.0), Draft(text.replace(" it", " this"), -2.0)]
     assert (drafts[0] in keep_facts(drafts, text, repeats=False)) is not twice
     assert drafts[0] in keep_facts(drafts, text, repeats=True)
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from simbert_hf.generation.inflection import stems
+from simbert_hf.generation.inflection import stems, tokens_of
 
-TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)*|\d+|[.,;:!?]")
 # Words that are alterations of one another, as the forms of a verb are
 CLASSES = [
     frozenset(words.split())
@@ -60,7 +59,6 @@ BE_OR_HAVE = {
     frozenset(pair.split()) for pair in ("is has", "are have", "am have", "was had", "were had")
 }
 ASKING = ("what", "how", "which")
-DNE = re.compile(r"\W*?[.!?\u2026]")  # an end, read backwards: else time grows with the square
 NEAR = 3  # words before another that are searched for its auxiliary
 
 
@@ -116,7 +114,7 @@ def misplaces_be(text: str, other: str) -> bool:
         return True
     come = Counter(theirs) - Counter(ours)
     more = sum(map(is_be, theirs)) > sum(map(is_be, ours))
-    if not more or not is_whole_sentence(text) or any(word in come for word in ASKING):
+    if not more or any(word in come for word in ASKING):
         return False
     split = {*pairwise(ours)} - {*pairwise(theirs)}
     return any(
@@ -149,7 +147,7 @@ def puts_in(text: str, other: str) -> bool:
     )
 
 
-def threes(tokens: list[str]) -> Iterator[tuple[str, str, str]]:
+def threes(tokens: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield every three neighbours, where "" stands for the ends of the text."""
     padded = ["", *tokens, ""]
     return zip(padded, padded[1:], padded[2:], strict=False)
@@ -160,17 +158,7 @@ def is_be(token: str) -> bool:
     return token in BE or token == "been" or token.endswith(CONTRACTED)
 
 
-def is_whole_sentence(text: str) -> bool:
-    """Whether a text is not a headline, which leaves "is" out ("Man jailed for fraud")."""
-    return bool(DNE.match(text[::-1])) or text[:1].islower()
-
-
-def tokens_of(text: str) -> list[str]:
-    """Find words, figures and the marks that end clauses."""
-    return TOKEN.findall(text.lower().replace("’", "'"))
-
-
-def in_context(tokens: list[str]) -> Iterator[tuple[str, str, bool]]:
+def in_context(tokens: Sequence[str]) -> Iterator[tuple[str, str, bool]]:
     """Yield each word with the one before it, and whether an auxiliary stands shortly before it."""
     clause: list[str] = []
     for before, token in pairwise(["", *tokens]):

@@ -1,8 +1,9 @@
-"""Inflection: English words and their endings."""
+"""English words and their endings."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -42,6 +43,24 @@ IRREGULAR = {  # form -> verb or noun
     for form in forms.split(",")
 }
 STEM = re.compile("(?=.*[aeiouy])..")  # of a word, at least
+TOKEN = re.compile(r"[a-z]+(?:'[a-z]+)*|\d+|[.,;:!?]")
+
+
+@lru_cache(maxsize=2**12)
+def tokens_of(text: str) -> tuple[str, ...]:
+    """Find words, figures and the marks that end clauses.
+
+    Example:
+        >>> tokens_of("It’s 5, isn't it?")
+        ("it's", '5', ',', "isn't", 'it', '?')
+    """
+    return tuple(TOKEN.findall(text.lower().replace("’", "'")))
+
+
+@lru_cache(maxsize=2**12)
+def counted_words(text: str) -> Counter[str]:
+    """Count words and figures; the result is shared, so it must not be changed."""
+    return Counter(token for token in tokens_of(text) if token[0].isalnum())
 
 
 @lru_cache(maxsize=2**16)

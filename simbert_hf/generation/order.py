@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 
-from simbert_hf.generation.inflection import stems
-from simbert_hf.generation.small_changes import tokens_of
+from simbert_hf.generation.inflection import stems, tokens_of
 
 ARTICLES = frozenset("a an the".split())
 JOINING = frozenset("and or between vs versus".split())  # what they join may change places
@@ -105,4 +104,5 @@ def cause_and_effect(text: str) -> tuple[set[str], set[str]] | None:
 
 def stems_of(text: str) -> list[str]:
     """List a stem of each word that is not an article."""
-    return [min(stems(word)) for word in tokens_of(text) if word not in ARTICLES]
+    words = (token for token in tokens_of(text) if token[0].isalnum())
+    return [min(stems(word)) for word in words if word not in ARTICLES]

@@ -15,14 +15,12 @@ from transformers import PreTrainedTokenizerBase
 from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
 from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.coining import COINED, hinder_coining, pieces_of_words
-from simbert_hf.generation.completeness import adds_sentence, is_complete
 from simbert_hf.generation.copying import Copying, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import exclude, excluded_tokens
 from simbert_hf.generation.facts import (
     exchanges,
     facts_of,
-    has_stray_letters,
     is_balanced,
     is_chinese,
     loses_bounds,
@@ -39,8 +37,10 @@ from simbert_hf.generation.repeats import ban_repeats, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, Restraint, SearchSettings, search
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.small_changes import (
+    adds_sentence,
     changes_whose,
     coins_word,
+    is_incomplete,
     says_twice,
     swaps_word,
 )
@@ -58,6 +58,16 @@ if TYPE_CHECKING:
     Writer: TypeAlias = SimBert | OnnxSimBert
 
 QUOTED = re.compile('["“]([^"“”]*)["”]')
+RULES = (  # for English
+    swaps_word,
+    changes_whose,
+    alters,
+    misorders,
+    puts_in,
+    misplaces_be,
+    opposes,
+    is_incomplete,
+)
 MAX_ROWS = 1024  # hypotheses in a batch; a text with more has a batch of its own
 
 
@@ -277,9 +287,9 @@ def keep_facts(
     Drafts of a Chinese text must keep its words in Latin letters, and add none. As long as others
     are left, also drop drafts that have an unpaired mark or other quotations, leave out a variable
     or add a sentence; unless the text is in another language than English, also those that have a
-    stray letter or a verb that does not agree; leave out a possible name or one of several
-    negations; change a bound, name somebody else, coin, swap, repeat, put in or alter a word, make
-    two change places, use the opposite of one, misplace "be", or leave out or add much.
+    slip of grammar; leave out a possible name or one of several negations; change a bound, name
+    somebody else, coin, swap, repeat, put in or alter a word, make two change places, use the
+    opposite of one, misplace "be", or leave out or add much.
 
     Args:
         drafts: Sentences.
@@ -308,35 +318,28 @@ def keep_facts(
             and (not chinese or words_of(other) == words)
         )
 
-    wishes: tuple[Callable[[str], bool], ...] = (
-        lambda other: is_balanced(other) or not is_balanced(text),
-        lambda other: quotations_of(other) == quotations,
-        lambda other: all(variable in other for variable in variables),
-        lambda other: not (chinese and changes(text, other)),
-        lambda other: not adds_sentence(text, other),
-    )
-    english: tuple[Callable[[str], bool], ...] = (
-        lambda other: not has_stray_letters(text, other),
-        lambda other: slips_of(other) <= slips,
-        lambda other: all(name in other.lower().replace(".", "") for name in names),  # U.S. is US
-        lambda other: not (words_of(other) - words) & known_names(),
-        lambda other: not loses_denials(text, other),
-        lambda other: not loses_bounds(text, other),
-        lambda other: not coins_word(text, other, tokenize),
-        lambda other: not swaps_word(text, other),
-        lambda other: not changes_whose(text, other),
-        lambda other: repeats or not says_twice(text, other, names),
-        lambda other: not alters(text, other),
-        lambda other: not misorders(text, other),
-        lambda other: not puts_in(text, other),
-        lambda other: not misplaces_be(text, other),
-        lambda other: not opposes(text, other),
-        lambda other: is_complete(text, other),
-    )
+    faults: list[Callable[[str], bool]] = [
+        lambda other: is_balanced(text) and not is_balanced(other),
+        lambda other: quotations_of(other) != quotations,
+        lambda other: any(variable not in other for variable in variables),
+        lambda other: chinese and changes(text, other),
+        lambda other: adds_sentence(text, other),
+    ]
+    if not foreign:
+        faults += [
+            lambda other: not slips_of(other) <= slips,
+            lambda other: any(name not in other.lower().replace(".", "") for name in names),  # U.S.
+            lambda other: bool((words_of(other) - words) & known_names()),
+            lambda other: loses_denials(text, other),
+            lambda other: loses_bounds(text, other),
+            lambda other: coins_word(text, other, tokenize),
+            lambda other: not repeats and says_twice(text, other),
+            *(partial(rule, text) for rule in RULES),
+        ]
     kept = [(plain_form(draft.text), draft) for draft in drafts]
     kept = [(other, draft) for other, draft in kept if is_true(other)]
-    for wish in wishes if foreign else (*wishes, *english):
-        kept = [(other, draft) for other, draft in kept if wish(other)] or kept
+    for faulty in faults:
+        kept = [(other, draft) for other, draft in kept if not faulty(other)] or kept
     return [draft for _, draft in kept]
 
 
