@@ -2,7 +2,7 @@
 
 import pytest
 
-from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
+from simbert_hf.generation.alterations import alters, is_whole_sentence, misplaces_be, puts_in
 from simbert_hf.generation.slips import slips_of
 from simbert_hf.generation.small_changes import adds_sentence, is_incomplete
 from simbert_hf.generation.writing import Draft, keep_facts
@@ -111,6 +111,7 @@ def test_be_is_misplaced(text: str, other: str) -> None:
     [
         ("Why are the trains so punctual?", "What is the reason the trains are so punctual?"),
         ("i need to know my limit on visa", "i need to know what my limit is on visa"),
+        ("Tornado wrecks school; pupils safe", "Tornado wrecks school; pupils are safe"),
         ("It has a lid.", "There is a lid on it."),
         ("Is it safe to go?", "Would it be safe to go?"),
         ("It's late.", "It is late."),
@@ -200,3 +201,10 @@ def test_other_units_and_none_are_other_facts(text, other) -> None:
 def test_the_sign_of_inches_is_a_unit_in_the_singular_or_plural() -> None:
     drafts = [Draft(f"Is a 65{unit} TV good?", -1.0) for unit in ("\u2033", " inch", " inches")]
     assert keep_facts(drafts, "Is a 65\u2033 TV fine?") == drafts
+
+
+def test_the_end_of_a_sentence_is_found_behind_many_marks():
+    """In time that grows with the length alone: by its square, this would take a long while."""
+    assert all(map(is_whole_sentence, ("Is it late?", "Late (or not.) ")))
+    assert not any(map(is_whole_sentence, ("Man jailed", "No. 5 jailed")))
+    assert not is_whole_sentence(f"It is{'.' * 300_000} late")

@@ -1,6 +1,7 @@
-"""Changes that are seldom right: a word coined, swapped, inserted or repeated, many left out.
+"""Changes that are seldom right: a word coined, swapped, inserted or repeated, a "his" added.
 
-FIGURES
+Of 30,058 paraphrases that a reader rated (scripts/data/rated_en) and the other rules let pass, 3 %
+have one, and 2 % of these are good. Or many words are left out or added.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def adds_sentence(text: str, other: str) -> bool:
 def is_incomplete(text: str, other: str) -> bool:
     """Whether another English text has four words fewer or five more, or lacks long ones.
 
-    If it lacks three long ones, it must have at least two others.
+    If it lacks three long ones, it must have at least two others. Of 28,530 paraphrases that a
+    reader rated (the first two rounds of scripts/data/rated_en), 2.5 % are so, and 4 % of these are
+    good; of the 8,436 in the others, 1.2 and 7 %.
 
     Example:
         >>> is_incomplete("Could you tell me when the big shop opens?", "When does it open?")
