@@ -55,6 +55,7 @@ def test_swapped_words(text: str, other: str, swapped: bool) -> None:
         ("Which of your friends is it?", "Which friend of yours is it?", False),
         ("They would pay if they could.", "They would if they could, would they?", False),
         ("Is it the Pro or the Basic plan?", "Is it the Pro and the Pro or the Basic plan?", True),
+        ("I am ill and not sure.", "I'm ill, and I'm not sure.", False),
         ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
         ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
     ],

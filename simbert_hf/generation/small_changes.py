@@ -30,7 +30,7 @@ REPEATED = frozenset(  # words that are often said more than once
     "a an the this that these those and to of in on at for by from as up out about not no then "
     "than is are was were be been being am do have has had can could will would may might must "
     "shall should i you he she it we they me him her us them my your his its our their there here "
-    "where who what which why how".split()
+    "where who what which why how going one".split()
 )
 
 
@@ -94,7 +94,8 @@ def says_twice(text: str, other: str) -> bool:
     """
     ours, theirs = counted_words(text), counted_words(other)
     return any(
-        count > max(1, ours[word]) and word not in REPEATED for word, count in theirs.items()
+        count > max(1, ours[word]) and word.partition("'")[0] not in REPEATED  # "I'm", "it's"
+        for word, count in theirs.items()
     )
 
 
