@@ -2,7 +2,7 @@
 
 import pytest
 
-from simbert_hf.generation.order import exchanges_places, turns_cause
+from simbert_hf.generation.order import exchanges_places, turns_agent, turns_cause
 from simbert_hf.generation.writing import Draft, keep_facts
 
 
@@ -50,5 +50,25 @@ def test_words_that_change_places(text: str, other: str, exchanged: bool) -> Non
 )
 def test_causes_that_become_effects(text: str, other: str, turned: bool) -> None:
     assert turns_cause(text, other) is turned
+    drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
+    assert not turned or keep_facts(drafts, text) == drafts[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "turned"),
+    [
+        ("The cat was chased by the dog.", "The cat chased the dog.", True),
+        ("The cat was chased by the dog.", "The dog chased by the cat.", False),  # not told apart
+        ("The cat was chased by the dog.", "The dog chased the cat.", False),
+        ("A potter shapes a vase.", "A potter is shaped by a vase.", True),
+        ("A potter shapes a vase.", "A vase is shaped by a potter.", False),
+        ("Was it won on Monday by a woman?", "Was it won by a woman on Monday?", False),
+        ("Are you being bitten by gnats?", "Are you getting bitten by gnats?", False),
+        ("The hut is surrounded by pines.", "The hut is surrounded with pines.", False),
+        ("The bill was paid by him.", "The bill paid him.", False),  # no word to go by
+    ],
+)
+def test_who_acts_and_who_is_acted_upon(text: str, other: str, turned: bool) -> None:
+    assert turns_agent(text, other) is turned
     drafts = [Draft(other, -1.0), Draft(text.upper(), -2.0)]
     assert not turned or keep_facts(drafts, text) == drafts[1:]
