@@ -47,7 +47,7 @@ def respelled(source, written, tokenizer):
         ("Re: What is it?\n- Who is it?", "tell me who or what", "Tell me who or what"),
         ('He said, "Go on"', "go on, he said", "Go on, he said"),
         ('I read "War and Peace" (by Tolstoy).', "war by tolstoy", "War by Tolstoy"),
-        ("How Do I Reset My Password?", "can i reset my password?", "Can I reset my password?"),
+        ("How Do I Reset My Password?", "can i reset my password?", "Can I Reset My Password?"),
         ("Is x@a.com or f(x)=1 it?", "x@a.com? f(x)=1.", "x@a.com? f(x)=1."),
         ("ATM?", "where is the atm?", "Where is the ATM?"),
         ("Is ASP.NET or www.Foo.com up?", "www.foo.com, asp.net", "www.Foo.com, ASP.NET"),
@@ -77,7 +77,13 @@ def respelled(source, written, tokenizer):
         ("Open at 9 a.m.?", "does it open at 9 a.m.", "Does it open at 9 a.m.?"),
         ("Ask Nguyen Kowalski", "did nguyen kowalski ask?", "Did Nguyen Kowalski ask?"),  # no title
         ("Call Dr. Anna Brown in Rome", "call anna brown in rome", "Call Anna Brown in Rome"),
-        ("Police Arrest Man Near River", "police nab man near river", "Police nab man near river"),
+        ("Police Arrest Man Near River", "police nab man near river", "Police Nab Man Near River"),
+        (
+            "LEGO Star Wars Kit (75 Pieces)",
+            "the kit of lego star wars",
+            "The Kit of LEGO Star Wars",
+        ),
+        ('I read "The Crown" at home', "i read it in the bath", "I read it in the bath"),
         ("On 21st St", "at 21st st", "At 21st St"),
         ('See "The Old Man", the film', 'the film "the old man"', 'The film "The Old Man"'),
         ('Type "yes" or "YES".', 'enter "yes" or "yes".', 'Enter "yes" or "yes".'),

@@ -72,10 +72,14 @@ CONSONANT = re.compile(r"[bcdfgjklmnpqrstvwyz][a-z]{4,}")
 HYPHENED = re.compile(r"(?<!\w)(\w+)([-\u2013])(?=(\w+))")
 DASHED = re.compile(r"\w [-\u2013] \w")
 STANDIN = 0x17000  # letters of Tangut stand for words while the blanks between others are placed
+TITLED = re.compile(r"(?<![^\s\"“‘(])[a-z]+(?:['’][a-z]+)?(?![\w@#/]|\.\w)")  # words in a title
+UNTITLED = frozenset(  # but not these
+    "a an and as at but by for from in into nor of off on or over per the to up via with".split()
+)
 # These may be other words than the source's US, IT or Will; "the US" is not "us".
 COMMON = frozenset(
     "a all am an any as at be by can do go he if in is it may me my no of off on one or our out so "
-    "to up us we who why will you".split()
+    "the to up us we who why will you".split()
 )
 
 
@@ -98,10 +102,10 @@ class Spelling:
     The source's own words are spelled as there, unless it spells one in several ways; other words
     are left unchanged, except for English endings. "a" or "an" is chosen as there, in English "an"
     before other vowels, and a question keeps its mark. Sentences begin with a capital if the source
-    does, and marks next to Chinese are wide unless the source's are not. Blanks between Chinese and
-    other words, and around dashes that are not hyphens, follow the source. Except for articles and
-    endings, this applies only where the tokenizer loses the spelling: what a cased model writes is
-    kept.
+    does, as do a title's words, and marks next to Chinese are wide unless the source's are not.
+    Blanks between Chinese and other words, and around dashes that are not hyphens, follow the
+    source. Except for articles and endings, this applies only where the tokenizer loses the
+    spelling: what a cased model writes is kept.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -136,6 +140,8 @@ class Spelling:
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         self.foreign = bool(foreign_language(source))
+        self.titled = uncased and is_titled(source)
+        self.small = UNTITLED.union(word for word, _, _ in words if word.islower())
         if self.capitals and not self.foreign:  # "i" is Italian, Danish and Polish too
             spelled.setdefault("i", {"I"})
         self.dashed = self.wordpiece and bool(DASHED.search(source))
@@ -171,6 +177,9 @@ class Spelling:
         article = self.articles.get(found[2].lower(), usual)
         return f"{found[1][0]}{article[1:]} {found[2]}"
 
+    def _capital(self, found: re.Match[str]) -> str:
+        return found[0] if found[0] in self.small else found[0].capitalize()
+
     def _dash(self, found: re.Match[str]) -> str:
         left, dash, right = found.groups()
         known = (left.lower(), right.lower()) in self.hyphened
@@ -199,6 +208,7 @@ class Spelling:
         if self.all_capitals:
             text = text.upper()
         elif self.capitals:
+            text = TITLED.sub(self._capital, text) if self.titled else text
             text = begin_sentences(text)
         text = QUOTED.sub(lambda found: f'"{self.quoted.get(found[1].lower(), found[1])}"', text)
         text = (widen(text) if self.wide else text).translate(self.signs)
@@ -220,16 +230,13 @@ def words_in_context(source: str) -> Iterator[tuple[str, str, bool]]:
         ['Is', 'Or', 'Not']
     """
     starts = {0, *ends_in(source, "en")}
-    titled = is_titled(source)
     before = ""
     for found in RUN.finditer(source):
         bare = found[0].lstrip("" if YEAR.match(found[0]) else OPENING).rstrip(CLOSING)
         if not any(map(str.isalnum, bare)):
             continue
         at = found.start() + found[0].index(bare)
-        placed = (
-            titled or found.start() in starts or bool(START.search(source, max(0, at - NEAR), at))
-        )
+        placed = found.start() in starts or bool(START.search(source, max(0, at - NEAR), at))
         placed = placed and not CJK_CHAR.search(source[max(0, found.start() - 1) : found.end() + 1])
         whole = f"{bare}." if "." in bare and f"{bare}." in found[0] else bare  # "U.S."
         owner = OWNED.sub("", bare)
