@@ -21,6 +21,8 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("They digitised it.", "They digitized it.", False),
         ("It is Leila's cryptocurrency.", "It is Leila cryptocurrency.", False),
         ("Pay in cryptocurrency.", "Pay in crypturrency.", True),
+        ("Two hikers were found.", "Two hikingrs were found.", True),
+        ("The tour was whirlwind.", "The tour was whirl window.", True),
     ],
 )
 def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> None:
@@ -42,6 +44,8 @@ def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> 
         ("the key does not exist", "the key which does not exist", True),
         ("It doesn't work.", "It isn't good.", False),
         ("Tell me about it.", "Tell me what.", False),
+        ("Stop if it gets hot.", "Stop whether it is getting hot.", True),
+        ("I wonder if it is hot.", "I wonder whether it is hot.", False),
     ],
 )
 def test_swapped_words(text: str, other: str, swapped: bool) -> None:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
 
 from simbert_hf.generation.inflection import counted_words, stems
 
 ANY_WORD = re.compile(r"\w+(?:'[a-z]+)?")  # of any language
 SENTENCE_END = re.compile(r"(?<=[.!?\u2026])[\"')\]]*\s+(?=\w)")
-LONG = 5  # letters of a word that may be coined
-LIKE = 0.75  # difflib's ratio of a word to one that it was made from
 CARRYING = 4  # letters of a word that carries meaning
 DO = frozenset("do does did don't doesn't didn't".split())
 BE_OR_HAVE = frozenset(
     "is are was were am have has had isn't aren't wasn't weren't haven't hasn't hadn't".split()
 )
 SWAPS = [{"what", "how"}, {"all", "every"}, {"much", "many"}]
+KNOWING = frozenset(  # what may be followed by "whether"
+    "ask asked asks check checked know knows knew wonder wondered wondering see tell told tells "
+    "sure find found decide decided determine matter remember confirm doubt clear".split()
+)
 ASKING = frozenset("what who which where why when".split())
 WHOSE = frozenset("my your his her their our".split())
 HERS_OR_HIS = frozenset("she her hers herself he him his himself".split())
@@ -35,7 +36,9 @@ REPEATED = frozenset(  # words that are often said more than once
 
 
 def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) -> bool:
-    """Whether a long English word has become one that is neither a form of it nor one token.
+    """Whether another English text has a new word that is neither one token nor a form of another.
+
+    Of the 29,255 rated paraphrases that the other rules let pass, 204 do, and 7 of these are good.
 
     Example:
         >>> def tokenize(word: str) -> list[str]:
@@ -45,22 +48,20 @@ def coins_word(text: str, other: str, tokenize: Callable[[str], Sequence[str]]) 
         >>> coins_word("fix the heater", "fix the heating", tokenize)
         False
     """
-    ours, theirs = (
-        {word for word in counted_words(some) if "'" not in word} for some in (text, other)
-    )
-    lost = [word for word in ours - theirs if len(word) >= LONG]
+    ours = {word.partition("'")[0] for word in counted_words(text)}
+    known = {stem.replace("s", "z") for word in ours for stem in stems(word)}  # "-ise" is "-ize"
     return any(
-        SequenceMatcher(None, one, new).ratio() > LIKE
-        and one.replace("s", "z") != new.replace("s", "z")  # "-ise" is "-ize"
-        and stems(one).isdisjoint(stems(new))
-        and len(tokenize(new)) > 1
-        for new in theirs - ours
-        for one in lost
+        word.isalpha()
+        and known.isdisjoint(stem.replace("s", "z") for stem in stems(word))
+        and len(tokenize(word)) > 1
+        for word in counted_words(other).keys() - ours
     )
 
 
 def swaps_word(text: str, other: str) -> bool:
     """Whether another English text differs only by "do" for "be" or the like, or an added "what".
+
+    Or whether it has "whether" for a condition's "if".
 
     Example:
         >>> (
@@ -68,11 +69,15 @@ def swaps_word(text: str, other: str) -> bool:
         ...     swaps_word("I know.", "I know who."),
         ... )
         (True, True)
+        >>> swaps_word("Stop if it's hot.", "Stop whether it's hot.")
+        True
         >>> swaps_word("Does it work with A?", "Is it good with A?")
         False
     """
     ours, theirs = counted_words(text), counted_words(other)
     gone, come = ours - theirs, theirs - ours
+    if "if" in gone and "whether" in come and KNOWING.isdisjoint(ours):
+        return True
     if come.total() != 1 or gone.total() > 1:
         return False
     swapped = {*gone, *come}
