@@ -42,9 +42,9 @@ _LAST = r"(?<!\S)(?:<3+|[xX]D+)(?=[\s.!?]*$)"  # only at the end of a sentence
 # Tried once in each run of blanks
 EDGE = rf"(?:(?<![{SIGNS_IN}])[{SIGNS_IN}]++|{EMOTICON}|{_LAST}|{_BLOCK}){{0,30}}"
 _PAIR = r"(?:\*\*|</?(?:b|strong)>|[\"“”])"
-CORE = re.compile(  # Markdown's headings and quotations, and what is bold or quoted as a whole
-    rf"({EDGE}(?:(?:#{{1,6}}|>) (?!\d))?"
-    rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR}){EDGE})",
+CORE = re.compile(  # Markdown's headings and quotations, comments; what is bold or quoted
+    rf"({EDGE}(?:(?:#{{1,6}}|>|//+|/\*+) (?!\d))?"
+    rf"({_PAIR}(?=[^*<>\"“”]+{_PAIR}{EDGE}$))?)(.*?)((?(2){_PAIR})(?: \*/)?{EDGE})",
     re.DOTALL,
 )
 PART = 2500  # characters split at once: the splitter loses line breaks behind 10,000 bytes
@@ -221,6 +221,8 @@ def cut_signs(sentence: str) -> tuple[str, str, str]:
         (('', 'I love it!', ' \N{GRINNING FACE} '), ('', '\N{GRINNING FACE}', ''))
         >>> cut_signs("<li>**Is it *new*?**</li>"), cut_signs("**Note:** it is")
         (('<li>', '**Is it *new*?**', '</li>'), ('', '**Note:** it is', ''))
+        >>> cut_signs("// Is it new?"), cut_signs("/* Is it new? */")
+        (('// ', 'Is it new?', ''), ('/* ', 'Is it new?', ' */'))
         >>> cut_signs('"Is it new?"'), cut_signs('"Is it new?" he said.')
         (('"', 'Is it new?', '"'), ('', '"Is it new?" he said.', ''))
     """
