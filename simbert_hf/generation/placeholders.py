@@ -1,9 +1,9 @@
 """Placeholders: what a model cannot write is one letter in the text that it paraphrases.
 
 These are words with signs or in a script that the tokenizer does not know, template variables,
-code, command options, links, tags and entities, emoticons, long addresses and, if the model does
-not copy them, long figures. Each has its own letter, so that it stays intact and comes where the
-paraphrase has that (as in Luong et al. 2015, arXiv:1410.8206).
+code, formulas, paths through menus, command options, links, tags and entities, emoticons, long
+addresses and, if the model does not copy them, long figures. Each has its own letter, so that it
+stays intact and comes where the paraphrase has that (as in Luong et al. 2015, arXiv:1410.8206).
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ _TAGGED = rf"(?!<(?:br|hr|img|input)\b){_OPEN}[^<>\n]{{1,40}}{_CLOSE}"
 _WORDS = (
     r"(?:I|no|so|as|is|in|on|at|to|an|my|we|he|me|or|if|by|do|up|us|am|be|go|of)\b"  # behind a dash
 )
+_ITEM = rf"[^\W{CJK}](?:(?:[^\W{CJK}]|[.,'’-])*[^\W{CJK}])?%?"
+_SIGN = r"(?:[+=<>→×*^]|(?<=\d )x(?= \d))"
+_CHAIN = rf"(?<![^\s(]){_ITEM}(?: {_SIGN} {_ITEM})+(?!\S*[@/])"  # "2x + 1 = 7", "File > Save"
 _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
     rf"|!?\[[^\[\]\n]+\]\([^()\s]+\)|{_TAGGED}|{_OPEN}|{_CLOSE}|&(?:[a-zA-Z][a-zA-Z\d]+|#\w+);"
-    rf"|{EMOTICON}|(?<!\S)(?:--[a-zA-Z][\w-]*|-(?!{_WORDS})[a-zA-Z]{{1,2}}(?!\w))"
+    rf"|{_CHAIN}|{EMOTICON}|(?<!\S)(?:--[a-zA-Z][\w-]*|-(?!{_WORDS})[a-zA-Z]{{1,2}}(?!\w))"
 )
 VARIABLE = re.compile(_VARIABLE)
 MARKS = "\"'“”‘’«»(),;:!?…."
