@@ -284,6 +284,14 @@ def test_facts(text, facts):
         ("at most 5 may come", ["up to 5 may come", "at most 5 can come"], None),
         ("send it", ["send it. What now?", "please send it"], ["please send it"]),
         ("send it", ["send it. What now?"], None),
+        ("$3.49, not $3", ["3.49, not $3", "not 3 but 3.49 dollars"], ["not 3 but 3.49 dollars"]),
+        (
+            '"who is it?" he said',
+            ['"who is it," he said', 'he said "who is it?"'],
+            ['he said "who is it?"'],
+        ),
+        ("wie geht das mit dem Zug", ["the wie geht das mit dem Zug", "did wie geht das"], []),
+        ("wie geht das mit dem Zug", ["wie geht das mit der Bahn"], None),
     ],
 )
 def test_marks_numbers_letters_and_verbs_are_as_in_the_text(text, others, kept):

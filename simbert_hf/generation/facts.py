@@ -262,13 +262,16 @@ def is_balanced(text: str) -> bool:
 def repeats_facts(text: str, other: str) -> bool:
     """Whether another text repeats a number, or has a repeated one less often.
 
-    Or whether it repeats a currency or a negation more often than the text.
+    Or whether it repeats a currency or a negation more often than the text, or has the sign of a
+    currency less often.
 
     Example:
         >>> repeats_facts("at 6:30", "at 6:30, 6:30"), repeats_facts("4242 4242", "4242")
         (True, True)
         >>> repeats_facts("two of 5", "5 and 2"), repeats_facts("a $5 note", "a $5 $ note")
         (False, True)
+        >>> repeats_facts("$5, not $3", "5, not $3"), repeats_facts("$5 or $3", "5 or 3 dollars")
+        (True, False)
         >>> repeats_facts("by 6 pm", "at 6 pm by six"), repeats_facts("not A", "no, not A")
         (True, True)
     """
@@ -281,6 +284,7 @@ def repeats_facts(text: str, other: str) -> bool:
         or any(
             len(name.findall(other)) > max(1, len(name.findall(text))) for name in SIGNS.values()
         )
+        or any(0 < other.count(sign) < text.count(sign) for sign in "$€£")
         or _denials(other) > max(1, _denials(text))
     )
 

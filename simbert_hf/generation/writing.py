@@ -19,6 +19,7 @@ from simbert_hf.generation.copying import Copying, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
 from simbert_hf.generation.excluding import exclude, excluded_tokens
 from simbert_hf.generation.facts import (
+    SURE,
     exchanges,
     facts_of,
     is_balanced,
@@ -284,12 +285,13 @@ def keep_facts(
 ) -> list[Draft]:
     """Drop drafts with other facts, repeated numbers or exchanged words.
 
-    Drafts of a Chinese text must keep its words in Latin letters, and add none. As long as others
-    are left, also drop drafts that have an unpaired mark or other quotations, leave out a variable
-    or add a sentence; unless the text is in another language than English, also those that have a
-    slip of grammar; leave out a possible name or one of several negations; change a bound, name
-    somebody else, coin, swap, repeat, put in or alter a word, make two change places, use the
-    opposite of one, misplace "be", or leave out or add much.
+    Drafts of a Chinese text must keep its words in Latin letters, and add none; those of other
+    languages may add no word that is surely English. As long as others are left, also drop drafts
+    that have an unpaired mark or other quotations, leave out a variable or add a sentence; unless
+    the text is in another language than English, also those that have a slip of grammar; leave out
+    a possible name or one of several negations; change a bound, name somebody else, coin, swap,
+    repeat, put in or alter a word, make two change places, use the opposite of one, misplace "be",
+    or leave out or add much.
 
     Args:
         drafts: Sentences.
@@ -316,6 +318,7 @@ def keep_facts(
             and (chinese or foreign or not changes_units(text, other))
             and not repeats_facts(text, other)
             and (not chinese or words_of(other) == words)
+            and (not foreign or SURE.isdisjoint(words_of(other) - words))
         )
 
     faults: list[Callable[[str], bool]] = [
@@ -357,7 +360,7 @@ def unify(text: str) -> str:
 
 def quotations_of(text: str) -> set[str]:
     """Find what is quoted in double quotation marks."""
-    return {quote.strip(" ,.;:?!") for quote in QUOTED.findall(text.lower())}
+    return {quote.strip(" ,.;:!") for quote in QUOTED.findall(text.lower())}
 
 
 def warn_of_unknown(
