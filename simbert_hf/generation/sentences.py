@@ -25,6 +25,8 @@ BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
 _NUMERAL = "[一二三四五六七八九十]"
 _ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|{_NUMERAL}+、(?!{_NUMERAL}))\s*(?=[{HAN}]|$)"
 MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
+LISTED = re.compile(r"(?<!\S)1\) (?:\S+ ){2,}2\) ")  # in one line
+NEXT_ITEM = re.compile(r"(?<=\S )(?=\d{1,2}\) \S)")
 # Ends of sentences that the splitter does not know
 UNKNOWN_END = re.compile(
     rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)(?![^“（]{{0,99}}[”）])|(?<=\n)(?={_ITEM})"
@@ -73,18 +75,23 @@ def split_sentences(text: str) -> list[str]:
         ['1. ', 'Log in.\n', '2. ', 'Pay your bill.']
         >>> split_sentences("1. Peel the eggs. 2. Cut them small.")
         ['1. ', 'Peel the eggs. ', '2. ', 'Cut them small.']
+        >>> split_sentences("We must: 1) peel the eggs 2) cut them")
+        ['We must: ', '1) ', 'peel the eggs ', '2) ', 'cut them']
     """
     sentences: list[str] = []
     begun = ""
     language = foreign_language(text)
     pieces = chain.from_iterable(cut(piece, language) for piece in UNKNOWN_END.split(text))
+    in_line = bool(LISTED.search(text))
+    if in_line:
+        pieces = chain.from_iterable(map(NEXT_ITEM.split, pieces))
     parts = chain.from_iterable(map(cut_blocks, pieces))
     for part in chain.from_iterable(map(cut_short_lines, parts)):
         if sentences and not begun + part.strip():
             sentences[-1] += part
             continue
         marker = MARKER.match(part)
-        listed = sentences and MARKER.fullmatch(sentences[0])  # perhaps all in one line
+        listed = in_line or (sentences and MARKER.fullmatch(sentences[0]))
         if listed and marker and begun:
             sentences.append(begun)
             begun = ""
