@@ -284,7 +284,11 @@ def test_facts(text, facts):
         ("at most 5 may come", ["up to 5 may come", "at most 5 can come"], None),
         ("send it", ["send it. What now?", "please send it"], ["please send it"]),
         ("send it", ["send it. What now?"], None),
-        ("$3.49, not $3", ["3.49, not $3", "not 3 but 3.49 dollars"], ["not 3 but 3.49 dollars"]),
+        (
+            "$3.49, not $3",
+            ["3.49, not $3", "$ 3.49, not $3", "not 3 but 3.49 dollars"],
+            ["not 3 but 3.49 dollars"],
+        ),
         (
             '"who is it?" he said',
             ['"who is it," he said', 'he said "who is it?"'],
