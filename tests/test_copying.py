@@ -389,3 +389,13 @@ def test_a_tokenizer_without_offsets_has_no_words():
             return {"input_ids": [[1, 2] for _ in texts]}
 
     assert inside_words(Slow(), ["ab", "cd"]) == [[False, False]] * 2
+
+
+def test_why_a_draft_is_dropped_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    drafts = [Draft(text, -1.0) for text in ("send $7 now", "send $5 now", "please send $5 to him")]
+    with caplog.at_level("DEBUG", logger="simbert_hf"):
+        assert keep_facts(drafts, "I send $5") == drafts[1:2]
+    assert caplog.messages == [
+        "Dropped 'send $7 now': other facts.",
+        "Dropped 'please send $5 to him': changes_whose.",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     Writer: TypeAlias = SimBert | OnnxSimBert
 
 QUOTED = re.compile('["“]([^"“”]*)["”]')
+logger = logging.getLogger(__name__)
 RULES = (  # for English
     swaps_word,
     changes_whose,
@@ -291,7 +293,7 @@ def keep_facts(
     the text is in another language than English, also those that have a slip of grammar; leave out
     a possible name or one of several negations; change a bound, name somebody else, coin, swap,
     repeat, put in or alter a word, make two change places, use the opposite of one, misplace "be",
-    or leave out or add much.
+    or leave out or add much. At the level DEBUG, the reason why a draft is dropped is logged.
 
     Args:
         drafts: Sentences.
@@ -311,38 +313,44 @@ def keep_facts(
     quotations = quotations_of(text)
     variables = [found[0] for found in VARIABLE.finditer(text)]
 
-    def is_true(other: str) -> bool:
-        return (
-            facts_of(other) == facts
-            and not exchanges(text, other)
-            and (chinese or foreign or not changes_units(text, other))
-            and not repeats_facts(text, other)
-            and (not chinese or words_of(other) == words)
-            and (not foreign or SURE.isdisjoint(words_of(other) - words))
-        )
-
-    faults: list[Callable[[str], bool]] = [
-        lambda other: is_balanced(text) and not is_balanced(other),
-        lambda other: quotations_of(other) != quotations,
-        lambda other: any(variable not in other for variable in variables),
-        lambda other: chinese and changes(text, other),
-        lambda other: adds_sentence(text, other),
-    ]
+    lies: dict[str, Callable[[str], bool]] = {
+        "other facts": lambda other: facts_of(other) != facts,
+        "exchanged words": lambda other: exchanges(text, other),
+        "other units": lambda other: not (chinese or foreign) and changes_units(text, other),
+        "repeated or lost figures": lambda other: repeats_facts(text, other),
+        "other Latin words": lambda other: chinese and words_of(other) != words,
+        "English words": lambda other: foreign and not SURE.isdisjoint(words_of(other) - words),
+    }
+    faults: dict[str, Callable[[str], bool]] = {
+        "an unpaired mark": lambda other: is_balanced(text) and not is_balanced(other),
+        "other quotations": lambda other: quotations_of(other) != quotations,
+        "a lost variable": lambda other: any(variable not in other for variable in variables),
+        "a change of Chinese": lambda other: chinese and changes(text, other),
+        "an added sentence": lambda other: adds_sentence(text, other),
+    }
     if not foreign:
-        faults += [
-            lambda other: not slips_of(other) <= slips,
-            lambda other: any(name not in other.lower().replace(".", "") for name in names),  # U.S.
-            lambda other: bool((words_of(other) - words) & known_names()),
-            lambda other: loses_denials(text, other),
-            lambda other: loses_bounds(text, other),
-            lambda other: coins_word(text, other, tokenize),
-            lambda other: not repeats and says_twice(text, other),
-            *(partial(rule, text) for rule in RULES),
-        ]
+        faults |= {
+            "a slip": lambda other: not slips_of(other) <= slips,
+            "a lost name": lambda other: any(
+                name not in other.lower().replace(".", "")  # U.S.
+                for name in names
+            ),
+            "an added name": lambda other: bool((words_of(other) - words) & known_names()),
+            "a lost negation": lambda other: loses_denials(text, other),
+            "a lost bound": lambda other: loses_bounds(text, other),
+            "a coined word": lambda other: coins_word(text, other, tokenize),
+            "a word said twice": lambda other: not repeats and says_twice(text, other),
+        } | {rule.__name__: partial(rule, text) for rule in RULES}
     kept = [(plain_form(draft.text), draft) for draft in drafts]
-    kept = [(other, draft) for other, draft in kept if is_true(other)]
-    for faulty in faults:
-        kept = [(other, draft) for other, draft in kept if not faulty(other)] or kept
+    for why, faulty in (lies | faults).items():
+        good: list[tuple[str, Draft]] = []
+        bad: list[tuple[str, Draft]] = []
+        for other, draft in kept:
+            (bad if faulty(other) else good).append((other, draft))
+        if good or why in lies:
+            kept = good
+            for _, draft in bad:
+                logger.debug("Dropped %r: %s.", draft.text, why)
     return [draft for _, draft in kept]
 
 
