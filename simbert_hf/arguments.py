@@ -348,7 +348,7 @@ class SimilarityTrainingArguments(TrainingArguments):
 
     def _refuse_others_batches(self) -> None:
         for name in ("split_batches", "dispatch_batches"):
-            if getattr(self.accelerator_config, name):
+            if getattr(self.accelerator_config, name, False):
                 raise ValueError(
                     f"--accelerator_config with {name} has no effect, as each process draws its "
                     "own batches; drop it."

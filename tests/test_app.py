@@ -227,8 +227,8 @@ def test_the_documented_calls_give_the_page_all_it_takes() -> None:
     from simbert_hf.app.page import make_page
 
     text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    assert f"Both refuse texts of more than {MAX_CHARS} characters" in " ".join(text.split())
-    assert f"more than {MAX_WRITTEN} paraphrases to write" in text
+    assert f"refuse texts of more than {MAX_CHARS} characters" in " ".join(text.split())
+    assert f"number to write ({MAX_WRITTEN} at most)" in text
 
     model = tiny_simbert()
     index = FaqIndex.build(model, [Faq("where is the cat", "Here.")])
