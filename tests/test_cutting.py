@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,40 @@ def test_a_cut_vocabulary_changes_no_text_that_it_covers(kind: str, tmp_path: Pa
     loaded = AutoModelForMaskedLM.from_pretrained(tmp_path / "cut")
     assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
     assert AutoModel.from_pretrained(tmp_path / "cut").config.pad_token_id == model.rows.pad_id
+
+
+def test_a_cut_model_writes_as_it_does_once_loaded(tmp_path: Path) -> None:
+    """Even without the first layer, by which transformers' caches count tokens."""
+    model = tiny_simbert()
+    cut_layers(model, [1])
+    model.save_pretrained(tmp_path)
+    options = {"n": 5, "k": 3, "copying": 0, "repeats": True}
+    loaded = SimBert.from_pretrained(tmp_path)
+    assert model.gen_synonyms(TEXTS, **options) == loaded.gen_synonyms(TEXTS, **options)
+
+
+def test_an_untied_head_is_cut() -> None:
+    whole = tiny_simbert(tie_word_embeddings=False)
+    with torch.no_grad():
+        whole.get_output_embeddings().weight.normal_()
+    model = deepcopy(whole)
+    cut_vocabulary(model, TEXTS, min_count=1)
+    old, new = whole.tokenizer.get_vocab(), model.tokenizer.get_vocab()
+    kept, hidden = [old[piece] for piece in sorted(new, key=new.__getitem__)], torch.randn(3, 32)
+    assert_close(model.lm_logits(hidden), whole.lm_logits(hidden)[:, kept])
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_added_tokens_and_the_ends_of_long_texts_count(kind: str) -> None:
+    """Added tokens need not be pieces, and a tokenizer.json may say that texts are cut."""
+    tokenizer = TOKENIZERS[kind]()
+    tokenizer.add_tokens(["<name>"])
+    whole = tokenizer("the <name> is nice today").tokens()
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    model = tiny_simbert(tokenizer=tokenizer)
+    cut_vocabulary(model, [*TEXTS, "a cat"], min_count=1)
+    assert model.tokenizer("the <name> is nice today").tokens() == whole
+    assert model.tokenizer.convert_tokens_to_ids("<name>") == model.config.vocab_size - 1
 
 
 def test_rare_pieces_go_but_characters_stay() -> None:

@@ -45,6 +45,10 @@ def cut_layers(model: SimBert, kept: Sequence[int]) -> None:
     if not kept or list(kept) != sorted(set(kept)) or kept[0] < 0 or kept[-1] > last:
         raise ValueError(f"Layers {list(kept)}: give some of 0 to {last}, in rising order.")
     encoder.layer = nn.ModuleList(encoder.layer[number] for number in kept)
+    for number, layer in enumerate(encoder.layer):
+        for module in layer.modules():
+            if hasattr(module, "layer_idx"):  # its place in a cache
+                module.layer_idx = number
     model.config.num_hidden_layers = len(kept)
 
 
@@ -63,6 +67,8 @@ def cut_vocabulary(model: SimBert, texts: Sequence[str], min_count: int = 20) ->
     """
     tokenizer = model.loaded_tokenizer()
     engine: Tokenizer = tokenizer.backend_tokenizer
+    engine.no_truncation()  # which a tokenizer.json may ask for
+    engine.no_padding()
     counts: Counter[int] = Counter()
     for start in range(0, len(texts), COUNTED):
         some = list(texts[start : start + COUNTED])
@@ -104,7 +110,7 @@ def with_pieces(engine: Tokenizer, ids: Sequence[int]) -> Tokenizer:
     made = json.loads(engine.to_str())
     model, new = made["model"], {old: number for number, old in enumerate(ids)}
     if model["type"] == "Unigram":
-        model["vocab"] = [model["vocab"][old] for old in ids]
+        model["vocab"] = [piece for old, piece in enumerate(model["vocab"]) if old in new]
         model["unk_id"] = new[model["unk_id"]]
     elif model["type"] == "WordPiece":
         model["vocab"] = {piece: new[old] for piece, old in model["vocab"].items() if old in new}
@@ -126,9 +132,9 @@ def _select_embeddings(model: SimBert, ids: Sequence[int]) -> None:
     """Keep some word embeddings, and what the LM head adds for them."""
     embeddings: Any = model.get_input_embeddings()
     decoder: Any = model.get_output_embeddings()
-    words, bias = embeddings.weight[ids], decoder.bias[ids]
+    kept = embeddings.weight[ids], decoder.weight[ids], decoder.bias[ids]
     model.resize_token_embeddings(len(ids))
     embeddings, decoder = model.get_input_embeddings(), model.get_output_embeddings()
-    embeddings.weight.copy_(words)
-    decoder.bias.copy_(bias)
+    for new, old in zip((embeddings.weight, decoder.weight, decoder.bias), kept, strict=True):
+        new.copy_(old)
     model.config.pad_token_id = model.rows.pad_id
