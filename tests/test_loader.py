@@ -82,6 +82,15 @@ def test_half_a_cached_model_is_told(cached: Path, caplog: pytest.LogCaptureFixt
     assert told not in caplog.text
 
 
+def test_a_cache_of_sentence_transformers_counts(
+    cached: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", constants.HF_HUB_CACHE)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cached))
+    load_sentence_transformer("org/name")
+    assert "is neither in the cache" not in caplog.text
+
+
 @pytest.mark.parametrize("load", [load_sentence_transformer, SimBert.from_pretrained])
 def test_damage_in_the_cache_is_told(cached: Path, load: Callable[[str], object]) -> None:
     os.truncate(cached / "model.safetensors", 1000)

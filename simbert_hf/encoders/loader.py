@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def warn_of_unknown_modules(name: str) -> None:
     offline, or the Hub has not answered. That a model has no list stands in the cache, too.
     """
     names = (name, f"sentence-transformers/{name}")[: 1 if "/" in name else 2]
-    if not any(try_to_load_from_cache(each, MODULES) for each in names):
+    cache = os.getenv("SENTENCE_TRANSFORMERS_HOME")
+    if not any(try_to_load_from_cache(each, MODULES, cache_dir=cache) for each in names):
         logger.warning(
             "%s: its %s, which says how its vectors are made, is neither in the cache nor does the "
             "Hub say that there is none. Its vectors may be wrong: they are means of the tokens'.",
