@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from simbert_hf import gen_synonyms
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [
@@ -84,6 +86,15 @@ def test_links_between_pages_lead_somewhere() -> None:
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
     assert links > 99
     assert broken == []
+
+
+@pytest.mark.parametrize(("page", "count"), [("README.md", 1), ("docs/paraphrasing.md", 2)])
+def test_paraphrases_are_as_shown(page: str, count: int) -> None:
+    shown = re.findall(r"^(gen_synonyms\(.+\))\n((?:#.+\n)+)", (ROOT / page).read_text(), re.M)
+    assert len(shown) == count
+    for call, result in shown:
+        expected = ast.literal_eval(re.sub(r"^# *", "", result, flags=re.M))
+        assert eval(call, {"gen_synonyms": gen_synonyms}) == expected
 
 
 def test_results_that_benchmarks_name_exist() -> None:

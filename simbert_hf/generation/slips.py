@@ -23,6 +23,8 @@ SLIPS = {
     for kind, pattern in {
         "an another": r"\b(?:an?|the) (?:an|the|another)\b|\ban other\b|\ba one\b(?!-)"
         r"|^how an? ",
+        "how is it like": r"\bhow(?:['’]s| is| are| was| were) (?:\w+ ){1,4}like"
+        r"(?=\W*$| in\b| at\b| today\b)|\bhow (?:do|does|did) (?:\w+ ){1,2}like in\b",
         "cats's": r"\b[a-z]{2,}[a-rt-z]s['’]s\b|\bthis['’]s\b",
         "more shorter": rf"\b(?:more|less) (?:{COMPARED})er\b|\bmore better\b",
         "as big than": rf"^(?!.*{COMPARING}).*\bthan\b",
