@@ -134,7 +134,7 @@ def run_evaluation(argv: Sequence[str] | None) -> tuple[Results, str]:
     folder.mkdir(parents=True, exist_ok=True)
     # Saved after each model, so that one that fails does not lose the results before it; a repeated
     # call measures their vectors again, but does not make them.
-    vectors = folder / "vectors"
+    vectors = folder / "vectors.parts"
     results = evaluate(args, tasks, lambda found: found.save(folder / RESULTS), vectors)
     table = write_report(results, folder)
     if args.write_card:
