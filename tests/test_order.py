@@ -65,7 +65,12 @@ def test_causes_that_become_effects(text: str, other: str, turned: bool) -> None
         ("Was it won on Monday by a woman?", "Was it won by a woman on Monday?", False),
         ("Are you being bitten by gnats?", "Are you getting bitten by gnats?", False),
         ("The hut is surrounded by pines.", "The hut is surrounded with pines.", False),
-        ("The bill was paid by him.", "The bill paid him.", False),  # no word to go by
+        ("The bill was paid by him.", "The bill paid him.", True),
+        ("He was hit by me today.", "I hit him today.", False),
+        ("Can it be sent by email?", "Can you send it via email?", False),  # no one acts
+        ("It must be done by Friday.", "We must do it before Friday.", False),
+        ("Time is saved by sharing cars.", "You save time sharing cars.", False),
+        ("Sales were raised by 10 %.", "They raised sales 10 %.", False),
     ],
 )
 def test_who_acts_and_who_is_acted_upon(text: str, other: str, turned: bool) -> None:
