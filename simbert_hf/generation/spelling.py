@@ -140,7 +140,7 @@ class Spelling:
         self.all_capitals = uncased and is_shouted(source)
         self.capitals = uncased and next(filter(str.isalpha, source), "").isupper()
         self.foreign = bool(foreign_language(source))
-        self.titled = uncased and is_titled(source)
+        self.titled = uncased and not self.foreign and is_titled(source)
         self.small = UNTITLED.union(word for word, _, _ in words if word.islower())
         if self.capitals and not self.foreign:  # "i" is Italian, Danish and Polish too
             spelled.setdefault("i", {"I"})
@@ -261,18 +261,20 @@ def articles_of(source: str) -> dict[str, str]:
 
 
 def is_titled(text: str) -> bool:
-    """Whether Most Words Begin with a Capital, as in a Title, and most of these are no known names.
+    """Whether All but Short Words Have Capitals, as in a Title, and most of these are no names.
 
     Example:
         >>> is_titled("How to Reset My Password?"), is_titled("Dog Rescues Boy After Flood")
         (True, True)
-        >>> is_titled("Call Dr. Anna Brown in London")
-        False
+        >>> is_titled("Call Dr. Anna Brown in London"), is_titled("Can Apple TV Plus play Hulu Live?")
+        (False, False)
     """
     words: list[str] = [word for word in CASED.findall(text) if not word.isupper()]
+    small = [word for word in words if word.islower()]
     capitals = [word.lower() for word in words if word[0].isupper()]
     names = sum(word in known_names() for word in capitals[1:])
-    return 3 < len(capitals) > 0.75 * len(words) and 2 * names < len(capitals)
+    enough = max(3, len(small)) < len(capitals) > 2 * names
+    return enough and UNTITLED.issuperset(small)
 
 
 def is_shouted(text: str) -> bool:
