@@ -25,7 +25,7 @@ BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
 _NUMERAL = "[一二三四五六七八九十]"
 _ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|{_NUMERAL}+、(?!{_NUMERAL}))\s*(?=[{HAN}]|$)"
 MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
-LISTED = re.compile(r"(?<!\S)1\) (?:\S+ ){2,}2\) ")  # in one line
+LISTED = re.compile(r"(?<!\S)1\) (?:(?!1\) )\S+ ){2,}2\) ")  # in one line
 NEXT_ITEM = re.compile(r"(?<=\S )(?=\d{1,2}\) \S)")
 # Ends of sentences that the splitter does not know
 UNKNOWN_END = re.compile(
