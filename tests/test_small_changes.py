@@ -46,6 +46,8 @@ def test_coined_words(text: str, other: str, coined: bool, english: SimBert) -> 
         ("Tell me about it.", "Tell me what.", False),
         ("Stop if it gets hot.", "Stop whether it is getting hot.", True),
         ("I wonder if it is hot.", "I wonder whether it is hot.", False),
+        ("Please verify if it is hot.", "Please verify whether it is hot.", False),
+        ("She's checking if it is hot.", "She's checking whether it is hot.", False),
     ],
 )
 def test_swapped_words(text: str, other: str, swapped: bool) -> None:

@@ -21,8 +21,9 @@ BE_OR_HAVE = frozenset(
 )
 SWAPS = [{"what", "how"}, {"all", "every"}, {"much", "many"}]
 KNOWING = frozenset(  # what may be followed by "whether"
-    "ask asked asks check checked know knows knew wonder wondered wondering see tell told tells "
-    "sure find found decide decided determine matter remember confirm doubt clear".split()
+    "ask certain check clear confirm curious debate decide depend determine discuss doubt figure "
+    "find know matter question remember say see sure tell test uncertain unsure verify "
+    "wonder".split()
 )
 ASKING = frozenset("what who which where why when".split())
 WHOSE = frozenset("my your his her their our".split())
@@ -76,7 +77,7 @@ def swaps_word(text: str, other: str) -> bool:
     """
     ours, theirs = counted_words(text), counted_words(other)
     gone, come = ours - theirs, theirs - ours
-    if "if" in gone and "whether" in come and KNOWING.isdisjoint(ours):
+    if "if" in gone and "whether" in come and all(map(KNOWING.isdisjoint, map(stems, ours))):
         return True
     if come.total() != 1 or gone.total() > 1:
         return False
