@@ -294,6 +294,7 @@ def test_facts(text, facts):
             ['"who is it," he said', 'he said "who is it?"'],
             ['he said "who is it?"'],
         ),
+        ("jeg skal bede om kaffe", ["jeg skal have kaffe", "the kaffe"], ["jeg skal have kaffe"]),
         ("wie geht das mit dem Zug", ["the wie geht das mit dem Zug", "did wie geht das"], []),
         ("wie geht das mit dem Zug", ["wie geht das mit der Bahn"], None),
     ],

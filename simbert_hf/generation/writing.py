@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 QUOTED = re.compile('["“]([^"“”]*)["”]')
 logger = logging.getLogger(__name__)
+UNKNOWN_ABROAD = SURE - {"have", "my"}  # Danish, Polish
 RULES = (  # for English
     swaps_word,
     changes_whose,
@@ -319,7 +320,9 @@ def keep_facts(
         "other units": lambda other: not (chinese or foreign) and changes_units(text, other),
         "repeated or lost figures": lambda other: repeats_facts(text, other),
         "other Latin words": lambda other: chinese and words_of(other) != words,
-        "English words": lambda other: foreign and not SURE.isdisjoint(words_of(other) - words),
+        "English words": lambda other: (
+            foreign and not UNKNOWN_ABROAD.isdisjoint(words_of(other) - words)
+        ),
     }
     faults: dict[str, Callable[[str], bool]] = {
         "an unpaired mark": lambda other: is_balanced(text) and not is_balanced(other),
