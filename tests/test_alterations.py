@@ -26,6 +26,9 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("Does she like it?", "Do she like it?"),
         ("He has his hair cut.", "He have his hair cut."),
         ("Tell me why.", "Tell him why."),
+        ("Where are those shoes?", "Where are that shoes?"),
+        ("He isn't in.", "He aren't in."),
+        ("I wasn't listening.", "I weren't listening."),
         ("They tried it.", "They try it."),
         ("If I can, he writes it.", "He write it, if I can."),  # "can" is of another clause
     ],

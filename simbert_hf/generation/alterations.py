@@ -24,8 +24,11 @@ CLASSES = [
         "myself yourself himself herself itself ourselves yourselves themselves",
         "is are am",
         "was were",
+        "isn't aren't",
+        "wasn't weren't",
         "don't doesn't",
         "this these",
+        "that those",
     )
 ]
 PRONOUNS = CLASSES[0]
