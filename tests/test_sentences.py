@@ -45,6 +45,8 @@ def model():
         ("a b c.\n1. d e f\n2. g", ["a b c.\n", "1. ", "d e f\n", "2. ", "g"]),
         ("1. d e f", ["1. ", "d e f"]),
         ("1. Open it. 2. Log in.", ["1. ", "Open it. ", "2. ", "Log in."]),
+        ("I 1) eat it, or 2) do not", ["I", " 1) ", "eat it", ", or 2) ", "do not"]),
+        ("see 1) and 2) above", None),
         ("- a\n- b\n- c", ["- ", "a\n", "- ", "b\n", "- ", "c"]),
         ("It cost me 3. - 5 in all.", ["It cost me 3. ", "- 5 in all."]),
         ("1. ", None),
@@ -70,6 +72,7 @@ def test_sentences_of_a_text(text, sentences):
 
 def test_numerals_of_lists_are_no_words_to_paraphrase():
     assert worth_writing(["十二、", "好的"]) == ["好的"]
+    assert worth_writing(["send us now", " 1) ", "a bill"]) == ["send us now"]  # too short an item
 
 
 def test_a_sentence_takes_the_mark_that_it_lacks():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 
 from sentencex import segment  # type: ignore[import-untyped]
 
@@ -24,9 +24,11 @@ BLOCKS = re.compile(rf"(?:{_BLOCK}\s*)+")
 # Markers of Chinese list items, without a blank after them
 _NUMERAL = "[一二三四五六七八九十]"
 _ITEM = rf"(?:\d+[.\uff0e、)）](?!\d)|（\d+）|[①-⑳]|{_NUMERAL}+、(?!{_NUMERAL}))\s*(?=[{HAN}]|$)"
-MARKER = re.compile(rf"\s*(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
+_JOINED = r"[,;]?(?: and| or)? (?=\d{1,2}\) )"  # what joins the items of one line
+MARKER = re.compile(rf"(?:{_JOINED}|\s*)(?:(?:\d+[.)]|[-*•])\s+|{_ITEM})")  # of a list's item
 LISTED = re.compile(r"(?<!\S)1\) (?:(?!1\) )\S+ ){2,}2\) ")  # in one line
-NEXT_ITEM = re.compile(r"(?<=\S )(?=\d{1,2}\) \S)")
+NEXT_ITEM = re.compile(rf"(?<=[^\s,;])(?<! and)(?<! or)(?={_JOINED}\d+\) \S)")
+FIRST_ITEM = re.compile(r"\W*1\)\s+")
 # Ends of sentences that the splitter does not know
 UNKNOWN_END = re.compile(
     rf"(?<=[。！？])(?=[0-9a-z①-⑳]|（\d)(?![^“（]{{0,99}}[”）])|(?<=\n)(?={_ITEM})"
@@ -76,7 +78,7 @@ def split_sentences(text: str) -> list[str]:
         >>> split_sentences("1. Peel the eggs. 2. Cut them small.")
         ['1. ', 'Peel the eggs. ', '2. ', 'Cut them small.']
         >>> split_sentences("We must: 1) peel the eggs 2) cut them")
-        ['We must: ', '1) ', 'peel the eggs ', '2) ', 'cut them']
+        ['We must:', ' 1) ', 'peel the eggs', ' 2) ', 'cut them']
     """
     sentences: list[str] = []
     begun = ""
@@ -204,13 +206,21 @@ def count_words(sentence: str) -> int:
 def worth_writing(sentences: Sequence[str]) -> list[str]:
     r"""Choose the sentences of a text to paraphrase; of short lines, those of two words.
 
+    What leads to the items of a list in one line is not one.
+
     Example:
         >>> worth_writing(["Hi,\n", "my card is lost"]), worth_writing(["1. ", "Reset password"])
         (['my card is lost'], ['Reset password'])
+        >>> worth_writing(["Please do not:", " 1) ", "shout at night"])
+        ['shout at night']
     """
     if len(sentences) == 1:
         return list(sentences)
     words = [0 if MARKER.fullmatch(one) else count_words(one) for one in sentences]
+    for i, (one, behind) in enumerate(pairwise(sentences)):
+        leads = FIRST_ITEM.fullmatch(behind) and (one[-1].isalnum() or one[-1] == ":")
+        if leads and max(words[i + 1 :]) >= LEAST:  # no sentence, but the beginning of one
+            words[i] = 0
     least = min(LEAST, max(2, *words))
     return [one for one, count in zip(sentences, words, strict=True) if count >= least]
 
