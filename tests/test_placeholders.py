@@ -38,7 +38,7 @@ from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
         ),
         ("If a <b and c = d then e > f", ["c = d", "e > f"]),
         ("Is 2x + 1 = 7, or tap File > Save", ["2x + 1 = 7", "File > Save"]),
-        ("a box of 30 x 20 x 15 cm", ["30 x 20 x 15"]),
+        ("a box of 30 x 20 x 15 cm", ["30 x 20 x 15 cm"]),
         ("Is it :) or :-( or the XD card, in <3 days?", [":)", ":-("]),
         ("Run git --force, rm -rf or a-b - no, -but -it -no x", ["--force", "-rf", "-it"]),
         ("At 5:3 (or 4) a note:(no)", []),

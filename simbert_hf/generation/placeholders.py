@@ -35,7 +35,8 @@ _WORDS = (
 )
 _ITEM = rf"[^\W{CJK}](?:(?:[^\W{CJK}]|[.,'’-])*[^\W{CJK}])?%?"
 _SIGN = r"(?:[+=<>→×*^]|(?<=\d )x(?= \d))"
-_CHAIN = rf"(?<![^\s(]){_ITEM}(?: {_SIGN} {_ITEM})+(?!\S*[@/])"  # "2x + 1 = 7", "File > Save"
+# "2x + 1 = 7", "File > Save", "30 x 20 cm"
+_CHAIN = rf"(?<![^\s(]){_ITEM}(?: {_SIGN} {_ITEM})+(?: [cmk]?m\b)?(?!\S*[@/])"
 _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
