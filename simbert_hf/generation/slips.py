@@ -1,8 +1,8 @@
 """Slips: words that do not fit their neighbours, such as "an another", "cats's" or "怎么走吗".
 
 Of 167,074 English sentences that people wrote (Tatoeba and Wikipedia, every fourth), 13 have what
-is taken for one, and 390 a name such as "Uranus's"; of some 47,000 Chinese questions (LCQMC and
-AFQMC), 62 have one.
+is taken for one, apart from two marks in a row, and 390 a name such as "Uranus's"; of some 47,000
+Chinese questions (LCQMC and AFQMC), 62 have one.
 """
 
 from __future__ import annotations
