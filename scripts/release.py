@@ -113,13 +113,27 @@ MORE_WRITTEN = tuple(f"written_en/invented_{number}.jsonl.gz" for number in (2, 
 RATED = tuple(f"rated_en/ratings{number}.jsonl.gz" for number in ("", "_2", "_3"))
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
-OPEN_ZH_EN = (ZH.format("wiki"), ZH.format("tatoeba"), EN.format("tatoeba"))
+OPEN_ZH = (ZH.format("wiki"), ZH.format("tatoeba"))
 WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
 english = partial(Stage, sentences=(*OPEN_EN, QUESTIONS), related=(0.3, 0.9))
-chinese = partial(Stage, sentences=OPEN_ZH_EN, related=(0.84, 0.97))
+chinese = partial(Stage, sentences=(*OPEN_ZH, OPEN_EN[1]), related=(0.84, 0.97))
+chinese_small = partial(Stage, sentences=(*OPEN_ZH, *WRITTEN_ZH[:2]), related=(0.84, 0.97))
+MEASURED_ZH = (
+    ("sts", "STS-B zh", "stsb-zh-test.csv"),
+    ("sts", "LCQMC", "LCQMC-test.txt"),
+    ("sts", "BQ", "BQ_corpus-test.csv"),
+    ("sts", "PAWS-X", "PAWS-X-test_2k.tsv"),
+)
+SAMPLES_ZH = (
+    "怎么重置密码？",
+    "今天天气真好。",
+    "微信和支付宝哪个好？",
+    "怎么关闭花呗？",
+    "我听不懂你在说什么。",
+)
 RELEASES = {
     "english": Release(
         MINILM,
@@ -205,23 +219,26 @@ RELEASES = {
             chinese("chinese_related", 400, (ME5,), (*WRITTEN_ZH, TATOEBA_ZH, WRITTEN[1])),
         ),
         "stsb-zh-dev.csv",
-        (
-            ("sts", "STS-B zh", "stsb-zh-test.csv"),
-            ("sts", "LCQMC", "LCQMC-test.txt"),
-            ("sts", "BQ", "BQ_corpus-test.csv"),
-            ("sts", "PAWS-X", "PAWS-X-test_2k.tsv"),
-            ("sts", "STS-B en", "stsb-en-test.csv"),
-        ),
+        (*MEASURED_ZH, ("sts", "STS-B en", "stsb-en-test.csv")),
         WRITTEN_ZH[:2],
-        (
-            "怎么重置密码？",
-            "今天天气真好。",
-            "微信和支付宝哪个好？",
-            "怎么关闭花呗？",
-            "我听不懂你在说什么。",
-        ),
+        SAMPLES_ZH,
         "written_zh/test.jsonl",
         {ME5: "query: "},
+    ),
+    "chinese_small": Release(
+        ME5,
+        (
+            chinese_small("chinese_small", 1300, (ME5,), (*WRITTEN_ZH, TATOEBA_ZH)),
+            chinese_small("chinese_small_end", 350, (ME5,), (*WRITTEN_ZH, TATOEBA_ZH)),
+        ),
+        "stsb-zh-dev.csv",
+        MEASURED_ZH,
+        WRITTEN_ZH[:2],
+        SAMPLES_ZH,
+        "written_zh/test.jsonl",
+        {ME5: "query: "},
+        layers=(0, 1, 3, 4, 6, 7, 9, 11),
+        vocabulary=(*OPEN_ZH, *WRITTEN_ZH),
     ),
 }
 

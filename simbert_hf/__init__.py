@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
 
-DEFAULT_MODEL = str(Path(__file__).parent / "models" / "simbert-minilm-en")
+_MODELS = Path(__file__).parent / "models"
+DEFAULT_MODEL = str(_MODELS / "simbert-minilm-en")
 """Directory of the English model that ships with the package, in half precision."""
+CHINESE_MODEL = str(_MODELS / "simbert-e5-zh")
+"""Directory of the Chinese model that ships with the package, in half precision."""
 
 _LAZY = {
     "CharGru": "simbert_hf.gru",
@@ -21,6 +24,7 @@ _LAZY = {
     "gen_synonyms": "simbert_hf.generation.synonyms",
 }
 __all__ = [
+    "CHINESE_MODEL",
     "DEFAULT_MODEL",
     "CharGru",
     "FaqIndex",

@@ -14,7 +14,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import safe_open
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import TITLES, card_results, figure_cell, layout, title
 from simbert_hf.evaluation.results import TaskResult
@@ -144,8 +144,10 @@ def make_card(args: CardArguments) -> ModelCard:
     )
     given = {"limits": args.limits} | ({"data": args.data} if args.data else {})
     given |= {"recipes": "---\n".join(map(read_recipe, args.recipes)).strip()}
-    shipped = not args.repo_id and folder.resolve() == Path(DEFAULT_MODEL).resolve()
-    loaded = "DEFAULT_MODEL" if shipped else f'"{args.repo_id or model_name(folder)}"'
+    own = {"DEFAULT_MODEL": DEFAULT_MODEL, "CHINESE_MODEL": CHINESE_MODEL}
+    same = [name for name, path in own.items() if Path(path).resolve() == folder.resolve()]
+    shipped = same[0] if same and not args.repo_id else None
+    loaded = shipped or f'"{args.repo_id or model_name(folder)}"'
     place = {"name": name, "shipped": shipped, "loaded": loaded}
     texts = [sample["text"] for sample in samples] or content.get("sources", [])
     short = (text for text in texts if len(text) < LINE and "\\" not in text)

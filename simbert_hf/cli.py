@@ -84,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_synonyms(commands: Any) -> None:
     parser = commands.add_parser("synonyms", help="write paraphrases")
     parser.add_argument("texts", nargs="*", metavar="TEXT", help="By default, lines of stdin.")
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="Directory or Hub id of a SimBert.")
+    parser.add_argument("--model", help="Directory or Hub id; by default our English or Chinese.")
     parser.add_argument("-n", type=int, default=100, help="Candidates to generate (%(default)s).")
     parser.add_argument("-k", type=int, help="Paraphrases to show (20, or n if less).")
     parser.add_argument("--json", action="store_true", help="One JSON object per text.")
@@ -107,12 +107,12 @@ def _add_synonyms(commands: Any) -> None:
 
 def synonyms(args: argparse.Namespace) -> None:
     """Write paraphrases of each text."""
-    from simbert_hf.generation.synonyms import gen_synonyms, load
+    from simbert_hf.generation.synonyms import default_model, gen_synonyms, load
     from simbert_hf.modeling.loading import quiet_transformers
 
     texts = texts_of(args.texts)
     with quiet_transformers():
-        model = load(args.model)
+        model = load(default_model(texts) if args.model is None else args.model)
     ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
     options = {name: value for name, value in vars(args).items() if name not in ours}
     if options.get("top_k") == 0:  # a shell has no None

@@ -132,7 +132,7 @@ def warn_of_unread() -> None:
     """Warn once that a model cannot read texts."""
     warnings.warn(
         "Half or more of a text's tokens are unknown to the model, so such texts look nearly alike "
-        "to it; use a model that was trained on their language.",
+        "to it; use a model that was trained on their language (CHINESE_MODEL for Chinese).",
         stacklevel=1,  # one place, so that Python shows it once
     )
 

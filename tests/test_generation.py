@@ -540,7 +540,6 @@ def test_control_characters_are_not_read(model):
         ("a", {"copying": "1"}, ValueError, "copying='1' is out of range"),
         ("a", {"diversity": None}, ValueError, "diversity=None is out of range"),
         ("a", {"min_similarity": "0"}, ValueError, "min_similarity='0' is not a cosine"),
-        ("a", {"model": None}, TypeError, "model=None is not a SimBert, directory or org/name"),
         ("a", {"model": 5}, TypeError, "model=5 is not a SimBert, directory or org/name"),
     ],
 )

@@ -114,7 +114,7 @@ def test_the_package_s_model_has_a_short_name(
 ) -> None:
     name = Path(DEFAULT_MODEL).name
     tiny_simbert().save_pretrained(tmp_path / name)
-    monkeypatch.setattr(loading, "DEFAULT_MODEL", str(tmp_path / name))
+    monkeypatch.setitem(loading.SHIPPED, name, str(tmp_path / name))
     assert load(name).encode("a cat").shape == (32,)
 
 

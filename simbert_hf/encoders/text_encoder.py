@@ -18,9 +18,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from simbert_hf import DEFAULT_MODEL
 from simbert_hf.modeling.embedding import Embedder, evaluating
-from simbert_hf.modeling.loading import resolve_name
+from simbert_hf.modeling.loading import SHIPPED, resolve_name
 from simbert_hf.rows import unread, warn_of_cuts, warn_of_unread
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.text import compose
@@ -146,9 +145,9 @@ def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
 def saved_name(name: str) -> str:
     """Name a model so that another process finds it: by its id or absolute path.
 
-    The package's own model is given by its bare name, as its path differs between machines.
+    The package's own models are given by their bare names, as their paths differ between machines.
     """
-    if name == DEFAULT_MODEL:
+    if name in SHIPPED.values():
         return Path(name).name
     return str(Path(name).resolve()) if name and Path(name).is_dir() else name
 

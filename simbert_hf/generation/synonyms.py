@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import torch
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse, wording
+from simbert_hf.generation.facts import is_chinese
 from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.generation.search import SearchSettings
@@ -91,7 +92,7 @@ def gen_synonyms(  # type: ignore[overload-overlap]
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     return_scores: Literal[False] = False,
     **options: Unpack[Options],
 ) -> list[str]: ...
@@ -101,7 +102,7 @@ def gen_synonyms(  # type: ignore[overload-overlap]
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     return_scores: Literal[True],
     **options: Unpack[Options],
 ) -> list[Paraphrase]: ...
@@ -111,7 +112,7 @@ def gen_synonyms(
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     return_scores: Literal[False] = False,
     **options: Unpack[Options],
 ) -> list[list[str]]: ...
@@ -121,7 +122,7 @@ def gen_synonyms(
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     return_scores: Literal[True],
     **options: Unpack[Options],
 ) -> list[list[Paraphrase]]: ...
@@ -131,7 +132,7 @@ def gen_synonyms(
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     return_scores: bool = False,
     **options: Unpack[Options],
 ) -> Any: ...
@@ -140,7 +141,7 @@ def gen_synonyms(
     n: int = 100,
     k: int | None = None,
     *,
-    model: Model = DEFAULT_MODEL,
+    model: Model | None = None,
     strategy: str = "beam",
     top_k: int | None = 5,
     top_p: float | None = None,
@@ -170,7 +171,7 @@ def gen_synonyms(
         n: Number of sentences to write for each text; memory use grows with it.
         k: Maximum number of paraphrases to return for each text; min(20, n) if None.
         model: A ``SimBert``, or a directory or ``org/name``, which is loaded once and then kept. By
-            default the package's English model.
+            default the package's English model or, if all texts are Chinese, its Chinese one.
         strategy: ``beam`` (the n likeliest sentences), ``sample`` (n independent samples, as
             SimBERT does) or ``without_replacement`` (n different ones: stochastic beam search).
             The last two depend on ``seed``.
@@ -220,6 +221,7 @@ def gen_synonyms(
     texts = check_texts(text)
     if not texts:
         return []
+    model = default_model(texts) if model is None else model
     model = model if isinstance(model, SimBert) else load(model)
     lowest = -math.inf if min_similarity is None else min_similarity
     best = []
@@ -233,6 +235,16 @@ def gen_synonyms(
             best.append([found._replace(text=marks_as_in(source, found.text)) for found in chosen])
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
+
+
+def default_model(texts: Sequence[str]) -> str:
+    """Return the path of the package's model for texts in their language.
+
+    Example:
+        >>> default_model(["怎么重置密码？"]) == CHINESE_MODEL, default_model(["hi", "你好"])
+        (True, '...simbert-minilm-en')
+    """
+    return CHINESE_MODEL if all(map(is_chinese, texts)) else DEFAULT_MODEL
 
 
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:

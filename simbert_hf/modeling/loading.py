@@ -16,7 +16,7 @@ from zipfile import is_zipfile
 from safetensors import SafetensorError, safe_open
 from transformers.utils import logging as hf_logging
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 
 # What loaders read of a folder
 READ = (
@@ -26,19 +26,19 @@ READ = (
 PICKLE = b"\x80\x02"  # how torch's files began before they were zip archives
 ATTENTION = "does not support (an attention implementation|Flash Attention)"
 MISSHAPEN = "ignore_mismatched_sizes|loading state_dict"  # transformers' and torch's words
+SHIPPED = {Path(path).name: path for path in (DEFAULT_MODEL, CHINESE_MODEL)}
 MISSING = re.compile(r"^(.+?) *\| *\S*MISSING", re.MULTILINE)  # a row of transformers' load report
 
 
 def resolve_name(name_or_path: str | os.PathLike[str]) -> str:
-    """Return the path of the package's own model for its bare name, which indexes store.
+    """Return the path of one of the package's own models for its bare name, which indexes store.
 
     Example:
         >>> Path(resolve_name("simbert-minilm-en")).is_dir(), resolve_name("org/name")
         (True, 'org/name')
     """
-    own = Path(DEFAULT_MODEL)
-    is_own = Path(name_or_path) == Path(own.name) and not Path(name_or_path).is_dir()
-    return DEFAULT_MODEL if is_own else os.fspath(name_or_path)
+    own = None if Path(name_or_path).is_dir() else SHIPPED.get(os.fspath(Path(name_or_path)))
+    return own or os.fspath(name_or_path)
 
 
 def model_name(name_or_path: str | os.PathLike[str]) -> str:

@@ -1,0 +1,62 @@
+"""The models that ship: small, alike in every loader, and able to write what they then find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL, SimBert, gen_synonyms
+
+TEXTS = {
+    DEFAULT_MODEL: ["how can i reset my password?", "where is my card?", "the weather is nice"],
+    CHINESE_MODEL: ["怎么重置密码？", "我的快递三天没动了，能帮我查一下吗？", "今天天气真好。"],
+}
+MODELS = pytest.mark.parametrize("path", TEXTS, ids=lambda path: Path(path).name)
+
+
+@MODELS
+def test_every_loader_agrees(path: str) -> None:
+    model, texts = SimBert.from_pretrained(path), TEXTS[path]
+    vectors = model.encode(texts)
+    theirs = SentenceTransformer(path, device="cpu").encode(texts)
+    assert np.abs(vectors - theirs).max() < 1e-5
+
+    batch = model.rows.pad(model.rows.sources(texts, 64))
+    with torch.inference_mode():
+        hidden = AutoModel.from_pretrained(path)(**batch).last_hidden_state
+        logits = AutoModelForMaskedLM.from_pretrained(path)(**batch).logits
+        own = model.lm_logits(model(**batch).last_hidden_state)
+    real = batch["attention_mask"].bool()
+    means = torch.stack([row[mask].mean(0) for row, mask in zip(hidden, real, strict=True)])
+    means = torch.nn.functional.normalize(means)
+    assert np.abs(vectors - means.numpy()).max() < 1e-5
+    assert (logits - own)[real].abs().max() < 1e-3
+
+
+@MODELS
+def test_it_is_small_and_in_half_precision(path: str) -> None:
+    size = sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+    assert size < 48e6
+    assert next(SimBert.from_pretrained(path).parameters()).dtype == torch.float32
+
+
+@MODELS
+def test_it_finds_the_texts_of_what_it_writes(path: str) -> None:
+    model, texts = SimBert.from_pretrained(path), TEXTS[path]
+    written = model.gen_synonyms(texts, n=20, k=3)
+    assert all(len(some) == 3 and texts[i] not in some for i, some in enumerate(written))
+    flat = [one for some in written for one in some]
+    nearest = (model.encode(flat) @ model.encode(texts).T).argmax(1)
+    assert nearest.tolist() == [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
+    text = "明天上午10点的会议改到3号会议室了。"
+    written = gen_synonyms(text, n=20, k=3)
+    assert written == gen_synonyms(text, n=20, k=3, model="simbert-e5-zh")
+    assert all("10" in one and "3" in one for one in written)
