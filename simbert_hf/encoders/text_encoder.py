@@ -48,6 +48,7 @@ class TextEncoder:
         TypeError: If ``model`` is not a model.
 
     Example:
+        >>> from simbert_hf import DEFAULT_MODEL
         >>> encoder = TextEncoder(DEFAULT_MODEL)  # or "intfloat/e5-small-v2", prompt="query: "
         >>> vectors = encoder(["where is my card?", "i lost my card"])
         >>> vectors.shape, encoder.dtype, len(encoder.fingerprint)
