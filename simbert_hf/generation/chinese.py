@@ -29,26 +29,29 @@ EXCLUSIVE = """\
 以前|之前 以后|之后
 以内|之内 以外|之外
 以上 以下
-饭前|餐前 饭后|餐后
 我|俺|本人 你(?!好)|您(?!好) (?<!其)他(?!人) 她
 男 女
 左边 右边
-(?<![以之饭餐背最今])后(?![天面边来]) (?<![以之饭餐目提面当])前(?![天面边往提])
+(?<![背最今售])后(?![天面边来悔果台]) (?<![目提面当眼先])(?<!^[以之])前(?![天面边往提台任男女妻夫])
 分钟 小时|钟头
 周一|星期一 周二|星期二 周三|星期三 周四|星期四 周五|星期五 周[六日末]|星期[六日天]
 喜欢 讨厌|反感
 记得|记住 忘
-买|购 卖|售
-打开|开启|开通 关闭|关掉|关上|注销
-上调|提高|上升|上涨|增加|增长 下调|降低|下降|下跌|减少
+买|购 (?<!有)(?:卖|售(?![价后货]))
+打不?开|开启|开通 关[闭掉上了]|关不|注销
+上调|提高|上升|涨|增加|增长 下调|降(?![雨水雪落临])|跌|减少
 最大 最小
 最高 最低
 最早 最晚
 最多 最少
 父亲|爸 母亲|妈
 儿子 女儿
-哥 弟 姐 妹
+哥(?![们俩]) (?<!兄)弟 姐 妹
 丈夫|老公 妻子|老婆|太太"""
+# Words for remembering and forgetting that are negations only in form
+MEMORY = re.compile("忘|记得|记住|记不|想不起")
+REMEMBERED = re.compile("(?:[别勿莫没]|没有|不[要能会])(把[^，。]{1,6})?忘[记了]?|忘不[了掉]")
+FORGOTTEN = re.compile("(?<!记)不记得|记不[得住清起牢]|想不起")
 LINES = [tuple(map(re.compile, line.split())) for line in EXCLUSIVE.splitlines()]
 # Between two sides that must not change places; 跟...比 has both before it
 DIRECTED = re.compile(
@@ -73,7 +76,11 @@ def changes(text: str, other: str) -> bool:
         (True, False)
         >>> changes("苹果比香蕉贵", "香蕉比苹果贵"), changes("3千米", "3公里")
         (True, False)
+        >>> changes("记得带伞", "别带伞"), changes("记得带伞", "别忘了带伞")
+        (True, False)
     """
+    if MEMORY.search(text) and MEMORY.search(other):
+        text, other = map(plain_memory, (text, other))
     was, now = denials(text), denials(other)
     return (
         bool(was) != bool(now)
@@ -82,6 +89,16 @@ def changes(text: str, other: str) -> bool:
         or any(exchanges(words, text, other) for words in LINES)
         or turns(text, other)
     )
+
+
+def plain_memory(text: str) -> str:
+    """Write "do not forget" as "remember", and "do not remember" as "forget".
+
+    Example:
+        >>> plain_memory("别忘了带伞"), plain_memory("我不记得密码了")
+        ('记得带伞', '我忘密码了')
+    """
+    return FORGOTTEN.sub("忘", REMEMBERED.sub(r"\1记得", text))
 
 
 def denials(text: str) -> int:
