@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL, SimBert, gen_synonyms
+from simbert_hf.generation.synonyms import default_model
 
 TEXTS = {
     DEFAULT_MODEL: ["how can i reset my password?", "where is my card?", "the weather is nice"],
@@ -60,3 +61,19 @@ def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
     written = gen_synonyms(text, n=20, k=3)
     assert written == gen_synonyms(text, n=20, k=3, model="simbert-e5-zh")
     assert all("10" in one and "3" in one for one in written)
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [
+        (["怎么退货", "10086", "😀"], CHINESE_MODEL),
+        (["用iPhone怎么拍照"], CHINESE_MODEL),
+        (["超の赞"], CHINESE_MODEL),
+        (["怎么退货", "how can i return it?"], DEFAULT_MODEL),
+        (["東京に行きたい"], DEFAULT_MODEL),
+        (["비밀번호를 잊었어요"], DEFAULT_MODEL),
+        (["10086"], DEFAULT_MODEL),
+    ],
+)
+def test_the_default_depends_on_the_language(texts: list[str], name: str) -> None:
+    assert default_model(texts) == name

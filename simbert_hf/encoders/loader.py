@@ -27,7 +27,7 @@ def load_sentence_transformer(name_or_path: str, device: str | None = None) -> S
     Weights may be stored in 16 bits to save space; all tools compute with them in float32.
 
     Args:
-        name_or_path: Directory, ``org/name``, or the name of the package's own model.
+        name_or_path: Directory, ``org/name``, or the name of a model in the package.
         device: Where to put it; if None, sentence-transformers chooses, and a GRU is on the CPU.
 
     Raises:

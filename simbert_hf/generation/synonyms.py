@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
@@ -40,6 +41,7 @@ FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, e
 DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
 OWN_WORDS = 0.25  # the share of it that one in its text's own words loses ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
+KANA = re.compile("[ぁ-ゖァ-ヺー]{2}")  # a single one may be decoration in Chinese
 _LOADING = Lock()
 
 
@@ -240,11 +242,18 @@ def gen_synonyms(
 def default_model(texts: Sequence[str]) -> str:
     """Return the path of the package's model for texts in their language.
 
+    Texts without letters, such as a number, do not count. Kana show that a text is Japanese, which
+    neither model can write.
+
     Example:
-        >>> default_model(["怎么重置密码？"]) == CHINESE_MODEL, default_model(["hi", "你好"])
-        (True, '...simbert-minilm-en')
+        >>> default_model(["怎么重置密码？", "10086"]) == CHINESE_MODEL
+        True
+        >>> default_model(["hi", "你好"]), default_model(["東京に行きたい"])
+        ('...simbert-minilm-en', '...simbert-minilm-en')
     """
-    return CHINESE_MODEL if all(map(is_chinese, texts)) else DEFAULT_MODEL
+    worded = [text for text in texts if any(map(str.isalpha, text))]
+    chinese = bool(worded) and all(is_chinese(text) and not KANA.search(text) for text in worded)
+    return CHINESE_MODEL if chinese else DEFAULT_MODEL
 
 
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
@@ -388,7 +397,7 @@ def sort_by_score(
 def load(name_or_path: str | os.PathLike[str]) -> SimBert:
     """Load a model once, on the GPU if there is one; again only if its directory has changed.
 
-    The package's own model may be given by its bare name, as indexes store it.
+    The package's own models may be given by their bare names, as indexes store them.
 
     Raises:
         TypeError: If it is not a name.

@@ -126,7 +126,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         """Load a model and its tokenizer from a directory or the Hub.
 
         Args:
-            name_or_path: Directory, ``org/name``, or the name of the package's own model.
+            name_or_path: Directory, ``org/name``, or the name of a model in the package.
             pooling: Overrides the checkpoint's sentence pooling; a checkpoint that names none
                 (one not made by this package) gets ``mean``.
             **kwargs: As in transformers: ``revision``, ``token``, ``cache_dir``, ``dtype``
