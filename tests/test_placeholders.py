@@ -55,7 +55,8 @@ def test_what_a_model_cannot_write_is_held(english, text, words):
     (held,) = hold_words(english.tokenizer, [text], figures=True)
     assert [*held.words.values()] == words
     (first,) = hold_words(english.tokenizer, [text])
-    later = {"12/05/2024", "192.168.0.1", "$1,199.00", "SKU-12345-XY"}  # figures
+    later = {"12/05/2024", "192.168.0.1", "$1,199.00", "SKU-12345-XY", "30 x 20 x 15 cm"}
+    later |= {"c = d", "e > f", "2x + 1 = 7", "File > Save"}
     assert [*first.words.values()] == [word for word in words if word not in later]
     assert held.restore(held.text) == text
     assert held.is_in(held.text)
@@ -92,6 +93,7 @@ def test_of_other_tokenizers_nothing_is_held():
         ("WHAT DOES 谢谢 MEAN IN CHINESE?", ["谢谢"]),
         ("I ❤️ pizza and 🍣 and 🍔 very much", ["❤️", "🍣", "🍔"]),
         ("If 李雷 calls, tell 韩梅梅 I am out.", ["李雷 ", "韩梅梅 "]),
+        ("Tap File > Save to keep your work.", ["File > Save"]),
         ("Call me at +1 (555) 123-4567 on 12/05/2024", ["+1 (555) 123-4567", "12/05/2024"]),
     ],
 )
@@ -102,6 +104,10 @@ def test_what_is_held_comes_back(english, text, kept):
     letters = {*"".join(found)} & {*letters_known(english.tokenizer)}
     assert not letters
     assert all(other.isupper() == text.isupper() for other in found)
+
+
+def test_a_formula_that_the_model_copies_is_not_held(english):
+    assert english.gen_synonyms("what is 7 x 8?", n=20, k=1) == ["what's 7 x 8?"]
 
 
 def test_other_texts_of_a_batch_have_no_placeholder(english):

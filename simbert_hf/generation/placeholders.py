@@ -1,8 +1,8 @@
 """Placeholders: what a model cannot write is one letter in the text that it paraphrases.
 
 These are words with signs or in a script that the tokenizer does not know, template variables,
-code, formulas, paths through menus, command options, links, tags and entities, emoticons, long
-addresses and, if the model does not copy them, long figures. Each has its own letter, so that it
+code, command options, links, tags and entities, emoticons, long addresses and, if the model does
+not copy them, formulas, paths through menus and long figures. Each has its own letter, so that it
 stays intact and comes where the paraphrase has that (as in Luong et al. 2015, arXiv:1410.8206).
 """
 
@@ -37,6 +37,7 @@ _ITEM = rf"[^\W{CJK}](?:(?:[^\W{CJK}]|[.,'’-])*[^\W{CJK}])?%?"
 _SIGN = r"(?:[+=<>→×*^]|(?<=\d )x(?= \d))"
 # "2x + 1 = 7", "File > Save", "30 x 20 cm"
 _CHAIN = rf"(?<![^\s(]){_ITEM}(?: {_SIGN} {_ITEM})+(?: [cmk]?m\b)?(?!\S*[@/])"
+CHAIN = re.compile(_CHAIN)
 _VARIABLE = (  # of a template; or code, a link, what is tagged, or a character's name in HTML
     r"\{\{ ?[^{}\s]+ ?\}\}|\{[^{}\s]+\}|\[[A-Z][A-Z\d_]+\]|<[A-Z][A-Z\d_]+>|%[sd]\b"
     r"|`(?!\s)[^`\n]+(?<!\s)`"
@@ -88,7 +89,7 @@ def hold_words(
     Args:
         tokenizer: The model's.
         texts: Texts to paraphrase.
-        figures: Also for figures of five tokens or more.
+        figures: Also for formulas, and for figures of five tokens or more.
 
     Example:
         >>> from simbert_hf import DEFAULT_MODEL, SimBert
@@ -169,7 +170,7 @@ def cannot_be_written(
         or unknown in pieces
         or SPELT.search(" ".join(pieces))
         or HANDLE.match(word)
-        or VARIABLE.search(word)
+        or (VARIABLE.search(word) and (figures or not CHAIN.fullmatch(word)))
         or (len(pieces) >= LONG and (figures if FIGURE.match(word) else ADDRESS.search(word)))
     )
 

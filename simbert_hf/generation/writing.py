@@ -34,7 +34,7 @@ from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.languages import foreign_language, join_thousands
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.order import misorders
-from simbert_hf.generation.placeholders import VARIABLE, Held, hold_words
+from simbert_hf.generation.placeholders import CHAIN, VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import ban_repeats, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, Restraint, SearchSettings, search
 from simbert_hf.generation.slips import slips_of
@@ -141,7 +141,13 @@ def write_by(
         return write_held(make_decoder, model, [Held(text, {}) for text in texts], settings)
     held = hold_words(tokenizer, texts)
     drafts = write_held(make_decoder, model, held, settings)
-    without = [i for i, row in enumerate(drafts) if not row and held[i].says_something()]
+    chains = [CHAIN.findall(text) for text in texts]
+    without = [
+        i
+        for i, row in enumerate(drafts)
+        if held[i].says_something()
+        and not any(all(chain in draft.text for chain in chains[i]) for draft in row)
+    ]
     more = hold_words(tokenizer, [texts[i] for i in without], figures=True)
     again = {i: one for i, one in zip(without, more, strict=True) if one != held[i]}
     if again:
