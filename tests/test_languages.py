@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
+from simbert_hf import SimBert
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.generation.marks import marks_as_in, plain_marks
@@ -41,6 +42,22 @@ def test_languages_are_guessed(text: str, language: str) -> None:
     assert foreign_language(text) == language
 
 
+def test_the_english_model_warns_once_of_other_languages(english: SimBert) -> None:
+    texts = ["Waar is mijn pakket?", "Wo ist mein Paket?", "Où est mon colis ?"]
+    settings: Any = {"n": 2, "max_new_tokens": 8}
+    with pytest.warns(UserWarning, match="broken, and a text seems to be in one") as caught:
+        english.gen_synonyms(texts, **settings)
+    assert len(caught) == 1
+    english.gen_synonyms("Where is my parcel?", **settings)
+    with pytest.warns(UserWarning, match="tokens are unknown") as caught:  # by encode alone
+        english.gen_synonyms("Где моя посылка?", **settings)
+    assert len(caught) == 1
+    other = SimBert.from_pretrained("simbert-minilm-en").train()  # may be learning Dutch
+    other.gen_synonyms(texts, **settings)
+    other.eval().name_or_path = "outputs/nl"
+    other.gen_synonyms(texts, **settings)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -62,6 +79,11 @@ def test_languages_are_guessed(text: str, language: str) -> None:
         "play La Vie en rose",
         "Al-Qaeda commander killed by drone strike",
         "EU ministers fail to reach agreement",
+        "U.S. drone kills 4 militants in Pakistan",
+        "Egypt's el-Sissi sworn in as president",
+        "Pro-Russian protesters storm police station",
+        "South Korea declares de facto end to MERS outbreak",
+        "Parenting.com's top baby names",
         "How do you say спасибо большое in Dutch?",
         "我的卡在哪里？",
         "パスワードを忘れました。",

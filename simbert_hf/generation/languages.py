@@ -52,10 +52,10 @@ MORE_ENGLISH = frozenset(  # some of them also of others: "pour", "sin"
     "after be because before best but by find first get go help make met near need order play pour "
     "recipe second sin till translate van want way weather without wins".split()
 )
-# Words of names and compounds in English texts too: "Rio de Janeiro", "al-Qaeda", "co-star"
+# In English texts too: "Rio de Janeiro", "al-Qaeda", "co-star", "U.S.", "de facto", "a.com"
 IN_NAMES = re.compile(
-    r"\b(?:(?i:al|da|del?|di|du|el|las?|les?|los|são|van|von) (?=[A-Z])|(?i:al|co|de|en)-(?=\w)"
-    r"|l[ao]s (?=angeles|vegas))"
+    r"\b(?:(?i:al|da|del?|di|du|el|las?|les?|los|são|van|von) (?=[A-Z])"
+    r"|(?i:al|co|de|el|en|pro)-(?=\w)|l[ao]s (?=angeles|vegas)|[A-Z]\.|de facto\b|(?<=\w\.)com\b)"
 )
 LETTERS = {  # and marks that English and most others lack
     "cs": "ěřůčšž",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
@@ -20,6 +21,7 @@ import torch
 from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse, wording
 from simbert_hf.generation.facts import is_chinese
+from simbert_hf.generation.languages import COMMON, foreign_language
 from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.generation.search import SearchSettings
@@ -225,6 +227,7 @@ def gen_synonyms(
         return []
     model = default_model(texts) if model is None else model
     model = model if isinstance(model, SimBert) else load(model)
+    warn_of_foreign(model, texts)
     lowest = -math.inf if min_similarity is None else min_similarity
     best = []
     for first in range(0, len(texts), BLOCK):
@@ -254,6 +257,20 @@ def default_model(texts: Sequence[str]) -> str:
     worded = [text for text in texts if any(map(str.isalpha, text))]
     chinese = bool(worded) and all(is_chinese(text) and not KANA.search(text) for text in worded)
     return CHINESE_MODEL if chinese else DEFAULT_MODEL
+
+
+def warn_of_foreign(model: SimBert, texts: Sequence[str]) -> None:
+    """Warn once of languages that the package's English model can read, but not write.
+
+    It may be learning one if it is being trained.
+    """
+    own = model.name_or_path == DEFAULT_MODEL and not model.training
+    if own and any(foreign_language(text) in COMMON for text in texts):
+        warnings.warn(
+            "The English model's paraphrases of other languages are broken, and a text seems to be "
+            "in one: use a model that was trained on its language.",
+            stacklevel=1,  # one place, so that Python shows it once
+        )
 
 
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
