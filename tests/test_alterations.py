@@ -91,7 +91,7 @@ def test_what_alters_none_is_not_found(text: str, other: str) -> None:
     ["It is cats's.", "Buy a one for me.", "It is big than that.", "Please not call.",
      "You ought be here.", "We re late.", "Does the battery be dead?", "如何怎么退款",
      "How is it like in Paris?", "How does the weather like in Paris?",
-     "It is very,."],
+     "It is very,.", "McDonald S Opens Late"],
 )  # fmt: skip
 def test_slips_without_a_text_beside_them(text: str) -> None:
     assert slips_of(text)

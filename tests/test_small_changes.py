@@ -61,6 +61,7 @@ def test_swapped_words(text: str, other: str, swapped: bool) -> None:
         ("Which of your friends is it?", "Which friend of yours is it?", False),
         ("They would pay if they could.", "They would if they could, would they?", False),
         ("Is it the Pro or the Basic plan?", "Is it the Pro and the Pro or the Basic plan?", True),
+        ("I do not know and do not care.", "I don't know and don't care.", False),
         ("I am ill and not sure.", "I'm ill, and I'm not sure.", False),
         ("Is it the Pro or the Pro Max?", "Is it the Pro Max or the Pro?", False),
         ("Who wrote The Crown?", "Who was the writer of the Crown?", False),
@@ -93,6 +94,9 @@ def test_bounds(text: str, other: str, lost: bool) -> None:
         ("Neither is late.", "NEITHER a NOR b is late.", False),
         ("the third of 3 books", "3 books of 3", False),
         ("the third book", "the third and 3", True),
+        ("between $3 and $5", "between $3 and 5 dollars", False),
+        ("between $3 and $5", "between 3 and 5 dollars", False),
+        ("between $3 and $5", "between $3 and 5", True),
     ],
 )
 def test_numbers_and_negations_said_twice(text: str, other: str, repeated: bool) -> None:

@@ -285,7 +285,7 @@ def repeats_facts(text: str, other: str) -> bool:
         or any(
             len(name.findall(other)) > max(1, len(name.findall(text))) for name in SIGNS.values()
         )
-        or 0 < len(PRICE.findall(other)) < len(PRICE.findall(text))
+        or (PRICE.search(other) and _prices(other) < len(PRICE.findall(text)))
         or _denials(other) > max(1, _denials(text))
     )
 
@@ -315,6 +315,10 @@ def loses_bounds(text: str, other: str) -> bool:
 
 def _denials(text: str) -> int:
     return sum(word.lower() != "nor" for word in DENIAL.findall(text))  # "neither ... nor" is one
+
+
+def _prices(text: str) -> int:
+    return sum(len(SIGNS[sign].findall(text)) for sign in "$€£")
 
 
 def _numbers(text: str) -> Counter[str]:

@@ -92,6 +92,8 @@ def swaps_word(text: str, other: str) -> bool:
 def says_twice(text: str, other: str) -> bool:
     """Whether another English text has a word more often than the text, and more than once.
 
+    Negations, as in "don't", are counted by :func:`~simbert_hf.generation.facts.repeats_facts`.
+
     Example:
         >>> says_twice("a deductible and a copay", "a deductible and a deductible")
         True
@@ -100,7 +102,9 @@ def says_twice(text: str, other: str) -> bool:
     """
     ours, theirs = counted_words(text), counted_words(other)
     return any(
-        count > max(1, ours[word]) and word.partition("'")[0] not in REPEATED  # "I'm", "it's"
+        count > max(1, ours[word])
+        and word.partition("'")[0] not in REPEATED  # "I'm", "it's"
+        and not word.endswith("n't")
         for word, count in theirs.items()
     )
 
