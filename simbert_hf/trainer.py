@@ -128,6 +128,11 @@ class SimilarityTrainer(SavingTrainer):
             check_sharding(self.accelerator.state.fsdp_plugin, self.model)
             if self._parts():
                 raise ValueError("FSDP does not support sampled centres or re-mining: drop it.")
+            if self.args.optim == "sgd" and self.args.save_strategy != "no":
+                raise ValueError(
+                    "FSDP cannot resume SGD, which has no state: choose another --optim, or set "
+                    "--save_strategy no."
+                )
         self._change_model()
         if isinstance(self.train_dataset, PairStream):
             self._check_stream(self.train_dataset)

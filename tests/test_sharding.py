@@ -115,9 +115,9 @@ FLAGS = (
     "--lr_scheduler_type=constant --mlm_weight=0.5"
 ).split()
 EQUAL = (  # plain SGD without dropout, so that weights change by their gradients
-    "--max_steps=3 --optim=sgd --learning_rate=0.1 --head_learning_rate=0.1 --hidden_dropout=0 "
-    "--attention_dropout=0 --validation_groups=4 --eval_strategy=steps --eval_steps=2 "
-    "--eval_on_start=true --sample_sentences what"
+    "--max_steps=3 --optim=sgd --save_strategy=no --learning_rate=0.1 --head_learning_rate=0.1 "
+    "--hidden_dropout=0 --attention_dropout=0 --validation_groups=4 --eval_strategy=steps "
+    "--eval_steps=2 --eval_on_start=true --sample_sentences what"
 ).split()
 RESUMED = "--hidden_dropout=0.2 --validation_groups=0 --eval_strategy=no".split()
 RUNS = {
@@ -181,6 +181,8 @@ def work_sharded(rank: int, folder: Path) -> None:
         torch.save(trainer.state.log_history, folder / f"{run}-{rank}.pt")
     more = ["--max_steps=4", "--resume_from_checkpoint=true"]
     train(folder, folder / "halved", "halved", *more)
+    with pytest.raises(ValueError, match="FSDP cannot resume SGD"):
+        train(folder, folder / "refused", "plain", "--save_strategy=steps")
     os.environ["FSDP_STATE_DICT_TYPE"] = "SHARDED_STATE_DICT"
     with pytest.raises(ValueError, match="SHARDED_STATE_DICT is not supported: give"):
         train(folder, folder / "refused", "whole")
