@@ -262,6 +262,9 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     wires = page.config["dependencies"]
     asking = [wire for wire in wires if "submit" in [event for _, event in wire["targets"]]]
     assert [len(wire["targets"]) for wire in asking] == [2, 3, 2]  # a button and its fields
+    modes = {wire["api_name"]: wire["trigger_mode"] for wire in wires}
+    assert {modes[wire["api_name"]] for wire in asking} == {"always_last"}  # Enter while it writes
+    assert modes["use_file"] == "once"  # which is deleted
     (moved,) = [wire for wire in wires if "change" in [event for _, event in wire["targets"]]]
     assert "?? 0" in moved["js"]  # the number was cleared
     (plot,) = [one for one in page.blocks.values() if type(one).__name__ == "ScatterPlot"]

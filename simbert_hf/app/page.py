@@ -172,7 +172,9 @@ def _wire(
 ) -> Any:
     """Run a function on a click, or on Enter in a field, in turn with others of its kind."""
     triggers = [button.click, *(field.submit for field in fields)]
-    return gr.on(triggers, _with_messages(function), concurrency_id=concurrency_id, **wiring)
+    mode = "always_last" if fields else "once"  # a sentence given meanwhile comes next
+    wiring |= {"concurrency_id": concurrency_id, "trigger_mode": mode}
+    return gr.on(triggers, _with_messages(function), **wiring)
 
 
 def _paraphrase_tab(model: SimBert) -> None:
