@@ -69,6 +69,7 @@ def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
         (["怎么退货", "10086", "😀"], CHINESE_MODEL),
         (["用iPhone怎么拍照"], CHINESE_MODEL),
         (["超の赞"], CHINESE_MODEL),
+        (["等等・・・好看吗"], CHINESE_MODEL),
         (["怎么退货", "how can i return it?"], DEFAULT_MODEL),
         (["東京に行きたい"], DEFAULT_MODEL),
         (["비밀번호를 잊었어요"], DEFAULT_MODEL),

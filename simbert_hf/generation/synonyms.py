@@ -38,12 +38,13 @@ from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import check_texts, cuts_known
 from simbert_hf.utils.arrays import Vectors
 from simbert_hf.utils.checks import check_count
+from simbert_hf.utils.text import KANA
 
 FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, either way
 DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
 OWN_WORDS = 0.25  # the share of it that one in its text's own words loses ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
-KANA = re.compile("[ぁ-ゖァ-ヺー]{2}")  # a single one may be decoration in Chinese
+SYLLABLES = re.compile(f"[{KANA}]{{2}}")  # a single one may be decoration in Chinese
 _LOADING = Lock()
 
 
@@ -255,7 +256,8 @@ def default_model(texts: Sequence[str]) -> str:
         ('...simbert-minilm-en', '...simbert-minilm-en')
     """
     worded = [text for text in texts if any(map(str.isalpha, text))]
-    chinese = bool(worded) and all(is_chinese(text) and not KANA.search(text) for text in worded)
+    japanese = any(map(SYLLABLES.search, worded))
+    chinese = bool(worded) and not japanese and all(map(is_chinese, worded))
     return CHINESE_MODEL if chinese else DEFAULT_MODEL
 
 

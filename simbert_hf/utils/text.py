@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Chinese and Japanese writing and its punctuation; Korean puts spaces between words.
 CJK = "\u2e80-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff65\U00020000-\U0003ffff"
 HAN = r"\u3400-\u4dbf\u4e00-\u9fff"  # Chinese characters in common use
-KANA = r"\u3041-\u3096\u30a1-\u30fe"  # syllables of Japanese
+KANA = r"\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe"  # syllables of Japanese
 UNSPACED = r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese and Khmer
 INDIC = r"\u0900-\u0963\u0966-\u0dff"  # with vowel signs, which "\w" lacks
 HAN_CHAR = re.compile(f"[{HAN}]")
