@@ -318,7 +318,8 @@ def _denials(text: str) -> int:
 
 
 def _prices(text: str) -> int:
-    return sum(len(SIGNS[sign].findall(text)) for sign in "$€£")
+    words = (name for sign in "$€£" for name in SIGNS[sign].findall(text))
+    return len(PRICE.findall(text)) + sum(map(str.isalpha, words))
 
 
 def _numbers(text: str) -> Counter[str]:
