@@ -262,6 +262,7 @@ def test_facts(text, facts):
         ("at 65 am I old", ["am I old at 65"], None),
         ("$5 and 5 dollars it is", ["$5 and $5 it is"], None),
         ("it to the US", ["into the U.S.", "to l'us"], None),
+        ("U.S. drone kills 4", ["Us. Drone kills 4", "U.S. drone slays 4"], ["U.S. drone slays 4"]),
         ("je veux voir", ["j'aimerais y voir"], None),
         ("\u5143\u65e6\u653e\u5047\u5417", ["\u65b0\u5e74\u653e\u5047\u5417"], None),
         (

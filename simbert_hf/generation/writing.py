@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     Writer: TypeAlias = SimBert | OnnxSimBert
 
+DOTTED = re.compile(r"\b(?:[A-Z]\.){2,}")  # "U.S.", of which models make "us" or "u's"
 QUOTED = re.compile('["“]([^"“”]*)["”]')
 logger = logging.getLogger(__name__)
 UNKNOWN_ABROAD = SURE - {"have", "my"}  # Danish, Polish
@@ -296,11 +297,12 @@ def keep_facts(
 
     Drafts of a Chinese text must keep its words in Latin letters, and add none; those of other
     languages may add no word that is surely English. As long as others are left, also drop drafts
-    that have an unpaired mark or other quotations, leave out a variable or add a sentence; unless
-    the text is in another language than English, also those that have a slip of grammar; leave out
-    a possible name or one of several negations; change a bound, name somebody else, coin, swap,
-    repeat, put in or alter a word, make two change places, use the opposite of one, misplace "be",
-    or leave out or add much. At the level DEBUG, the reason why a draft is dropped is logged.
+    that have an unpaired mark or other quotations, leave out a variable or "U.S.", or add a
+    sentence; unless the text is in another language than English, also those that have a slip of
+    grammar; leave out a possible name or one of several negations; change a bound, name somebody
+    else, coin, swap, repeat, put in or alter a word, make two change places, use the opposite of
+    one, misplace "be", or leave out or add much. At the level DEBUG, the reason why a draft is
+    dropped is logged.
 
     Args:
         drafts: Sentences.
@@ -318,7 +320,7 @@ def keep_facts(
     facts, words = facts_of(text), words_of(text)
     slips, names = slips_of(text), names_of(text)
     quotations = quotations_of(text)
-    variables = [found[0] for found in VARIABLE.finditer(text)]
+    variables = [found[0] for found in VARIABLE.finditer(text)] + DOTTED.findall(text)
 
     lies: dict[str, Callable[[str], bool]] = {
         "other facts": lambda other: facts_of(other) != facts,
