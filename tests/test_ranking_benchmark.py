@@ -61,6 +61,7 @@ def test_the_better_is_preferred_that_is_most_like_the_worse():
     ]
     assert list(prepare_rated.prefer(row)) == [("so where is it now", "were is it now")]
     assert not list(prepare_rated.prefer(row | {"ratings": [1, 0, 0], "own": []}))
+    assert prepare_rated.likeness("怎么关花呗", "花呗怎么关") == 0.6  # characters, without spaces
 
 
 def test_the_ratings_are_as_their_readme_says():
@@ -84,3 +85,13 @@ def test_the_ratings_are_as_their_readme_says():
     assert not written & set(map(fold, texts))
     both = {row["text"] for row in rows_of("written_en/invented_3.jsonl.gz")} & set(texts)
     assert len(both) > 0.9 * len(rows_of("rated_en/ratings_3.jsonl.gz"))
+
+
+def test_the_chinese_ratings_are_as_their_readme_says():
+    said = (DATA / "rated_zh" / "README.md").read_text(encoding="utf-8")
+    rows = rows_of("rated_zh/ratings.jsonl.gz")
+    assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
+    ratings = [rating for row in rows for rating in row["ratings"]]
+    shares = " / ".join(f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
+    assert f"{len(rows):,} sentences" in said
+    assert f"{len(ratings):,} ratings, {shares} %" in said

@@ -8,6 +8,7 @@ most like it, so that they differ in little but the fault. The good ones make a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -17,14 +18,16 @@ from typing import Any
 from prepare_tatoeba import write_lines
 
 from simbert_hf.utils.script import run_script, script_parser
+from simbert_hf.utils.text import CJK
 from simbert_hf.utils.textfiles import read_objects
 
 GOOD = 2  # the highest rating
+WORD = re.compile(rf"[{CJK}]|[^\s{CJK}]+")  # or a character of Chinese or Japanese
 
 
 def likeness(text: str, other: str) -> float:
     """Return the share of words that two sentences have in common, in order."""
-    return SequenceMatcher(None, text.split(), other.split()).ratio()
+    return SequenceMatcher(None, WORD.findall(text), WORD.findall(other)).ratio()
 
 
 def good_ones(row: Mapping[str, Any]) -> list[str]:
