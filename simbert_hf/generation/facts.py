@@ -11,6 +11,7 @@ from string import ascii_letters, digits
 from simbert_hf.generation.units import THOUSANDS, UNITS
 from simbert_hf.utils.text import HAN_CHAR, LATIN_WORD, read_sides, words_of
 
+SMALL_WORD = re.compile("(?<![A-Za-z])[a-z]+(?![A-Za-z])")
 # Runs of ASCII, since Chinese puts no blanks around them.
 RUN = re.compile(r"[!-~]+")
 # Wide letters, figures and marks within words, the minus and dashes mean the same as these.
@@ -208,11 +209,16 @@ def is_english(text: str) -> bool:
 def is_chinese(text: str) -> bool:
     """Tell whether a text has more Chinese characters than words in Latin letters.
 
+    In a text without a common English word, words with capitals do not count: they are names.
+
     Example:
         >>> is_chinese("2024-05 用 app 吗"), is_chinese("What does 你好 mean?")
         (True, False)
+        >>> is_chinese("iPhone 15 Pro Max 价格"), is_chinese("How to Say 你好")
+        (True, False)
     """
-    return len(HAN_CHAR.findall(text)) > len(LATIN_WORD.findall(text.lower()))
+    words = LATIN_WORD.findall(text.lower()) if ENGLISH.search(text) else SMALL_WORD.findall(text)
+    return len(HAN_CHAR.findall(text)) > len(words)
 
 
 def exchanges(text: str, other: str) -> bool:

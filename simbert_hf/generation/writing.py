@@ -32,6 +32,7 @@ from simbert_hf.generation.facts import (
 )
 from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.languages import foreign_language, join_thousands
+from simbert_hf.generation.numerals import spelled_as
 from simbert_hf.generation.opposites import opposes
 from simbert_hf.generation.order import misorders
 from simbert_hf.generation.placeholders import CHAIN, VARIABLE, Held, hold_words
@@ -353,6 +354,8 @@ def keep_facts(
             "a word said twice": lambda other: not repeats and says_twice(text, other),
         } | {rule.__name__: partial(rule, text) for rule in RULES}
     kept = [(plain_form(draft.text), draft) for draft in drafts]
+    if chinese:
+        kept = [(spelled_as(text, other), draft) for other, draft in kept]
     for why, faulty in (lies | faults).items():
         good: list[tuple[str, Draft]] = []
         bad: list[tuple[str, Draft]] = []
