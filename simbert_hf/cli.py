@@ -107,18 +107,21 @@ def _add_synonyms(commands: Any) -> None:
 
 def synonyms(args: argparse.Namespace) -> None:
     """Write paraphrases of each text."""
-    from simbert_hf.generation.synonyms import default_model, gen_synonyms, load
+    from simbert_hf.generation.synonyms import default_models, gen_synonyms, load
     from simbert_hf.modeling.loading import quiet_transformers
 
     texts = texts_of(args.texts)
     with quiet_transformers():
-        model = load(default_model(texts) if args.model is None else args.model)
+        for name in {*default_models(texts)} if args.model is None else [args.model]:
+            load(name)
     ours = {"command", "run", "texts", "model", "n", "k", "json"}  # the rest is for gen_synonyms
     options = {name: value for name, value in vars(args).items() if name not in ours}
     if options.get("top_k") == 0:  # a shell has no None
         options["top_k"] = None
     for block in blocks_of(texts):
-        written = gen_synonyms(block, args.n, args.k, model=model, return_scores=True, **options)
+        written = gen_synonyms(
+            block, args.n, args.k, model=args.model, return_scores=True, **options
+        )
         for text, found in zip(block, written, strict=True):
             if args.json:
                 show([as_json({"text": text, "paraphrases": [one._asdict() for one in found]})])

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForMaskedLM
 
 from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL, SimBert, gen_synonyms
-from simbert_hf.generation.synonyms import default_model
+from simbert_hf.generation.synonyms import default_models
 
 TEXTS = {
     DEFAULT_MODEL: ["how can i reset my password?", "where is my card?", "the weather is nice"],
@@ -64,17 +64,20 @@ def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "name"),
+    ("texts", "names"),
     [
-        (["怎么退货", "10086", "😀"], CHINESE_MODEL),
-        (["用iPhone怎么拍照"], CHINESE_MODEL),
-        (["超の赞"], CHINESE_MODEL),
-        (["等等・・・好看吗"], CHINESE_MODEL),
-        (["怎么退货", "how can i return it?"], DEFAULT_MODEL),
-        (["東京に行きたい"], DEFAULT_MODEL),
-        (["비밀번호를 잊었어요"], DEFAULT_MODEL),
-        (["10086"], DEFAULT_MODEL),
+        (["10086", "怎么退货", "😀"], [CHINESE_MODEL] * 3),
+        (["用iPhone怎么拍照", "iPhone 15 Pro Max 价格", "超の赞"], [CHINESE_MODEL] * 3),
+        (["等等・・・好看吗"], [CHINESE_MODEL]),
+        (["怎么退货", "how can i return it?"], [CHINESE_MODEL, DEFAULT_MODEL]),
+        (["東京に行きたい", "비밀번호를 잊었어요", "10086"], [DEFAULT_MODEL] * 3),
+        (["10086"], [DEFAULT_MODEL]),
     ],
 )
-def test_the_default_depends_on_the_language(texts: list[str], name: str) -> None:
-    assert default_model(texts) == name
+def test_the_default_depends_on_the_language(texts: list[str], names: list[str]) -> None:
+    assert default_models(texts) == names
+
+
+def test_each_text_of_a_mixed_list_gets_its_own_model() -> None:
+    texts = ["怎么退货？", "how can i return it?", "怎么换货？"]
+    assert gen_synonyms(texts, n=5, k=2) == [gen_synonyms(text, n=5, k=2) for text in texts]

@@ -176,7 +176,7 @@ def gen_synonyms(
         n: Number of sentences to write for each text; memory use grows with it.
         k: Maximum number of paraphrases to return for each text; min(20, n) if None.
         model: A ``SimBert``, or a directory or ``org/name``, which is loaded once and then kept. By
-            default the package's English model or, if all texts are Chinese, its Chinese one.
+            default the package's Chinese model for Chinese texts, and its English one for others.
         strategy: ``beam`` (the n likeliest sentences), ``sample`` (n independent samples, as
             SimBERT does) or ``without_replacement`` (n different ones: stochastic beam search).
             The last two depend on ``seed``.
@@ -226,39 +226,44 @@ def gen_synonyms(
     texts = check_texts(text)
     if not texts:
         return []
-    model = default_model(texts) if model is None else model
-    model = model if isinstance(model, SimBert) else load(model)
-    warn_of_foreign(model, texts)
+    models: Sequence[Model] = default_models(texts) if model is None else [model] * len(texts)
     lowest = -math.inf if min_similarity is None else min_similarity
-    best = []
-    for first in range(0, len(texts), BLOCK):
-        some = texts[first : first + BLOCK]
-        plain = list(map(plain_marks, some))
-        ranked = paraphrase(model, plain, settings, fluency_weight, by_sentence)
-        for source, read, row in zip(some, plain, ranked, strict=True):
-            kept = [found for found in row if found.similarity >= lowest]
-            chosen = choose(read, kept, k, diversity)
-            best.append([found._replace(text=marks_as_in(source, found.text)) for found in chosen])
+    best: list[list[Paraphrase]] = [[] for _ in texts]
+    for name in dict.fromkeys(models):
+        writer = name if isinstance(name, SimBert) else load(name)
+        own = [i for i, one in enumerate(models) if one == name]
+        warn_of_foreign(writer, [texts[i] for i in own])
+        for first in range(0, len(own), BLOCK):
+            some = own[first : first + BLOCK]
+            plain = [plain_marks(texts[i]) for i in some]
+            ranked = paraphrase(writer, plain, settings, fluency_weight, by_sentence)
+            for i, read, row in zip(some, plain, ranked, strict=True):
+                kept = [found for found in row if found.similarity >= lowest]
+                chosen = choose(read, kept, k, diversity)
+                best[i] = [one._replace(text=marks_as_in(texts[i], one.text)) for one in chosen]
     found = best if return_scores else [[paraphrase.text for paraphrase in row] for row in best]
     return found[0] if isinstance(text, str) else found
 
 
-def default_model(texts: Sequence[str]) -> str:
-    """Return the path of the package's model for texts in their language.
+def default_models(texts: Sequence[str]) -> list[str]:
+    """Return the path of the package's model for each text, in its language.
 
-    Texts without letters, such as a number, do not count. Kana show that a text is Japanese, which
-    neither model can write.
+    Texts without letters, such as a number, go with the first that has some. Kana show that a text
+    is Japanese, which neither model can write.
 
     Example:
-        >>> default_model(["怎么重置密码？", "10086"]) == CHINESE_MODEL
+        >>> default_models(["10086", "怎么重置密码？"]) == [CHINESE_MODEL] * 2
         True
-        >>> default_model(["hi", "你好"]), default_model(["東京に行きたい"])
-        ('...simbert-minilm-en', '...simbert-minilm-en')
+        >>> default_models(["hi", "東京に行きたい"])
+        ['...simbert-minilm-en', '...simbert-minilm-en']
     """
-    worded = [text for text in texts if any(map(str.isalpha, text))]
-    japanese = any(map(SYLLABLES.search, worded))
-    chinese = bool(worded) and not japanese and all(map(is_chinese, worded))
-    return CHINESE_MODEL if chinese else DEFAULT_MODEL
+    found = {
+        text: CHINESE_MODEL if is_chinese(text) and not SYLLABLES.search(text) else DEFAULT_MODEL
+        for text in texts
+        if any(map(str.isalpha, text))
+    }
+    first = next(iter(found.values()), DEFAULT_MODEL)
+    return [found.get(text, first) for text in texts]
 
 
 def warn_of_foreign(model: SimBert, texts: Sequence[str]) -> None:
