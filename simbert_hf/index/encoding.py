@@ -38,7 +38,7 @@ def check_read(encoder: TextEncoder, faqs: Sequence[Faq]) -> None:
     if 2 * len(foreign) > len(faqs):
         raise DataError(
             f"{told}. Build the index with a model trained on their language (simbert index build "
-            "--model)."
+            "--model; for Chinese, simbert-e5-zh)."
         )
     logger.warning("%s: it hardly tells them apart. Remove or translate them", told)
 
