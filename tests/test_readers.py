@@ -554,6 +554,8 @@ def test_scores_of_sick_and_of_named_columns(write):
     header = "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
     path = write("a.txt", f"{header}1\tA\tB\tNEUTRAL\t4.5\n")
     assert load_scored_pairs(path) == [("A", "B", 4.5)]
+    path = write("zh.csv", "\ufeff句子1,句子2,分数\n退款,退钱,4.5\n")
+    assert load_scored_pairs(path) == [("退款", "退钱", 4.5)]
     path = write("b.tsv", "left\tright\tgold\nA\tB\t4.5\n")
     assert load_scored_pairs(path, ["left", "right", "gold"]) == [("A", "B", 4.5)]
     with pytest.raises(DataError, match=r"b\.tsv:1: holds .*'gold'\], neither a known header"):
