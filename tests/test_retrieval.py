@@ -1105,6 +1105,19 @@ def test_bad_rows_are_named_and_change_nothing(index, rows, sentence):
     assert (index.faqs(), len(index.store)) == before
 
 
+def test_headers_may_be_chinese(tmp_path):
+    path = tmp_path / "faq.csv"
+    path.write_text("问题,答案,来源\n怎么退款,在订单页,网站\n", encoding="utf-8-sig")
+    [faq] = read_faqs(path)
+    assert (faq.question, faq.answer, faq.metadata) == ("怎么退款", "在订单页", {"来源": "网站"})
+    assert read_faqs(path, {"answer": "来源"})[0].answer == "网站"
+    path.write_text("问句,答案\n想退钱,在订单页\n你好,\n", encoding="utf-8-sig")
+    assert [(one.text, one.answer) for one in read_queries(path).values()] == [
+        ("想退钱", "在订单页"),
+        ("你好", None),
+    ]
+
+
 def test_bad_files_are_named(tmp_path):
     path = tmp_path / "faq.csv"
     path.write_text("frage,answer\na,b\n")

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 MAX_CHARS = 10_000  # of a question or query; models read a few hundred tokens of it
 ORIGIN = "paraphrase_of"  # metadata key of a row that ``augment`` generated: its question
 KEYS = ("id", "group", "answer")  # what a query can be labelled by
+CHINESE = {"question": ["标准问", "问题"], "answer": ["回答", "答案"], "query": ["问题", "问句"]}
 
 Columns = Mapping[str, str]
 Place = tuple[str, int]  # a file, or other source, and a line of it
@@ -244,10 +245,14 @@ def _rows_of(source: Any, text: str, columns: Columns) -> tuple[str, Iterator[tu
 
 
 def _named_alike(row: Row, text: str) -> dict[str, str]:
-    """Find our columns regardless of case, as spreadsheets capitalize them."""
+    """Find our columns regardless of case, as spreadsheets capitalize them, or by Chinese names."""
     lower = {str(name).lower(): name for name in row}
-    ours = {text, *KEYS} - set(row)
-    return {name: lower[name] for name in sorted(ours & set(lower))}
+    return {
+        ours: lower[name]
+        for ours in sorted({text, *KEYS} - set(row))
+        for name in [*CHINESE.get(ours, ()), ours]  # the last one counts
+        if name in lower
+    }
 
 
 def _as_row(item: object, text: str) -> Row:
