@@ -60,6 +60,8 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("停机了不能用", "停机了能用"),
         ("淘宝能退吗，我没收到", "淘宝能退吗，我收到"),
         ("你吃饭了没有", "你没吃饭了"),
+        ("两点到四点停水", "两点到四点不停水"),
+        ("二手车怎么卖", "买二手车怎么卖"),
     ],
 )
 def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
@@ -117,6 +119,7 @@ def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
         ("快递不见了赔吗", "快递丢了赔吗"),
         ("不收手续费吗", "免手续费吗"),
         ("我不得不加班", "我只好加班"),
+        ("雨不停地下", "雨一直在下"),
         ("你到家了没有？", "你到家了吗？"),
         ("我不小心下了两单", "我误下了两单"),
         ("花20块够吗", "花二十元够吗"),
