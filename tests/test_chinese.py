@@ -167,6 +167,11 @@ def test_wide_characters_and_brackets_are_compared_by_what_they_say(
     assert [draft.text for draft in found] == kept
 
 
+def test_numbers_may_be_long() -> None:
+    for long in ("1" * 5000, "一" * 5000, "9" + "亿" * 5000):
+        assert not changes(f"编号{long}元", f"号码{long}元")
+
+
 def test_slips_are_particles_twice_and_questions_asked_twice() -> None:
     assert slips_of("可以退货吗吗") == {"吗吗"}
     for text in ("能不能退货吗？", "为什么扣款吗", "这是什么颜色吗"):

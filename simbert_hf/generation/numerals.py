@@ -29,8 +29,8 @@ _FIRST = f"[{''.join(DIGITS)}十]"
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 QUANTITY = re.compile(
     r"(?!十分(?!钟)|(?<=[前这过])两天)(?:(?P<part>百分之|[¥第])?"
-    rf"(?:(?P<figure>(?<![\d.])\d+(?:\.\d+)?)(?P<large>[十百千万亿]*)"
-    rf"|(?P<words>(?<!星期)(?<!礼拜)(?<![周十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]*)"
+    rf"(?:(?P<figure>(?<![\d.])\d{{1,99}}(?:\.\d{{1,99}})?)(?P<large>[十百千万亿]{{0,4}})"
+    rf"|(?P<words>(?<!星期)(?<!礼拜)(?<![周十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
     rf"|(?<!个)半(?=个?(?:小时|钟头)|年))(?P<unit>{_UNIT})?|(?P<pair>俩))"
 )
 
