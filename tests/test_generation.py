@@ -541,6 +541,7 @@ def test_control_characters_are_not_read(model):
         ("a", {"diversity": None}, ValueError, "diversity=None is out of range"),
         ("a", {"min_similarity": "0"}, ValueError, "min_similarity='0' is not a cosine"),
         ("a", {"model": 5}, TypeError, "model=5 is not a SimBert, directory or org/name"),
+        ("a", {"model": ["b"]}, TypeError, "is not a SimBert, directory or org/name"),
     ],
 )
 def test_bad_input_gets_one_clear_sentence(text, options, error, sentence):

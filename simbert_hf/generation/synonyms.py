@@ -229,7 +229,7 @@ def gen_synonyms(
     models: Sequence[Model] = default_models(texts) if model is None else [model] * len(texts)
     lowest = -math.inf if min_similarity is None else min_similarity
     best: list[list[Paraphrase]] = [[] for _ in texts]
-    for name in dict.fromkeys(models):
+    for name in dict.fromkeys(models) if model is None else [model]:
         writer = name if isinstance(name, SimBert) else load(name)
         own = [i for i, one in enumerate(models) if one == name]
         warn_of_foreign(writer, [texts[i] for i in own])
