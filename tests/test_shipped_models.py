@@ -72,6 +72,7 @@ def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
         (["怎么退货", "how can i return it?"], [CHINESE_MODEL, DEFAULT_MODEL]),
         (["東京に行きたい", "비밀번호를 잊었어요", "10086"], [DEFAULT_MODEL] * 3),
         (["10086"], [DEFAULT_MODEL]),
+        (["Li Na (李娜) Wins Australian Open"], [DEFAULT_MODEL]),
     ],
 )
 def test_the_default_depends_on_the_language(texts: list[str], names: list[str]) -> None:

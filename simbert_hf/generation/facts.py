@@ -9,8 +9,9 @@ from itertools import chain
 from string import ascii_letters, digits
 
 from simbert_hf.generation.units import THOUSANDS, UNITS
-from simbert_hf.utils.text import HAN_CHAR, LATIN_WORD, read_sides, words_of
+from simbert_hf.utils.text import HAN, HAN_CHAR, LATIN_WORD, read_sides, words_of
 
+GLOSS = re.compile(rf"(?<=[A-Za-z] )\([{HAN}]+\)")
 SMALL_WORD = re.compile("(?<![A-Za-z])[a-z]+(?![A-Za-z])")
 # Runs of ASCII, since Chinese puts no blanks around them.
 RUN = re.compile(r"[!-~]+")
@@ -210,15 +211,18 @@ def is_chinese(text: str) -> bool:
     """Tell whether a text has more Chinese characters than words in Latin letters.
 
     In a text without a common English word, words with capitals do not count: they are names.
+    Nor does Chinese in brackets behind a word, which translates it.
 
     Example:
         >>> is_chinese("2024-05 用 app 吗"), is_chinese("What does 你好 mean?")
         (True, False)
         >>> is_chinese("iPhone 15 Pro Max 价格"), is_chinese("How to Say 你好")
         (True, False)
+        >>> is_chinese("Beijing (北京) Travel Guide")
+        False
     """
     words = LATIN_WORD.findall(text.lower()) if ENGLISH.search(text) else SMALL_WORD.findall(text)
-    return len(HAN_CHAR.findall(text)) > len(words)
+    return len(HAN_CHAR.findall(GLOSS.sub("", text))) > len(words)
 
 
 def exchanges(text: str, other: str) -> bool:
