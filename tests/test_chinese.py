@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from simbert_hf.generation.chinese import changes
@@ -62,6 +64,12 @@ from simbert_hf.generation.writing import Draft, keep_facts
         ("你吃饭了没有", "你没吃饭了"),
         ("两点到四点停水", "两点到四点不停水"),
         ("二手车怎么卖", "买二手车怎么卖"),
+        ("每周两次课", "每周四次课"),
+        ("半个月能到吗", "一个月能到吗"),
+        ("下午三点半开会", "下午三点开会"),
+        ("等了两个半小时", "等了两个小时"),
+        ("一年半能毕业吗", "一年能毕业吗"),
+        ("三分之一的人", "三分之二的人"),
     ],
 )
 def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
@@ -131,6 +139,11 @@ def test_a_change_of_what_is_said_is_found(text: str, other: str) -> None:
         ("半年", "6个月"),
         ("百度云怎么用", "云盘怎么用"),
         ("过两天去", "过几天去"),
+        ("星期三天气", "周三的天气"),
+        ("周二次日达吗", "星期二次日达吗"),
+        ("等了两个半小时", "等了2.5个小时"),
+        ("下午三点半开会", "下午3点半开会"),
+        ("下午三点半价", "下午三点开始半价"),
     ],
 )
 def test_other_words_are_no_change(text: str, other: str) -> None:
@@ -170,6 +183,13 @@ def test_wide_characters_and_brackets_are_compared_by_what_they_say(
 def test_numbers_may_be_long() -> None:
     for long in ("1" * 5000, "一" * 5000, "9" + "亿" * 5000):
         assert not changes(f"编号{long}元", f"号码{long}元")
+
+
+def test_many_of_a_word_take_no_long_time() -> None:
+    text = "跟" * 100_000
+    start = time.process_time()
+    assert not changes(text, text)
+    assert time.process_time() - start < 2
 
 
 def test_slips_are_particles_twice_and_questions_asked_twice() -> None:

@@ -23,7 +23,7 @@ NO_DENIAL = re.compile(
     "|没错|不错|[没想][料想不]到|无论|无线|无限|无数|无聊|无故|有无(?![糖人线烟盐油])|未来|特别|别人|别的|别墅|别名|分别"
     "|区别|差别|类别|性别|级别|告别|道别|个别|识别|辨别|鉴别|离别|除非|[淹沉]没"
 )
-LONE = re.compile("一(?![零〇一二两三四五六七八九十百千万亿])")
+LONE = re.compile("一(?![零〇一二两三四五六七八九十百千万亿]|.+半)")
 OMITTED = frozenset("元岁分度")  # units that may be left out
 # Like ``facts.EXCLUSIVE``; behind a plus, another side may be added, but not replace one
 EXCLUSIVE = """\
@@ -81,7 +81,7 @@ DIRECTED = re.compile(
     "(?<![对相好无])比(?![如较赛例分方特率重喻])|换成|换为|改成|改为|变成|兑换成?|兑|转[给到成]|借给|送给"
     "|卖给|租给|还给|战胜|击败|打败|追尾|超过|大于|小于|多于|少于|高于|低于"
 )
-BESIDE = re.compile("[跟和与同].+比")
+BESIDE = re.compile("^[^跟和与同]*[跟和与同].+比")
 
 
 def changes(text: str, other: str) -> bool:

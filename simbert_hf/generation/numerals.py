@@ -26,12 +26,15 @@ UNITS = {
     **dict.fromkeys("个人位名张件份瓶杯盒台辆本", ("个", 1)),
 }  # fmt: skip
 _FIRST = f"[{''.join(DIGITS)}十]"
+# 周三 is a day, but not in 每周三次
+_NO_DAY = "(?:(?<!周)(?<!星期)(?<!礼拜)|(?=两|.(?:次(?!日)|[遍趟]|天(?!气))))"
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 QUANTITY = re.compile(
-    r"(?!十分(?!钟)|(?<=[前这过])两天)(?:(?P<part>百分之|[¥第])?"
+    rf"(?!十分(?!钟)|(?<=[前这过])两天)(?:(?P<part>[{''.join(DIGITS)}十百千万]分之|[¥第])?"
     rf"(?:(?P<figure>(?<![\d.])\d{{1,99}}(?:\.\d{{1,99}})?)(?P<large>[十百千万亿]{{0,4}})"
-    rf"|(?P<words>(?<!星期)(?<!礼拜)(?<![周十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
-    rf"|(?<!个)半(?=个?(?:小时|钟头)|年))(?P<unit>{_UNIT})?|(?P<pair>俩))"
+    rf"|(?P<words>{_NO_DAY}(?<![十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
+    rf"|(?<!个)半(?=个?(?:小时|钟头)|个月|[年斤]))(?P<and_half>个半(?=小时|钟头))?"
+    rf"(?P<unit>{_UNIT})?(?P<half>(?<=[点年天块斤岁倍])半(?![天夜载个小价年]))?|(?P<pair>俩))"
 )
 
 
@@ -70,10 +73,10 @@ def quantity_of(found: re.Match[str]) -> Quantity:
     elif found["words"]:
         value = value_of(found["words"])
     kind, times = UNITS.get(unit, ("", 1))
-    if part == "第":
-        kind, times = f"第{unit}", 1
-    elif part:
-        kind = "元" if part == "¥" else f"%{unit}"
+    if part:
+        kind, times = "元" if part == "¥" else part.replace("百分之", "%") + unit, 1
+    if value is not None and (found["and_half"] or found["half"]):
+        value += Fraction(1, 2)
     return Quantity(found["words"] if value is None else Fraction(value * times), kind)
 
 
