@@ -125,14 +125,9 @@ class SimilarityTrainer(SavingTrainer):
         if fresh_head is None and rate not in (usual, self.args.learning_rate):
             logger.info("--head_learning_rate %g has no effect: no head is untrained.", rate)
         if self.is_fsdp_enabled:
-            check_sharding(self.accelerator.state.fsdp_plugin, self.model)
+            check_sharding(self.accelerator.state.fsdp_plugin, self.model, self.args)
             if self._parts():
                 raise ValueError("FSDP does not support sampled centres or re-mining: drop it.")
-            if self.args.optim == "sgd" and self.args.save_strategy != "no":
-                raise ValueError(
-                    "FSDP cannot resume SGD, which has no state: choose another --optim, or set "
-                    "--save_strategy no."
-                )
         self._change_model()
         if isinstance(self.train_dataset, PairStream):
             self._check_stream(self.train_dataset)

@@ -64,17 +64,23 @@ def test_the_better_is_preferred_that_is_most_like_the_worse():
     assert prepare_rated.likeness("怎么关花呗", "花呗怎么关") == 0.6  # characters, without spaces
 
 
+def ratings_of(file):
+    """Return the rows of a file, how many ratings they have, and the shares of 2, 1 and 0."""
+    rows = rows_of(file)
+    assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
+    ratings = [rating for row in rows for rating in row["ratings"]]
+    shares = (f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
+    return rows, len(ratings), " / ".join(shares)
+
+
 def test_the_ratings_are_as_their_readme_says():
     said = (DATA / "rated_en" / "README.md").read_text(encoding="utf-8")
     texts = []
     for name in ("ratings", "held_out", "choice", "ratings_2", "ratings_3"):
-        rows = rows_of(f"rated_en/{name}.jsonl.gz")
-        assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
-        ratings = [rating for row in rows for rating in row["ratings"]]
-        shares = " / ".join(f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
+        rows, ratings, shares = ratings_of(f"rated_en/{name}.jsonl.gz")
         (row,) = (line for line in said.splitlines() if line.startswith(f"| `{name}.jsonl.gz`"))
         assert f"| {len(rows):,}" in row
-        assert row.endswith(f"| {len(ratings):,} | {shares} % |")
+        assert row.endswith(f"| {ratings:,} | {shares} % |")
         texts += [row["text"] for row in rows]
     assert len(set(texts)) == len(texts)
     written = {
@@ -89,9 +95,6 @@ def test_the_ratings_are_as_their_readme_says():
 
 def test_the_chinese_ratings_are_as_their_readme_says():
     said = (DATA / "rated_zh" / "README.md").read_text(encoding="utf-8")
-    rows = rows_of("rated_zh/ratings.jsonl.gz")
-    assert all(len(row["candidates"]) == len(row["ratings"]) > 0 for row in rows)
-    ratings = [rating for row in rows for rating in row["ratings"]]
-    shares = " / ".join(f"{100 * ratings.count(k) / len(ratings):.0f}" for k in (2, 1, 0))
+    rows, ratings, shares = ratings_of("rated_zh/ratings.jsonl.gz")
     assert f"{len(rows):,} sentences" in said
-    assert f"{len(ratings):,} ratings, {shares} %" in said
+    assert f"{ratings:,} ratings, {shares} %" in said

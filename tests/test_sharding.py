@@ -56,17 +56,18 @@ def gradients(pairs, micro: int, sharded: bool) -> dict[str, torch.Tensor]:
 
 def test_weights_that_no_forward_pass_gathers_are_refused() -> None:
     plugin = SimpleNamespace(**NEEDED)
+    args = SimpleNamespace(optim="adamw_torch", save_strategy="steps")
     model = tiny_simbert()
-    check_sharding(plugin, model)
+    check_sharding(plugin, model, args)
     add_centres(model, (3, 1, model.config.hidden_size), 0, center_loss=False)
     with pytest.raises(
         ValueError, match="does not support a model's class_centres: launch without"
     ):
-        check_sharding(plugin, model)
+        check_sharding(plugin, model, args)
     model = tiny_simbert()
     add_pair_classifier(model)
     with pytest.raises(ValueError, match="does not support a model's pair_classifier"):
-        check_sharding(plugin, model)
+        check_sharding(plugin, model, args)
 
 
 def test_layers_are_units_unless_others_are_named() -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+from transformers import TrainingArguments
 
 NEEDED = {
     "fsdp_version": "2",
@@ -19,7 +20,7 @@ FLAGS = (
 )
 
 
-def check_sharding(plugin: Any, model: Any) -> None:
+def check_sharding(plugin: Any, model: Any, args: TrainingArguments) -> None:
     """Refuse settings with which a run would fail, or save incomplete checkpoints.
 
     Raises:
@@ -35,6 +36,11 @@ def check_sharding(plugin: Any, model: Any) -> None:
             raise ValueError(
                 f"FSDP with {name} {found} is not supported: give `accelerate launch` {FLAGS}."
             )
+    if args.optim == "sgd" and args.save_strategy != "no":
+        raise ValueError(
+            "FSDP cannot resume SGD, which has no state: choose another --optim, or set "
+            "--save_strategy no."
+        )
 
 
 def own_shards(model: nn.Module) -> Iterator[Tensor]:
