@@ -6,20 +6,22 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-DIGITS = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9), strict=True))
+DIGITS = dict(zip("零〇一二三四五六七八九", (0, *range(10)), strict=True))
+DIGITS |= {"两": 2, "俩": 2, "仨": 3}
 TENS = {"十": 10, "百": 100, "千": 1000}
 LARGE = {"万": 10**4, "亿": 10**8}
 # Units, in another one that they are multiples of
 UNITS = {
-    "元": ("元", 1), "块钱": ("元", 1), "块": ("元", 1), "%": ("%", 1), "折": ("折", 1),
+    "元": ("元", 1), "块钱": ("元", 1), "块": ("元", 1), "折": ("折", 1),
+    "%": ("%", 1), "成": ("%", 10), "刻钟": ("分", 15), "刻": ("分", 15),
     "分钟": ("分", 1), "分": ("分", 1), "秒钟": ("秒", 1), "秒": ("秒", 1),
     "个小时": ("分", 60), "小时": ("分", 60), "个钟头": ("分", 60), "钟头": ("分", 60),
     "天": ("天", 1), "个星期": ("天", 7), "星期": ("天", 7), "个礼拜": ("天", 7), "周": ("天", 7),
     "个月": ("个月", 1), "年": ("个月", 12), "月份": ("月", 1), "月": ("月", 1),
-    "号": ("日", 1), "日": ("日", 1), "点钟": ("点", 1), "点": ("点", 1), "时": ("点", 1),
+    "号": ("天", 1), "日": ("天", 1), "点钟": ("点", 1), "点": ("点", 1), "时": ("点", 1),
     "周岁": ("岁", 1), "岁": ("岁", 1), "级": ("级", 1), "倍": ("倍", 1),
     "度": ("度", 1), "°C": ("度", 1), "°": ("度", 1),
-    "厘米": ("毫米", 10), "毫米": ("毫米", 1), "米": ("毫米", 1000),
+    "厘米": ("毫米", 10), "公分": ("毫米", 10), "毫米": ("毫米", 1), "米": ("毫米", 1000),
     "公里": ("毫米", 10**6), "千米": ("毫米", 10**6), "毫升": ("毫升", 1),
     "公斤": ("克", 1000), "千克": ("克", 1000), "斤": ("克", 500), "克": ("克", 1),
     **dict.fromkeys("次回遍趟场", ("次", 1)),
@@ -34,7 +36,7 @@ QUANTITY = re.compile(
     rf"(?:(?P<figure>(?<![\d.])\d{{1,99}}(?:\.\d{{1,99}})?)(?P<large>[十百千万亿]{{0,4}})"
     rf"|(?P<words>{_NO_DAY}(?<![十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
     rf"|(?<!个)半(?=个?(?:小时|钟头)|个月|[年斤]))(?P<and_half>个半(?=小时|钟头))?"
-    rf"(?P<unit>{_UNIT})?(?P<half>(?<=[点年天块斤岁倍])半(?![天夜载个小价年]))?|(?P<pair>俩))"
+    rf"(?P<unit>{_UNIT})?(?P<half>(?<=[点年天块斤岁倍])半(?![天夜载个小价年]))?)"
 )
 
 
@@ -64,14 +66,14 @@ def quantities(text: str) -> dict[str, Quantity]:
 
 def quantity_of(found: re.Match[str]) -> Quantity:
     """Read what ``QUANTITY`` has found."""
-    if found["pair"]:
-        return Quantity(Fraction(2), "个")
     part, unit = found["part"], found["unit"] or ""
     value: Fraction | int | None = Fraction(1, 2)
     if found["figure"]:
         value = Fraction(found["figure"]) * (value_of(f"一{found['large']}") or 1)
     elif found["words"]:
         value = value_of(found["words"])
+    if found["words"] in ("两", "俩", "仨") and unit in ("月", ""):
+        unit = f"个{unit}"  # 两月 is no date
     kind, times = UNITS.get(unit, ("", 1))
     if part:
         kind, times = "元" if part == "¥" else part.replace("百分之", "%") + unit, 1

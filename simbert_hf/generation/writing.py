@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     Writer: TypeAlias = SimBert | OnnxSimBert
 
 DOTTED = re.compile(r"\b(?:[A-Z]\.){2,}")  # "U.S.", of which models make "us" or "u's"
+CURRENCY = re.compile("人民币|日元")
 QUOTED = re.compile('["“]([^"“”]*)["”]')
 logger = logging.getLogger(__name__)
 UNKNOWN_ABROAD = SURE - {"have", "my"}  # Danish, Polish
@@ -319,12 +320,13 @@ def keep_facts(
     plain_form = unify if chinese else join_thousands if foreign else part_units
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
+    signs = {"¥"} if chinese and not CURRENCY.search(text) else set()  # ``changes`` reads 元 and 块
     slips, names = slips_of(text), names_of(text)
     quotations = quotations_of(text)
     variables = [found[0] for found in VARIABLE.finditer(text)] + DOTTED.findall(text)
 
     lies: dict[str, Callable[[str], bool]] = {
-        "other facts": lambda other: facts_of(other) != facts,
+        "other facts": lambda other: bool((facts_of(other) ^ facts) - signs),
         "exchanged words": lambda other: exchanges(text, other),
         "other units": lambda other: not (chinese or foreign) and changes_units(text, other),
         "repeated or lost figures": lambda other: repeats_facts(text, other),
@@ -375,9 +377,9 @@ def unify(text: str) -> str:
 
     Example:
         >>> unify("120㎡，2路")
-        '120m2, 2路'
+        '120m2\uff0c2路'
     """
-    return compose(text.replace("\uff0c", "\uff0c "), "NFKC")
+    return "\uff0c".join(compose(part, "NFKC") for part in text.split("\uff0c"))
 
 
 def quotations_of(text: str) -> set[str]:
