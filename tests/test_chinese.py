@@ -9,7 +9,7 @@ import pytest
 from simbert_hf.generation.chinese import changes
 from simbert_hf.generation.facts import is_balanced
 from simbert_hf.generation.sentences import split_sentences, worth_writing
-from simbert_hf.generation.slips import slips_of
+from simbert_hf.generation.slips import slips_of, stumbles
 from simbert_hf.generation.writing import Draft, keep_facts
 
 
@@ -232,6 +232,38 @@ def test_slips_are_particles_twice_and_questions_asked_twice() -> None:
         assert slips_of(text) == {"怎么吗"}
     assert not slips_of("能帮我看看怎么退款吗") | slips_of("以学习为目的的旅行")
     assert not slips_of("你知道怎么退款吗？") | slips_of("怎么样？好用吗？") | slips_of("打不了了")
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("痔疮坐浴用什么水", "痔疮坐浴用用什么水"),
+        ("此门常闭，请随手关门", "此门常闭，请关门随手关门"),
+        ("熊猫的主食是竹子。", "熊猫的主食是竹子的。"),
+        ("公司体检加了肠镜，我弃权", "公司体检加了肠镜了，我弃权"),
+        ("土壤板结怎么改良", "用土壤板结怎么改良"),
+        ("猪肉价格连续四周回落", "在猪肉价格连续四周回落"),
+    ],
+)
+def test_words_said_again_and_loose_particles_are_stumbles(text: str, other: str) -> None:
+    assert stumbles(text, other)
+    assert not stumbles(other, text)
+    kept = [draft.text for draft in keep_facts([Draft(other, -1.0), Draft(text, -2.0)], text)]
+    assert kept == [text]
+    assert keep_facts([Draft(other, -1.0)], text)  # the only one
+
+
+def test_what_a_text_itself_repeats_is_no_stumble() -> None:
+    for text, other in (
+        ("在家等在家吃", "在家吃在家等"),
+        ("能换37的吗", "能不能换37的"),
+        ("我认为海更美", "在我看来，海更美"),
+        ("我去看海", "我去看看海"),
+        ("可以退货吗", "能不能退货"),
+        ("我爸不在家", "我爸爸没在家"),
+        ("我的是红的，他的是蓝的", "他的是蓝的，我的是红的"),
+    ):
+        assert not stumbles(text, other)
 
 
 @pytest.mark.parametrize(

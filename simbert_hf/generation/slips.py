@@ -42,6 +42,11 @@ SLIPS = {
     }.items()
 }
 
+# A Chinese character that comes again soon, but for 能不能, 爸爸 and the like
+AGAIN = re.compile(r"(?!看看|[的爸妈天])([一-龥])(?![不没]\1)(?=[一-龥]{0,3}\1)")
+# 的 at the end of a clause, 了 twice in one, or one of these at the beginning
+ODD = re.compile("的[吗呢么]?(?=[，。！？,!?]|$)|了[^，。！？,!?]{1,12}了|^用|^在(?!.{1,7}[，,])")
+
 
 def slips_of(text: str) -> set[str]:
     """Return the kinds of slips in a text.
@@ -55,3 +60,19 @@ def slips_of(text: str) -> set[str]:
         set()
     """
     return {kind for kind, slip in SLIPS.items() if slip.search(text)}
+
+
+def stumbles(text: str, other: str) -> bool:
+    """Whether another Chinese text says a character again, or has more odd 的, 了, 在 or 用.
+
+    Of 6,664 Chinese paraphrases that a reader rated (scripts/data/rated_zh), 9 % do; 4 % of these
+    are good, and 32 % of the others. Of LCQMC's and written_zh's paraphrases 5 and 8 % do.
+
+    Example:
+        >>> stumbles("豆浆自己倒", "豆浆自己倒倒"), stumbles("爸，吃饭吗", "爸爸，吃不吃饭")
+        (True, False)
+        >>> stumbles("你发错群了", "你发错了群了"), stumbles("土壤怎么改良", "用土壤怎么改良")
+        (True, True)
+    """
+    again = any(other.count(char) > text.count(char) for char in {*AGAIN.findall(other)})
+    return again or len(ODD.findall(other)) > len(ODD.findall(text))

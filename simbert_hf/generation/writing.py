@@ -38,7 +38,7 @@ from simbert_hf.generation.order import misorders
 from simbert_hf.generation.placeholders import CHAIN, VARIABLE, Held, hold_words
 from simbert_hf.generation.repeats import ban_repeats, kinds_of_tokens
 from simbert_hf.generation.search import Decoder, Hypotheses, Restraint, SearchSettings, search
-from simbert_hf.generation.slips import slips_of
+from simbert_hf.generation.slips import slips_of, stumbles
 from simbert_hf.generation.small_changes import (
     adds_sentence,
     changes_whose,
@@ -340,6 +340,7 @@ def keep_facts(
         "other quotations": lambda other: quotations_of(other) != quotations,
         "a lost variable": lambda other: any(variable not in other for variable in variables),
         "a change of Chinese": lambda other: chinese and changes(text, other),
+        "a Chinese stumble": lambda other: chinese and stumbles(text, other),
         "an added sentence": lambda other: adds_sentence(text, other),
     }
     if not foreign:
