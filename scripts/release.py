@@ -111,6 +111,7 @@ PAIRS = TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.js
 WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
 MORE_WRITTEN = tuple(f"written_en/invented_{number}.jsonl.gz" for number in (2, 3))
 RATED = tuple(f"rated_en/ratings{number}.jsonl.gz" for number in ("", "_2", "_3"))
+RATED_ZH = tuple(f"rated_zh/ratings{number}.jsonl.gz" for number in ("", "_2"))
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH = (ZH.format("wiki"), ZH.format("tatoeba"))
@@ -236,7 +237,7 @@ RELEASES = {
         ME5,
         (
             chinese_small("chinese_small", 2600),
-            chinese_small("chinese_small_end", 600, rated=("rated_zh/ratings.jsonl.gz",)),
+            chinese_small("chinese_small_end", 600, rated=RATED_ZH),
         ),
         "stsb-zh-dev.csv",
         MEASURED_ZH,

@@ -491,7 +491,10 @@ def test_demo_data_is_what_its_readme_says(load):
 
 @pytest.mark.parametrize(
     ("folder", "count", "more"),
-    [("written_en", 249, ["invented_2", "invented_3"]), ("written_zh", 250, ["invented_2", "invented_3"])],
+    [
+        ("written_en", 249, ["invented_2", "invented_3"]),
+        ("written_zh", 250, ["invented_2", "invented_3"]),
+    ],
 )
 def test_written_paraphrases_keep_persons_and_stay_out_of_their_test(load, folder, count, more):
     """As their README says; exchanged words are known in English alone."""

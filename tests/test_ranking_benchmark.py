@@ -95,6 +95,6 @@ def test_the_ratings_are_as_their_readme_says():
 
 def test_the_chinese_ratings_are_as_their_readme_says():
     said = (DATA / "rated_zh" / "README.md").read_text(encoding="utf-8")
-    rows, ratings, shares = ratings_of("rated_zh/ratings.jsonl.gz")
-    assert f"{len(rows):,} sentences" in said
-    assert f"{ratings:,} ratings, {shares} %" in said
+    for name in ("ratings", "ratings_2"):
+        rows, ratings, shares = ratings_of(f"rated_zh/{name}.jsonl.gz")
+        assert f"| `{name}.jsonl.gz` | {len(rows):,} | {ratings:,} | {shares} % |" in said
