@@ -112,21 +112,6 @@ def write_split(folder: Path, groups: Groups, seed: int) -> None:
     shutil.rmtree(folder / "cache")
 
 
-def make_intents(data: Path, folder: Path, seed: int) -> None:
-    """Split by intent."""
-    write_split(folder, intents(data), seed)
-
-
-def make_qqp(data: Path, folder: Path, seed: int) -> None:
-    """Split by component."""
-    write_split(folder, qqp(data, folder), seed)
-
-
-def make_zh(data: Path, folder: Path, seed: int) -> None:
-    """Split Chinese pairs by component."""
-    write_split(folder, components(find(data, "data_similarity.json"), 2), seed)
-
-
 def make_faq(data: Path, folder: Path, seed: int) -> None:
     """Make an FAQ of CLINC150's training sentences, all trained on, and of its test queries."""
     splits = clinc150(data)
@@ -171,22 +156,27 @@ class GroupData:
 
     Attributes:
         make: ``(data, folder, seed)`` writes ``train.tsv`` and what is measured on.
+        chinese: Whether a BERT for Chinese is needed.
         measure: ``(model, folder)`` gives named figures.
         figures: Those in the table.
-        chinese: Whether a BERT for Chinese is needed.
     """
 
     make: Callable[[Path, Path, int], None]
-    measure: Callable[[Any, Path], dict[str, float]]
-    figures: tuple[str, ...] = ("top1", "top5", "top10", "mean_cosine", "effective_rank")
     chinese: bool = False
+    measure: Callable[[Any, Path], dict[str, float]] = find_group_mates
+    figures: tuple[str, ...] = ("top1", "top5", "top10", "mean_cosine", "effective_rank")
 
 
 DATASETS = {
-    "intents": GroupData(make_intents, find_group_mates),
-    "qqp": GroupData(make_qqp, find_group_mates),
-    "zh": GroupData(make_zh, find_group_mates, chinese=True),
-    "faq": GroupData(make_faq, answer, ("top1", "auroc", "fpr95")),
+    "intents": GroupData(lambda data, folder, seed: write_split(folder, intents(data), seed)),
+    "qqp": GroupData(lambda data, folder, seed: write_split(folder, qqp(data, folder), seed)),
+    "zh": GroupData(
+        lambda data, folder, seed: write_split(
+            folder, components(find(data, "data_similarity.json"), 2), seed
+        ),
+        chinese=True,
+    ),
+    "faq": GroupData(make_faq, measure=answer, figures=("top1", "auroc", "fpr95")),
 }
 
 
