@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer
 
 from benchmarks import reports
-from benchmarks.group_data import OUT, SHIPPED, clinc150
+from benchmarks.group_data import OUT, SHIPPED, by_class, clinc150
 from benchmarks.retrieval import Remembering
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.data.noising import WORDS, Augmentation
@@ -69,11 +69,8 @@ def read(name: str) -> dict[str, list[Example]]:
 
 def draw(train: Sequence[Example], seed: int) -> list[list[Example]]:
     """Shuffle the utterances of each intent: the first k are the few, those behind are further."""
-    groups: dict[str, list[Example]] = {}
-    for text, intent in train:
-        groups.setdefault(intent, []).append((text, intent))
-    rng = random.Random(seed)
-    return [rng.sample(group, len(group)) for group in groups.values()]
+    rng, groups = random.Random(seed), by_class((one, one[1]) for one in train)
+    return [rng.sample(group, len(group)) for group in groups]
 
 
 def examples(drawn: Sequence[Sequence[Example]], k: int, add: Add | None) -> list[Example]:

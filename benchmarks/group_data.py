@@ -62,11 +62,11 @@ def banking77(data: Path) -> dict[str, list[list[str]]]:
     return read_splits(data, "banking77", ("train", "test"))
 
 
-def by_class(rows: Iterable[Sequence[str]]) -> Groups:
-    """Put the texts of one class together."""
-    classes: dict[str, list[str]] = {}
-    for text, label in rows:
-        classes.setdefault(label, []).append(text)
+def by_class(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Put together what has the same class: (anything, class) rows."""
+    classes: dict[Any, list[Any]] = {}
+    for one, label in rows:
+        classes.setdefault(label, []).append(one)
     return list(classes.values())
 
 

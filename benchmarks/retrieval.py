@@ -25,7 +25,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from benchmarks.group_data import OUT, banking77, clinc150, intents, write_groups
+from benchmarks.group_data import OUT, banking77, by_class, clinc150, intents, write_groups
 from benchmarks.reports import load_report, save_report, spread
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
@@ -84,15 +84,9 @@ def train_models(args: argparse.Namespace) -> list[str]:
     return found
 
 
-def build(encoder: TextEncoder, queries: Sequence[Query], votes: int = 1) -> FaqIndex:
-    """Make an index whose rows are training questions."""
-    rows = [Faq(query.text, query.answer or "") for query in queries]
-    return build_rows(encoder, rows, votes)
-
-
-def build_rows(encoder: TextEncoder, rows: Sequence[Faq], votes: int = 1) -> FaqIndex:
+def build(encoder: TextEncoder, rows: Sequence[Faq]) -> FaqIndex:
     """Build an index with a caching encoder."""
-    index = FaqIndex.build(encoder.model, rows[:1], store="flat", votes=votes)
+    index = FaqIndex.build(encoder.model, rows[:1], store="flat")
     index.encoder = encoder
     if len(rows) > 1:
         index.add(rows[1:])
@@ -129,7 +123,10 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
     models = [*args.models, *(train_models(args) if args.train_from else [])]
     for name, path in map(split_name, models):
         encoder = Remembering(path)
-        indexes = build(encoder, clinc["train"]), build(encoder, banking["train"])
+        indexes = [
+            build(encoder, [Faq(query.text, query.answer) for query in data["train"]])
+            for data in (clinc, banking)
+        ]
         for votes in (1, 3):
             for index in indexes:
                 index.votes = votes
@@ -168,20 +165,18 @@ def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
     found: dict[str, dict] = {}
     for name, read in (("CLINC150", clinc150), ("Banking77", banking77)):
         data = as_queries(read(args.data))
-        by_intent: dict[str, list[Query]] = {}
-        for query in data["train"]:
-            by_intent.setdefault(query.answer or "", []).append(query)
+        by_intent = by_class((query, query.answer) for query in data["train"])
         runs: dict[int, list[tuple[float, float]]] = {count: [] for count in args.counts}
         for seed in range(args.seeds):
             rng = np.random.default_rng(seed)
-            chosen = {k: rng.permutation(np.array(v, dtype=object)) for k, v in by_intent.items()}
-            most = [q for v in chosen.values() for q in v[: max(args.counts)]]
+            chosen = [rng.permutation(np.array(some, dtype=object)) for some in by_intent]
+            most = [query for some in chosen for query in some[: max(args.counts)]]
             rows = augment([Faq(q.text, q.answer) for q in most], args.writer, k=args.added)
             for count in args.counts:
-                few = {q.text for v in chosen.values() for q in v[:count]}
+                few = {query.text for some in chosen for query in some[:count]}
                 real = [row for row in rows if row.question in few and not row.metadata]
                 made = [row for row in rows if row.metadata.get("paraphrase_of") in few]
-                pair = [top1(build_rows(encoder, r), data["test"]) for r in (real, real + made)]
+                pair = [top1(build(encoder, r), data["test"]) for r in (real, real + made)]
                 runs[count].append((pair[0], pair[1]))
                 print(name, seed, count, len(real), len(made), pair, flush=True)
         found[name] = {str(count): pairs for count, pairs in runs.items()}
