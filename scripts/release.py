@@ -120,7 +120,13 @@ MORE_WRITTEN_ZH = tuple(f"written_zh/invented_{number}.jsonl.gz" for number in (
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
-english = partial(Stage, sentences=(*OPEN_EN, QUESTIONS), related=(0.3, 0.9))
+english = partial(
+    Stage,
+    teachers=(BEGUN,),
+    train=PAIRS,
+    sentences=(*OPEN_EN, QUESTIONS),
+    related=(0.3, 0.9),
+)
 chinese = partial(Stage, sentences=(*OPEN_ZH, OPEN_EN[1]), related=(0.84, 0.97))
 chinese_small = partial(
     Stage,
@@ -149,54 +155,43 @@ RELEASES = {
             Stage("minilm_tatoeba", 1043, (MINILM,), (TATOEBA,)),
             Stage("english", 1400, ALL, PAIRS, OPEN_EN),
             Stage("english_polish", 450, ALL, PAIRS, OPEN_EN),
-            english("english_related", 1300, (*ALL, ME5), PAIRS),
+            english("english_related", 1300, teachers=(*ALL, ME5)),
             english(
                 "english_average",
                 1500,
-                (BEGUN, *ALL, ME5),
-                PAIRS,
+                teachers=(BEGUN, *ALL, ME5),
                 begins={"english_related": 0.6, MINILM: 0.4},
             ),
-            english(
-                "english_anchored",
-                1500,
-                (BEGUN,),
-                PAIRS,
-                begins={"english_average": 0.7, MINILM: 0.3},
-            ),
-            english(
-                "english_preferences",
-                400,
-                (BEGUN,),
-                PAIRS,
-                preferences="preferences_en/preferences.jsonl.gz",
-            ),
-            english("english_one_way", 2000, (BEGUN,), PAIRS, one_way="one_way_en/pairs.jsonl.gz"),
-            english("english_written", 1400, (BEGUN,), WRITTEN, ends={MADE: 0.8, BEGUN: 0.2}),
+            english("english_anchored", 1500, begins={"english_average": 0.7, MINILM: 0.3}),
+            english("english_preferences", 400, preferences="preferences_en/preferences.jsonl.gz"),
+            english("english_one_way", 2000, one_way="one_way_en/pairs.jsonl.gz"),
+            english("english_written", 1400, train=WRITTEN, ends={MADE: 0.8, BEGUN: 0.2}),
             english(
                 "english_rated_1",
                 300,
-                (*ALL, ME5),
-                WRITTEN,
+                teachers=(*ALL, ME5),
+                train=WRITTEN,
                 rated=RATED[:1],
                 ends={MADE: 0.5, BEGUN: 0.5},
             ),
             english(
-                "english_rated_2", 450, (*ALL, ME5), (*WRITTEN, MORE_WRITTEN[0]), rated=RATED[:2]
+                "english_rated_2",
+                450,
+                teachers=(*ALL, ME5),
+                train=(*WRITTEN, MORE_WRITTEN[0]),
+                rated=RATED[:2],
             ),
             english(
                 "english_rated_3",
                 200,
-                (BEGUN,),
-                (*WRITTEN, MORE_WRITTEN[0]),
+                train=(*WRITTEN, MORE_WRITTEN[0]),
                 rated=RATED[:2],
                 begins={"english_rated_2": 0.8, MINILM: 0.2},
             ),
             english(
                 "english_rated_4",
                 750,
-                (BEGUN,),
-                (*WRITTEN, *MORE_WRITTEN),
+                train=(*WRITTEN, *MORE_WRITTEN),
                 rated=RATED,
                 begins={"english_rated_3": 0.6, "english_written": 0.3, MINILM: 0.1},
                 ends={MADE: 0.7, "english_written": 0.3},
