@@ -152,12 +152,11 @@ def make_card(args: CardArguments) -> ModelCard:
     texts = [sample["text"] for sample in samples] or content.get("sources", [])
     short = (text for text in texts if len(text) < LINE and "\\" not in text)
     example = next(short, "how can i reset my password?").replace('"', "'")
-    card: ModelCard = ModelCard.from_template(
+    return ModelCard.from_template(
         data,
         template_path=str(TEMPLATE),
         **(content | given | place | {"example": example}),
     )
-    return card
 
 
 def paraphrase_tables(reports: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

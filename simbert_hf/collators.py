@@ -343,8 +343,7 @@ class SimCseCollator(TextCollator):
             del sides[1]
         if "negative" in pairs[0]:
             sides.append([pair["negative"] for pair in pairs])
-        longest: Ints = np.max([self.row_lengths(side) for side in sides], axis=0)
-        return longest
+        return np.max([self.row_lengths(side) for side in sides], axis=0)
 
     def _views(self, pairs: Sequence[Pair]) -> list[str]:
         """List sources and targets alternately, and then the hard negatives."""

@@ -93,8 +93,7 @@ def sum_over_processes(local: Tensor) -> Tensor:
     """
     if not is_distributed():
         return local
-    total: Tensor = _Sum.apply(local)
-    return total
+    return _Sum.apply(local)
 
 
 def max_over_processes(local: Tensor) -> Tensor:

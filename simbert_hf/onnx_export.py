@@ -278,8 +278,7 @@ class OnnxSimBert:
 
         def embed(inputs: dict[str, Tensor]) -> np.ndarray:
             arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
-            vectors: np.ndarray = self.session.run(["sentence_embedding"], arrays)[0]
-            return vectors
+            return self.session.run(["sentence_embedding"], arrays)[0]
 
         return encode_by(embed, self, texts, batch_size)
 

@@ -279,10 +279,9 @@ class RowBuilder:
         if not texts:  # tokenizers refuse an empty list
             return BatchEncoding({"input_ids": []})
         composed = list(map(compose, texts))
-        encoded: BatchEncoding = self.tokenizer(
+        return self.tokenizer(
             composed, add_special_tokens=False, return_attention_mask=False, verbose=False
         )
-        return encoded
 
     def _ids(self, encoded: BatchEncoding, max_length: int, n_special: int) -> list[list[int]]:
         """Return token ids, cut (with one warning) to leave room for ``n_special`` more."""

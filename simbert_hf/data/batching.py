@@ -193,8 +193,7 @@ def _cut(lengths: list[int], parts: int, multiple: int, least: int, size: int) -
 
 def own_loader(loader: DataLoader[Any], device: torch.device | None) -> DataLoader[Any]:
     """Let accelerate move batches to a device (None: do not), without sharding them."""
-    prepared: DataLoader[Any] = prepare_data_loader(
+    return prepare_data_loader(
         loader, device, num_processes=1, process_index=0, put_on_device=device is not None,
         dispatch_batches=False, non_blocking=True,
     )  # fmt: skip
-    return prepared

@@ -139,8 +139,7 @@ def check_vectors(found: Any, texts: Sequence[str]) -> Vectors:
             f"The model's vector of {shorten(texts[bad[0]])} is not of length 1. Check for "
             "overflow in 16-bit weights, or training that diverged."
         )
-    unit: Vectors = vectors / lengths  # models in 16 bits reach 1 only roughly
-    return unit
+    return vectors / lengths  # models in 16 bits reach 1 only roughly
 
 
 def saved_name(name: str) -> str:

@@ -192,8 +192,7 @@ class Distinct:
             >>> Distinct(np.array([0.5, 0.1, 0.5])).tally(np.array([[1, 0, 2]]))
             array([[0, 3]])
         """
-        sums: Counts = np.add.reduceat(counts[:, self.order], self.starts, axis=1)
-        return sums
+        return np.add.reduceat(counts[:, self.order], self.starts, axis=1)
 
     def ranks(self, counts: Counts) -> Floats:
         """Rank each item within each resample, ties by their mean rank: (R, N) -> (R, N).
@@ -204,8 +203,7 @@ class Distinct:
         """
         drawn = self.tally(counts)
         below = drawn.cumsum(axis=1) - drawn
-        ranks: Floats = (below + (drawn + 1) / 2)[:, self.inverse]
-        return ranks
+        return (below + (drawn + 1) / 2)[:, self.inverse]
 
 
 def correlation(first: Floats, second: Floats, counts: Counts) -> Floats:
@@ -228,15 +226,13 @@ def correlation(first: Floats, second: Floats, counts: Counts) -> Floats:
     products = np.einsum("rn,rn,rn->r", counts, first, second)
     spreads = np.stack([np.einsum("rn,rn,rn->r", counts, x, x) for x in (first, second)])
     spreads[spreads < 1e-12] = np.nan  # rounding, where all values drawn are equal
-    result: Floats = products / np.sqrt(spreads).prod(axis=0)
-    return result
+    return products / np.sqrt(spreads).prod(axis=0)
 
 
 def _centred(values: Floats, counts: Counts) -> Floats:
     values = np.broadcast_to(values, counts.shape)
     means = np.einsum("rn,rn->r", counts, values) / counts.sum(axis=1)
-    result: Floats = values - means[:, None]
-    return result
+    return values - means[:, None]
 
 
 def exact_interval(hits: int, count: int) -> tuple[float, float]:
@@ -252,5 +248,4 @@ def exact_interval(hits: int, count: int) -> tuple[float, float]:
 
 def mean(values: Reals, counts: Counts) -> Floats:
     """Compute the mean of the values drawn in each resample: (N,), (R, N) -> (R,)."""
-    result: Floats = counts @ values.astype(np.float64) / counts.sum(axis=1)
-    return result
+    return counts @ values.astype(np.float64) / counts.sum(axis=1)

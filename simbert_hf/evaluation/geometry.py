@@ -176,8 +176,7 @@ def histogram(cosines: Reals) -> list[int]:
         >>> counts[0], counts[-1], sum(counts)
         (1, 2, 3)
     """
-    counts: list[int] = np.histogram(cosines.clip(-1, 1), BINS)[0].tolist()
-    return counts
+    return np.histogram(cosines.clip(-1, 1), BINS)[0].tolist()
 
 
 def check_finite(vectors: Reals) -> None:

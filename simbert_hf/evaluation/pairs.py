@@ -224,8 +224,7 @@ def resampled_auc(same: Counts, other: Counts) -> Floats:
     below = other.cumsum(axis=1) - other / 2
     pairs = (same.sum(axis=1) * other.sum(axis=1)).astype(np.float64)
     pairs[pairs == 0] = np.nan
-    result: Floats = (same * below).sum(axis=1) / pairs
-    return result
+    return (same * below).sum(axis=1) / pairs
 
 
 def resampled_ap(same: Counts, other: Counts) -> Floats:
@@ -247,16 +246,14 @@ def resampled_ap(same: Counts, other: Counts) -> Floats:
     precision = found / np.maximum(seen, 1)
     total = same.sum(axis=1).astype(np.float64)
     total[total == 0] = np.nan
-    result: Floats = (same * precision).sum(axis=1) / total
-    return result
+    return (same * precision).sum(axis=1) / total
 
 
 def _f1(said: Labels, labels: Labels, counts: Counts) -> Floats:
     """Return 2 TP / (2 TP + FP + FN) of each resample; 0 if nothing is, or is said to be, same."""
     true = counts @ (said & labels)
     either = counts @ said.astype(np.int64) + counts @ labels.astype(np.int64)
-    result: Floats = 2 * true / np.maximum(either, 1)
-    return result
+    return 2 * true / np.maximum(either, 1)
 
 
 def threshold_curve(cosines: Floats, labels: Labels) -> dict[str, list[float]]:

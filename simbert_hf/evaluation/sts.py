@@ -189,8 +189,7 @@ def cosine(first: Vectors, second: Vectors) -> Floats:
         >>> cosine(np.eye(2), np.ones((2, 2)))
         array([1., 1.])
     """
-    result: Floats = np.einsum("nd,nd->n", first, second, dtype=np.float64)
-    return result
+    return np.einsum("nd,nd->n", first, second, dtype=np.float64)
 
 
 def correlations(

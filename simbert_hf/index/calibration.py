@@ -269,8 +269,7 @@ def _edges(values: Floats) -> Floats:
     """Return thresholds midway between distinct scores, ascending; the last is above them all."""
     above = np.append((values[1:] + values[:-1]) / 2, values[-1] + 1e-6)
     above = np.maximum(above, np.nextafter(values, np.inf))  # if rounding leaves nothing between
-    edges: Floats = np.append(values[:1], above)
-    return edges
+    return np.append(values[:1], above)
 
 
 def _places(

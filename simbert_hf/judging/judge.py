@@ -143,8 +143,7 @@ def score(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     texts = [(plain(first), plain(second)) for first, second in pairs]
     both = [*texts, *((second, first) for first, second in texts)]
     found = model.predict(both, batch_size=BATCH_SIZE, show_progress_bar=False)
-    means: np.ndarray = found.astype(np.float64).reshape(2, -1).mean(axis=0).round(5)
-    return means
+    return found.astype(np.float64).reshape(2, -1).mean(axis=0).round(5)
 
 
 def plain(text: str) -> str:

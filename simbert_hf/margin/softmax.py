@@ -146,8 +146,7 @@ class MarginSoftmax:
             found = cosines(vectors, rows)
         if len(rows) == len(centres):
             return found
-        nearest: Tensor = found.unflatten(1, centres.shape[:2]).amax(dim=-1)
-        return nearest
+        return found.unflatten(1, centres.shape[:2]).amax(dim=-1)
 
     def apply(self, scores: Tensor, columns: Tensor) -> Tensor:
         """Apply the margin to the true classes, and scale.

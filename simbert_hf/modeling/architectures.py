@@ -111,8 +111,7 @@ class RotarySimBert(SimBert, RoFormerPreTrainedModel):
         self, input_ids: Tensor, *args: Any, position_ids: Tensor | None = None, **kwargs: Any
     ) -> SimBertOutput:
         """Encode rows like :meth:`SimBert.forward`; ``position_ids`` are ignored."""
-        output: SimBertOutput = super().forward(input_ids, *args, **kwargs)
-        return output
+        return super().forward(input_ids, *args, **kwargs)
 
 
 ARCHITECTURES: dict[str, type[SimBert]] = {

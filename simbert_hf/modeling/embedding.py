@@ -311,8 +311,7 @@ class Embedder(PreTrainedModel):
             found = self(**{k: v.to(self.device) for k, v in inputs.items()}).sentence_embedding
             found = found.float()  # first: 16 bits are too few for a length of 1
             found = normalize(found) if normalize_embeddings else found
-            vectors: np.ndarray = found.cpu().numpy()
-            return vectors
+            return found.cpu().numpy()
 
         with evaluating(self):
             return encode_by(embed, self, texts, batch_size, show_progress_bar)

@@ -97,8 +97,7 @@ class EmbedderModule(InputModule):
         """
         texts = [(prompt or "") + text for text in check_texts(inputs)]
         rows = self.model.rows
-        batch: dict[str, Tensor | Any] = dict(rows.pad(rows.sources(texts, self.max_seq_length)))
-        return batch
+        return dict(rows.pad(rows.sources(texts, self.max_seq_length)))
 
     def forward(self, features: dict[str, Tensor | Any], **_: Any) -> dict[str, Tensor | Any]:
         """Add the vectors of sentences and, as sentence-transformers does, of their tokens."""

@@ -175,7 +175,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
         model.load_tokenizer(name_or_path, hub)
         warn_of_other_vectors(model, modules, name_or_path, hub, taken=taken, wanted=pooling)
         model.generation_config.eos_token_id = model.rows.sep_id  # where generate() ends
-        return model  # type: ignore[no-any-return]
+        return model
 
     def weights_to_save(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Leave out an untrained LM head, and a decoder that is the word embeddings."""
@@ -321,8 +321,7 @@ class SimBert(Embedder, BertPreTrainedModel, GenerationMixin):
 
     def lm_logits(self, hidden: Tensor) -> Tensor:
         """Return the LM head's logits, (..., V), of hidden states of the last layer, (..., D)."""
-        logits: Tensor = self.get_output_embeddings()(self.lm_transform(hidden))
-        return logits
+        return self.get_output_embeddings()(self.lm_transform(hidden))
 
     def _lm_losses(
         self, hidden: Tensor, targets: Mapping[str, tuple[Tensor, Tensor]]

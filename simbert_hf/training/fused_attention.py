@@ -49,7 +49,7 @@ def attend(
     """Attend in place of a layer's ``forward``, which is called if the kernel does not apply."""
     if kwargs.get(CACHE) is not None or not fits(self, hidden_states, attention_mask):
         forward: Any = type(self).forward
-        return forward(self, hidden_states, attention_mask, **kwargs)  # type: ignore[no-any-return]
+        return forward(self, hidden_states, attention_mask, **kwargs)
     layers = self.query, self.key, self.value
     weight = torch.cat([layer.weight for layer in layers])
     parts = linear(hidden_states, weight, torch.cat([layer.bias for layer in layers]))

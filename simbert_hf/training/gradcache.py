@@ -51,8 +51,7 @@ def use_gradcache(model: Any, size: int) -> None:
     @functools.wraps(forward)
     def in_micro_batches(self: Any, *args: Any, **inputs: Any) -> SimBertOutput:
         if args or not torch.is_grad_enabled() or len(inputs["input_ids"]) <= size:
-            found: SimBertOutput = forward(self, *args, **inputs)
-            return found
+            return forward(self, *args, **inputs)
         if inputs.get("lm_positions") is not None:
             raise ValueError("Preferences need whole batches: do not use GradCache.")
         # A checkpoint keeps inputs, random state and autocast, and drops activations; autograd
@@ -120,8 +119,7 @@ def row_ends(mask: Tensor) -> list[int]:
         [2, 3, 0]
     """
     columns = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    ends: list[int] = ((mask != 0) * columns).amax(dim=1).tolist()
-    return ends
+    return ((mask != 0) * columns).amax(dim=1).tolist()
 
 
 def _split(

@@ -150,8 +150,7 @@ class _Take(torch.autograd.Function):
 
 def take(values: Tensor, places: Tensor) -> Tensor:
     """Take rows: (N, ...) -> (T, ...)."""
-    found: Tensor = _Take.apply(values, places)
-    return found
+    return _Take.apply(values, places)
 
 
 def put(values: Tensor, places: Tensor, size: int) -> Tensor:

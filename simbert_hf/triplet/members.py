@@ -103,5 +103,4 @@ class MemberCollator(TextCollator):
         """Count the tokens of the longest sentence of each of N parts: (N,)."""
         found = self.row_lengths(text for part in parts for text in part["texts"])
         sizes = np.array([len(part["texts"]) for part in parts])
-        longest: Ints = np.maximum.reduceat(found, np.cumsum(sizes) - sizes)
-        return longest
+        return np.maximum.reduceat(found, np.cumsum(sizes) - sizes)

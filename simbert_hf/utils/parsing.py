@@ -34,7 +34,7 @@ def flag(default: T, about: str, choices: Sequence[str] | None = None) -> T:
     given: Any = (
         {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
     )
-    return field(**given, metadata=metadata)  # type: ignore[no-any-return]
+    return field(**given, metadata=metadata)
 
 
 def parse_arguments(
