@@ -104,10 +104,10 @@ class Packed:
             return placed.view(rows, length, *placed.shape[1:]).transpose(1, 2)
 
         mask = self.mask.to(query.dtype)
-        found: Tensor = scaled_dot_product_attention(
+        found = scaled_dot_product_attention(
             part(query), part(key), part(value), mask, dropout_p=dropout, scale=scale
         )
-        return take(found.transpose(1, 2).flatten(0, 1), self.places)[None]
+        return _Take.apply(found.transpose(1, 2).flatten(0, 1), self.places)[None]
 
 
 def packed_attention(
@@ -146,11 +146,6 @@ class _Take(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (places,) = ctx.saved_tensors
         return put(gradient, places, ctx.size), None
-
-
-def take(values: Tensor, places: Tensor) -> Tensor:
-    """Take rows: (N, ...) -> (T, ...)."""
-    return _Take.apply(values, places)
 
 
 def put(values: Tensor, places: Tensor, size: int) -> Tensor:
