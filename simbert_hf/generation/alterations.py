@@ -96,10 +96,7 @@ def misplaces_be(text: str, other: str) -> bool:
     of the 8,436 held-out ones, .9 and 6 %.
 
     Example:
-        >>> (
-        ...     misplaces_be("Life has no end.", "Life is no end."),
-        ...     misplaces_be("he sits", "he is sits"),
-        ... )
+        >>> misplaces_be("It has no end.", "It is no end."), misplaces_be("he sits", "he is sits")
         (True, True)
         >>> misplaces_be("Why is it so?", "How come it is so?"), misplaces_be("It is it.", "Is it?")
         (False, False)

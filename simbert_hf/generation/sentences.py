@@ -193,12 +193,8 @@ def count_words(sentence: str) -> int:
     """Count words, and Chinese characters, outside tags.
 
     Example:
-        >>> (
-        ...     count_words("Is it <b>new</b>?"),
-        ...     count_words("新的吗？"),
-        ...     count_words("ログインできません"),
-        ... )
-        (3, 3, 3)
+        >>> list(map(count_words, ["Is it <b>new</b>?", "新的吗？", "ログインできません"]))
+        [3, 3, 3]
     """
     return len(WORD.findall(TAG.sub("", sentence)))
 
@@ -255,11 +251,8 @@ def leave_signs_out(text: str) -> str:
     """Replace white space and emoji with a blank, unless there is nothing else.
 
     Example:
-        >>> (
-        ...     leave_signs_out("I love it! \N{GRINNING FACE} You?"),
-        ...     leave_signs_out("\N{GRINNING FACE}"),
-        ... )
-        ('I love it! You?', '\N{GRINNING FACE}')
+        >>> leave_signs_out("Late! \N{GRINNING FACE} You?"), leave_signs_out("\N{GRINNING FACE}")
+        ('Late! You?', '\N{GRINNING FACE}')
     """
     return SIGNS.sub(" ", text).strip() or text
 

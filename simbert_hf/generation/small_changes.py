@@ -65,10 +65,7 @@ def swaps_word(text: str, other: str) -> bool:
     Or whether it has "whether" for a condition's "if".
 
     Example:
-        >>> (
-        ...     swaps_word("Does it slow down?", "Is it slow down?"),
-        ...     swaps_word("I know.", "I know who."),
-        ... )
+        >>> swaps_word("Does it go?", "Is it go?"), swaps_word("I know.", "I know who.")
         (True, True)
         >>> swaps_word("Stop if it's hot.", "Stop whether it's hot.")
         True

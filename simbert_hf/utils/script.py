@@ -25,10 +25,8 @@ def script_parser(doc: str | None) -> argparse.ArgumentParser:
     """Make a parser that shows a script's docstring unchanged, and allows no abbreviated flags.
 
     Example:
-        >>> script_parser(
-        ...     "a.py FILE    --output OUT"
-        ... ).description  # a line continued by a backslash
-        'a.py FILE --output OUT'
+        >>> script_parser("a.py IN    --output OUT").description  # a backslash continues the line
+        'a.py IN --output OUT'
     """
     shown = re.sub(r"(?<=\S) {3,}", " ", doc or "")  # left by continued lines
     return argparse.ArgumentParser(description=shown, formatter_class=Help, allow_abbrev=False)
