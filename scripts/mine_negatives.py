@@ -32,28 +32,23 @@ RANGE_MAX = (
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = script_parser(__doc__)
+    add = parser.add_argument
     miner = parser.add_mutually_exclusive_group(required=True)
     miner.add_argument("--model_name_or_path", help="Model that embeds the sentences.")
     miner.add_argument("--bm25", action="store_true", help="Compare words, without a model.")
-    parser.add_argument("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
-    parser.add_argument(
-        "--data_format", choices=get_args(DataFormat), default="auto", help="What rows hold."
-    )
-    parser.add_argument("--text_columns", nargs=2, help="The columns of a pair.")
-    parser.add_argument("--output_file", required=True, help="A .csv file.")
-    parser.add_argument(
-        "--num_negatives", type=int, default=1, help="Maximum negatives per anchor."
-    )
-    parser.add_argument("--range_min", type=int, default=0, help="Number of these to skip.")
-    parser.add_argument("--range_max", type=int, help=RANGE_MAX)
-    parser.add_argument("--relative_margin", type=float, help="Gap to the positive, relative.")
-    parser.add_argument("--absolute_margin", type=float, help="Gap to it, absolute.")
-    parser.add_argument(
-        "--max_per_group", type=int, default=16, help="Maximum sentences per group."
-    )
-    parser.add_argument("--batch_size", type=int, default=64, help="Sentences per forward pass.")
-    parser.add_argument("--use_faiss", action="store_true", help="Search with faiss.")
-    parser.add_argument("--seed", type=int, default=0, help="Seed of what is drawn.")
+    add("--train_file", required=True, nargs="+", help="Files of groups or pairs.")
+    add("--data_format", choices=get_args(DataFormat), default="auto", help="What rows hold.")
+    add("--text_columns", nargs=2, help="The columns of a pair.")
+    add("--output_file", required=True, help="A .csv file.")
+    add("--num_negatives", type=int, default=1, help="Maximum negatives per anchor.")
+    add("--range_min", type=int, default=0, help="Number of these to skip.")
+    add("--range_max", type=int, help=RANGE_MAX)
+    add("--relative_margin", type=float, help="Gap to the positive, relative.")
+    add("--absolute_margin", type=float, help="Gap to it, absolute.")
+    add("--max_per_group", type=int, default=16, help="Maximum sentences per group.")
+    add("--batch_size", type=int, default=64, help="Sentences per forward pass.")
+    add("--use_faiss", action="store_true", help="Search with faiss.")
+    add("--seed", type=int, default=0, help="Seed of what is drawn.")
     args = parser.parse_args(argv)
     unread = ("use_faiss", "batch_size", "range_max")  # by BM25
     idle = [name for name in unread if getattr(args, name) != parser.get_default(name)]
