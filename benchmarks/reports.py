@@ -140,8 +140,7 @@ def kept(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     if not path.exists():
         print(f"computing {path.stem}", flush=True)
         save_report(path, work())
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def load_report(place: Path, otherwise: Any) -> Any:

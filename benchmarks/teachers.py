@@ -49,8 +49,7 @@ def together(parts: dict[str, tuple[Embed, float]], mixture: str) -> Embed:
             for name, count in counts.items()
         ]
         joined = np.concatenate(scaled, axis=1)
-        unit: Vectors = joined / np.linalg.norm(joined, axis=1, keepdims=True)
-        return unit
+        return joined / np.linalg.norm(joined, axis=1, keepdims=True)
 
     return embed
 

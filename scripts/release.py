@@ -286,7 +286,7 @@ def run(script: str, *flags: str) -> None:
 
 def hold_out(release: Release, args: argparse.Namespace) -> Path:
     """Write the groups that no stage trains on, once; return their file."""
-    path: Path = args.output_dir / f"{args.name}-held-out.jsonl"
+    path = args.output_dir / f"{args.name}-held-out.jsonl"
     if not path.exists():
         groups: Any = load_groups(find_all(args.data, release.judged))[0]
         rows = [
@@ -323,7 +323,7 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
 
 def prefer(stage: Stage, args: argparse.Namespace) -> Path:
     """Make preferences and groups from rated paraphrases; return their folder."""
-    folder: Path = args.output_dir / f"{args.name}-{stage.recipe}-rated"
+    folder = args.output_dir / f"{args.name}-{stage.recipe}-rated"
     run("data/prepare_rated.py", *find_all(args.data, stage.rated), str(folder))
     return folder
 
@@ -338,7 +338,7 @@ def average(shares: Mapping[str, float], models: Mapping[str, str], out: str) ->
 
 def cut(release: Release, start: str, args: argparse.Namespace) -> str:
     """Cut the base model, once; return its folder."""
-    out: Path = args.output_dir / f"{args.name}-cut"
+    out = args.output_dir / f"{args.name}-cut"
     if not out.exists():
         run("cut_model.py", f"--model_name_or_path={start}", f"--output_dir={out}",
             "--layers", *map(str, release.layers),

@@ -241,11 +241,10 @@ def read_card(model_dir: str | Path) -> ModelCard | None:
     if not path.exists():
         return None
     try:
-        card: ModelCard = ModelCard.load(path)
+        return ModelCard.load(path)
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         remedy = "Fix the metadata between its --- lines, or move the file away"
         raise fault(path, None, f"is not a model card ({error!r})", remedy) from error
-    return card
 
 
 def _identity(result: EvalResult) -> tuple[object, ...]:

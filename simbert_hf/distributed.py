@@ -32,8 +32,7 @@ def gather_with_grad(local: Tensor) -> tuple[Tensor, int]:
     """
     if not is_distributed():
         return local, 0
-    rows: Tensor = _Gather.apply(local)
-    return rows, dist.get_rank() * len(local)
+    return _Gather.apply(local), dist.get_rank() * len(local)
 
 
 def gather_uneven_with_grad(*local: Tensor) -> tuple[Tensor, ...]:

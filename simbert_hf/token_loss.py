@@ -45,10 +45,7 @@ def token_loss(hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor) -> 
     half = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if half else hidden.dtype
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _TokenLoss.apply(
-            hidden, weight, bias, labels, dtype, torch.is_grad_enabled()
-        )
-    return loss
+        return _TokenLoss.apply(hidden, weight, bias, labels, dtype, torch.is_grad_enabled())
 
 
 class _TokenLoss(torch.autograd.Function):
