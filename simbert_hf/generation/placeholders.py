@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
@@ -105,9 +105,8 @@ def hold_words(
         list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
     tokens = map(tokenizer.convert_ids_to_tokens, encoded["input_ids"])
-    must_stand = partial(cannot_be_written, unknown=str(tokenizer.unk_token), figures=figures)
-    rows = zip(texts, tokens, encoded["offset_mapping"], strict=True)
-    return [hold(*row, letters, must_stand) for row in rows]
+    rows, unknown = zip(texts, tokens, encoded["offset_mapping"], strict=True), tokenizer.unk_token
+    return [hold(*row, letters, str(unknown), figures) for row in rows]
 
 
 def hold(
@@ -115,7 +114,8 @@ def hold(
     tokens: Sequence[str],
     places: Sequence[tuple[int, int]],
     letters: Sequence[str],
-    must_stand: Callable[[str, Sequence[str], bool], bool],
+    unknown: str,
+    figures: bool,
 ) -> Held:
     """Put placeholders in a text whose tokens and their places are known."""
     free = (letter for letter in letters if letter not in text)
@@ -126,7 +126,7 @@ def hold(
     for start, word in words_at(text, in_words):
         end = start + len(word)
         pieces = tokens[bisect_left(starts, start) : bisect_left(starts, end)]
-        if not must_stand(word, pieces, in_words):
+        if not cannot_be_written(word, pieces, in_words, unknown, figures):
             continue
         letter = given.get(word) or next(free, None)
         if letter is None:
@@ -161,7 +161,7 @@ def words_at(text: str, in_words: bool) -> Iterator[tuple[int, str]]:
 
 
 def cannot_be_written(
-    word: str, pieces: Sequence[str], in_words: bool, *, unknown: str, figures: bool
+    word: str, pieces: Sequence[str], in_words: bool, unknown: str, figures: bool
 ) -> bool:
     """Whether a word, given its tokens, cannot be left to the model."""
     foreign = in_words and any(map(str.isalnum, CJK_CHAR.findall(word)))
