@@ -208,10 +208,7 @@ def quantize(path: Path, out: Path) -> None:
     Weights are unsigned, since sums of signed ones overflow on processors with AVX2 but no VNNI.
     """
     import onnx
-    from onnxruntime.quantization import (  # type: ignore[import-untyped]
-        QuantType,
-        quantize_dynamic,
-    )
+    from onnxruntime.quantization import QuantType, quantize_dynamic
 
     graph = onnx.load(path)
     del graph.graph.value_info[:]  # shapes, which it does not transpose with the weights
@@ -263,7 +260,7 @@ class OnnxSimBert:
             OSError: If there is none.
         """
         require("onnxruntime", "onnx")
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
 
         path = self.folder / FOLDER / name
         if not path.exists():

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import (  # type: ignore[import-untyped]
-    DynamoBackend,
-    broadcast_object_list,
-    gather_object,
-)
+from accelerate.utils import DynamoBackend, broadcast_object_list, gather_object
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 

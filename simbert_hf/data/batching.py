@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from accelerate.data_loader import prepare_data_loader  # type: ignore[import-untyped]
+from accelerate.data_loader import prepare_data_loader
 from torch.utils.data import DataLoader, Sampler
 
 from simbert_hf.data.sampling import EpochDataset

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
+import pyarrow
 from datasets.arrow_writer import ArrowWriter
 from numpy.typing import NDArray
 from scipy.sparse import coo_array

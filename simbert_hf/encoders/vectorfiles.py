@@ -15,10 +15,10 @@ from heapq import nlargest
 from pathlib import Path
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.parquet
 import torch
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.utils.arrays import Vectors

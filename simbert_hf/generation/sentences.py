@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 
-from sentencex import segment  # type: ignore[import-untyped]
+from sentencex import segment
 
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.utils.text import HAN, INDIC, KANA, UNSPACED, is_mark

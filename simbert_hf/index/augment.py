@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 
 from simbert_hf import __version__
 from simbert_hf.encoders.text_encoder import TextEncoder, fingerprint

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.encoders.vectorfiles import encoded

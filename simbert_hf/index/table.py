@@ -12,9 +12,9 @@ from typing import Any
 from unicodedata import normalize
 
 import numpy as np
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.compute  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.compute
+import pyarrow.parquet
 
 from simbert_hf.index.faqs import ORIGIN, Faq
 from simbert_hf.utils.arrays import Ints

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file

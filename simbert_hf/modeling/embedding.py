@@ -19,7 +19,7 @@ import torch
 from huggingface_hub import CommitInfo
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from torch import Tensor, nn
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from simbert_hf.modeling.checkpoint import finish_checkpoint

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
+from accelerate.utils import broadcast_object_list
 from transformers import set_seed
 
 from simbert_hf.arguments import PRESETS, SimilarityTrainingArguments

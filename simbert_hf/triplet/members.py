@@ -8,7 +8,7 @@ from typing import TypedDict
 import datasets
 import numpy as np
 import torch
-from pyarrow.compute import list_value_length  # type: ignore[import-untyped]
+from pyarrow.compute import list_value_length
 from torch import Tensor
 
 from simbert_hf.collators import TextCollator

@@ -9,8 +9,8 @@ from typing import Any
 
 import datasets
 import numpy as np
-from accelerate import PartialState  # type: ignore[import-untyped]
-from accelerate.utils import broadcast_object_list  # type: ignore[import-untyped]
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 
 from simbert_hf.data import FixedPairs, load_triplets
 from simbert_hf.data.sampling import EpochDataset, Pair

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 import torch
-from accelerate.utils import DynamoBackend  # type: ignore[import-untyped]
+from accelerate.utils import DynamoBackend
 from torch._inductor import list_mode_options
 from torch.compiler import list_backends
 from torch.optim import SGD
