@@ -49,13 +49,7 @@ from simbert_hf import SimBert
 from simbert_hf.data import PairDataset, load_groups, split_groups
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.search import SearchSettings
-from simbert_hf.generation.synonyms import (
-    FLUENCY_WEIGHT,
-    Paraphrase,
-    load,
-    rank,
-    sort_by_score,
-)
+from simbert_hf.generation.synonyms import FLUENCY_WEIGHT, Paraphrase, load, rank, sort_by_score
 from simbert_hf.generation.writing import Draft, distinct, write
 from simbert_hf.judging.evaluation import HeldOut, System, controls, load_held_out, measure
 from simbert_hf.judging.judge import Judge, check_independent

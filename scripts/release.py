@@ -121,11 +121,7 @@ MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-e
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
 english = partial(
-    Stage,
-    teachers=(BEGUN,),
-    train=PAIRS,
-    sentences=(*OPEN_EN, QUESTIONS),
-    related=(0.3, 0.9),
+    Stage, teachers=(BEGUN,), train=PAIRS, sentences=(*OPEN_EN, QUESTIONS), related=(0.3, 0.9)
 )
 chinese = partial(Stage, sentences=(*OPEN_ZH, OPEN_EN[1]), related=(0.84, 0.97))
 chinese_small = partial(

@@ -10,11 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from simbert_hf.margin.centres import (
-    SampledCentres,
-    check_memory,
-    random_centres,
-)
+from simbert_hf.margin.centres import SampledCentres, check_memory, random_centres
 from simbert_hf.margin.softmax import MarginSoftmax, margin_softmax_loss
 from simbert_hf.margin.training import MarginArguments, make_margin_objective
 from simbert_hf.pooling import normalize

@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from simbert_hf.data import (
-    DataError,
-    PairStream,
-    grouping,
-    load_groups,
-    split_groups,
-    usual_share,
-)
+from simbert_hf.data import DataError, PairStream, grouping, load_groups, split_groups, usual_share
 from simbert_hf.data.grouping import DataReport, find_components, find_first, hash_sentences
 from simbert_hf.generation.facts import exchanges
 from simbert_hf.utils.text import fold

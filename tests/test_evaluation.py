@@ -11,11 +11,7 @@ from torch import Tensor
 
 from simbert_hf.collators import PairCollator
 from simbert_hf.data import PairDataset, load_groups
-from simbert_hf.evaluation.evaluators import (
-    RetrievalEvaluator,
-    SimBertEvaluator,
-    StsEvaluator,
-)
+from simbert_hf.evaluation.evaluators import RetrievalEvaluator, SimBertEvaluator, StsEvaluator
 from simbert_hf.objectives import SimBertObjective
 from tests.tiny import WORDS, tiny_simbert
 

@@ -12,20 +12,11 @@ from transformers import AutoModel
 
 from scripts.train_margin_softmax import main
 from simbert_hf import SimBert
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.evaluation.evaluators import RetrievalEvaluator
 from simbert_hf.gru import CharGru
 from simbert_hf.margin.softmax import MarginSoftmax
-from simbert_hf.margin.training import (
-    MARGIN_PRESETS,
-    MarginArguments,
-    load_class_data,
-    n_classes,
-)
+from simbert_hf.margin.training import MARGIN_PRESETS, MarginArguments, load_class_data, n_classes
 from simbert_hf.training.base_models import EncoderArguments, load_vector_encoder
 from simbert_hf.utils.parsing import parse_arguments
 from tests.test_encoder import ARCHITECTURES

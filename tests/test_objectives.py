@@ -9,12 +9,7 @@ from simbert_hf.data import FixedPairs, Triplet
 from simbert_hf.losses import distillation_loss
 from simbert_hf.margin.classes import ClassCollator, MarginObjective
 from simbert_hf.margin.softmax import MarginSoftmax
-from simbert_hf.objectives import (
-    ScoredPairObjective,
-    SimBertObjective,
-    SimCseObjective,
-    contrasts,
-)
+from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective, contrasts
 from simbert_hf.pooling import POOLINGS
 from simbert_hf.triplet.objective import TripletObjective
 from tests.naive import (

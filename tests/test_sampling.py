@@ -13,12 +13,7 @@ import torch
 from accelerate import skip_first_batches
 from torch.utils.data import DataLoader
 
-from simbert_hf.data import (
-    DataError,
-    FixedPairs,
-    LengthGroupedBatchSampler,
-    PairDataset,
-)
+from simbert_hf.data import DataError, FixedPairs, LengthGroupedBatchSampler, PairDataset
 from simbert_hf.data.batching import even_cuts, own_loader
 from simbert_hf.data.sampling import make_pairs, random_bits
 

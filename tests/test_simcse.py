@@ -12,11 +12,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from scripts.train_simbert import main as train_simbert
 from scripts.train_simcse import main
 from simbert_hf import SimBert
-from simbert_hf.arguments import (
-    DataArguments,
-    ModelArguments,
-    SimilarityTrainingArguments,
-)
+from simbert_hf.arguments import DataArguments, ModelArguments, SimilarityTrainingArguments
 from simbert_hf.data import DataError, FixedPairs
 from simbert_hf.modeling.whitening import whiten
 from simbert_hf.objectives import ScoredPairObjective, SimCseObjective

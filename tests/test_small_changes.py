@@ -4,12 +4,7 @@ import pytest
 
 from simbert_hf import SimBert
 from simbert_hf.generation.facts import loses_bounds, repeats_facts
-from simbert_hf.generation.small_changes import (
-    changes_whose,
-    coins_word,
-    says_twice,
-    swaps_word,
-)
+from simbert_hf.generation.small_changes import changes_whose, coins_word, says_twice, swaps_word
 from simbert_hf.generation.writing import Draft, keep_facts
 
 

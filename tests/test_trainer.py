@@ -16,11 +16,7 @@ from transformers.trainer_utils import SaveStrategy
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import PairCollator, SimCseCollator
 from simbert_hf.data import PairDataset, Triplet
-from simbert_hf.objectives import (
-    ScoredPairObjective,
-    SimBertObjective,
-    SimCseObjective,
-)
+from simbert_hf.objectives import ScoredPairObjective, SimBertObjective, SimCseObjective
 from simbert_hf.rows import RowBuilder
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.triplet.members import MemberDataset

@@ -19,12 +19,7 @@ from typing import Any
 import datasets
 import numpy as np
 
-from simbert_hf.data.grouping import (
-    RECORD_FEATURES,
-    DataReport,
-    group_records,
-    no_groups,
-)
+from simbert_hf.data.grouping import RECORD_FEATURES, DataReport, group_records, no_groups
 from simbert_hf.data.readers import (
     DataFormat,
     ReadOptions,

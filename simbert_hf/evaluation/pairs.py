@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from simbert_hf.data.scored import LabelledPair, check_labels, load_labelled_pairs
-from simbert_hf.evaluation.bootstrap import (
-    Bootstrap,
-    Counts,
-    Distinct,
-    Figure,
-    mean,
-)
+from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Distinct, Figure, mean
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.evaluation.sts import cosine, embed_pairs

@@ -12,13 +12,7 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr, zscore
 
 from simbert_hf.data.scored import LabelledPair, ScoredPair, check_scores, load_scored_pairs
-from simbert_hf.evaluation.bootstrap import (
-    Bootstrap,
-    Counts,
-    Distinct,
-    Figure,
-    correlation,
-)
+from simbert_hf.evaluation.bootstrap import Bootstrap, Counts, Distinct, Figure, correlation
 from simbert_hf.evaluation.geometry import geometry, histogram
 from simbert_hf.evaluation.results import Embed, TaskResult
 from simbert_hf.utils.arrays import Floats, Vectors

@@ -18,14 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_auc_score
 
-from simbert_hf.evaluation.bootstrap import (
-    LEVEL,
-    NONE,
-    Bootstrap,
-    Counts,
-    Distinct,
-    exact_interval,
-)
+from simbert_hf.evaluation.bootstrap import LEVEL, NONE, Bootstrap, Counts, Distinct, exact_interval
 from simbert_hf.utils.arrays import Floats
 
 Kinds = NDArray[np.integer]

@@ -8,14 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simbert_hf.evaluation.report import layout
-from simbert_hf.judging.evaluation import (
-    EXCHANGED,
-    RANDOM,
-    Figures,
-    HeldOut,
-    Scores,
-    System,
-)
+from simbert_hf.judging.evaluation import EXCHANGED, RANDOM, Figures, HeldOut, Scores, System
 from simbert_hf.judging.judge import KIN, Judge
 from simbert_hf.judging.metrics import signature, tokenizer_for
 

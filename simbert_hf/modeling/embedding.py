@@ -25,12 +25,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from simbert_hf.modeling.checkpoint import finish_checkpoint
 from simbert_hf.modeling.loading import lacking, loading, quiet_transformers
 from simbert_hf.modeling.modules import Module, take_vector_layers
-from simbert_hf.modeling.reading import (
-    HUB_ARGUMENTS,
-    OWN_CODE,
-    check_tokenizer,
-    sentence_limit,
-)
+from simbert_hf.modeling.reading import HUB_ARGUMENTS, OWN_CODE, check_tokenizer, sentence_limit
 from simbert_hf.pooling import normalize
 from simbert_hf.rows import MAY_BE_UNKNOWN, Rows, are_unknown, check_texts, warn_of_unread
 from simbert_hf.utils.atomic import share_weights

@@ -13,11 +13,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig
 from simbert_hf.modeling.architectures import ARCHITECTURES
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.loading import loading, resolve_name
-from simbert_hf.modeling.modules import (
-    check_wanted_pooling,
-    read_modules,
-    warn_of_other_vectors,
-)
+from simbert_hf.modeling.modules import check_wanted_pooling, read_modules, warn_of_other_vectors
 from simbert_hf.modeling.reading import OWN_CODE, hub_options, read_config
 from simbert_hf.modeling.simbert import SimBert, SimBertOutput
 from simbert_hf.pooling import check_pooling

@@ -20,11 +20,7 @@ from transformers.utils.generic import can_return_tuple
 from simbert_hf.masking import prefix_mask
 from simbert_hf.modeling.embedding import Embedder
 from simbert_hf.modeling.loading import resolve_name
-from simbert_hf.modeling.modules import (
-    check_wanted_pooling,
-    read_modules,
-    warn_of_other_vectors,
-)
+from simbert_hf.modeling.modules import check_wanted_pooling, read_modules, warn_of_other_vectors
 from simbert_hf.modeling.reading import hub_options, read_config
 from simbert_hf.pooling import POOLER_POOLINGS, check_pooling, pool
 from simbert_hf.rows import RowBuilder

@@ -10,19 +10,8 @@ from typing import Any, TypeVar
 from datasets import Dataset
 from transformers import SchedulerType
 
-from simbert_hf.arguments import (
-    FOLLOWING,
-    DataArguments,
-    SimilarityTrainingArguments,
-    refuse_idle,
-)
-from simbert_hf.data import (
-    DataError,
-    load_groups,
-    load_scored_pairs,
-    split_groups,
-    usual_share,
-)
+from simbert_hf.arguments import FOLLOWING, DataArguments, SimilarityTrainingArguments, refuse_idle
+from simbert_hf.data import DataError, load_groups, load_scored_pairs, split_groups, usual_share
 from simbert_hf.data.groups import is_local
 from simbert_hf.data.scored import ScoredPair, check_scores
 from simbert_hf.evaluation.evaluators import Evaluator, RetrievalEvaluator, StsEvaluator

@@ -20,13 +20,7 @@ from simbert_hf.mining.negatives import ONE_GROUP, MiningSettings
 from simbert_hf.objectives import SimCseObjective
 from simbert_hf.rows import Rows
 from simbert_hf.training.base_models import GRU_PRESET
-from simbert_hf.training.data import (
-    check_files,
-    hold_out,
-    load_unseen,
-    make_evaluator,
-    read_groups,
-)
+from simbert_hf.training.data import check_files, hold_out, load_unseen, make_evaluator, read_groups
 from simbert_hf.triplet.losses import Distance, Mining
 from simbert_hf.triplet.members import MemberCollator, MemberDataset
 from simbert_hf.triplet.objective import TripletObjective
