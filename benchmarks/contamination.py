@@ -1,13 +1,14 @@
-"""How much of the test sets occurs in the released English model's training texts, and what for.
+"""How much of the test sets occurs in a released model's training texts, and what for.
 
 python -m benchmarks.contamination --data DIR --models simbert-minilm-en=DIR all-MiniLM-L6-v2=DIR \
     --sts STS-B=stsb-en-test.csv sts12_16/ --retrieval Banking77=banking77/test.csv
+(or: --language zh --models simbert-e5-zh=DIR --sts LCQMC=LCQMC-test.txt)
 
 Equal texts have the same words, without case and punctuation. Near duplicates have a Jaccard index
 of .8 or more of their character 4-grams; all are found, as two such sets share one of their rarest
-members (prefix filtering, Bayardo et al. 2007). A run is eight words in a row. Then STS is measured
-without the pairs, and top-1 without the questions (which may still be found), that have a near
-duplicate.
+members (prefix filtering, Bayardo et al. 2007). A run is eight words in a row. Chinese texts are
+compared without spaces, by pairs of characters and runs of twelve. Then STS is measured without the
+pairs, and top-1 without the questions (which may still be found), that have a near duplicate.
 """
 
 from __future__ import annotations
@@ -31,16 +32,30 @@ from simbert_hf.evaluation.results import Embed
 from simbert_hf.evaluation.retrieval import RetrievalTask, rank_group_mates
 from simbert_hf.evaluation.sts import AVERAGE, StsTask, average
 from simbert_hf.evaluation.suite import EvaluationArguments, Task, embed_once, load_tasks
-from simbert_hf.utils.text import fold
+from simbert_hf.utils.text import HAN, HAN_CHAR, SPACE_BY_CJK, fold
 from simbert_hf.utils.textfiles import read_lines, read_objects, suffix_of
 
-LETTERS, ALIKE, RUN = 4, 0.8, 8
-TRAINING = {  # whole files: the stages read a part of most of them
-    "pairs": ["tatoeba_en/pairs.jsonl.gz", "one_way_en/pairs.jsonl.gz"],
-    "questions": ["questions_en/pairs.jsonl.gz", "clinc150/train.csv", "banking77/train.csv"],
-    "written": [f"written_en/{x}.jsonl.gz" for x in ("collected", "invented", "invented_[23]")],
-    "rated": ["preferences_en/preferences.jsonl.gz", "rated_en/ratings*.jsonl.gz"],
-    "plain": ["wiki/en_sentences.txt.xz", "tatoeba/en_sentences.txt.xz"],
+ALIKE = 0.8
+SIZES = {False: (4, 8), True: (2, 12)}  # of shingles and runs; whether a text is Chinese
+WORD = re.compile(rf"[{HAN}]|[^\s{HAN}]+")
+TRAINING = {  # by language; whole files: the stages read a part of most of them
+    "en": {
+        "pairs": ["tatoeba_en/pairs.jsonl.gz", "one_way_en/pairs.jsonl.gz"],
+        "questions": ["questions_en/pairs.jsonl.gz", "clinc150/train.csv", "banking77/train.csv"],
+        "written": [f"written_en/{x}.jsonl.gz" for x in ("collected", "invented", "invented_[23]")],
+        "rated": ["preferences_en/preferences.jsonl.gz", "rated_en/ratings*.jsonl.gz"],
+        "plain": ["wiki/en_sentences.txt.xz", "tatoeba/en_sentences.txt.xz"],
+    },
+    "zh": {
+        "pairs": ["tatoeba/zh_synonyms.jsonl"],
+        "written": ["written_zh/*.jsonl.gz"],
+        "rated": ["rated_zh/*.jsonl.gz"],
+        "plain": ["wiki/zh_sentences.txt.xz", "tatoeba/zh_sentences.txt.xz"],
+    },
+}
+TESTS = {
+    "en": ["questions_en/test_questions.jsonl", "written_en/test.jsonl"],
+    "zh": ["written_zh/test.jsonl"],
 }
 KINDS = ("equal", "near", "run")
 
@@ -62,20 +77,25 @@ def records(path: Path) -> Iterator[list[str]]:
 
 @lru_cache(maxsize=2**17)
 def plain(text: str) -> str:
-    """Fold a text, without its punctuation."""
-    return " ".join(re.findall(r"\w+", re.sub("['’]", "", fold(text))))
+    """Fold a text, without its punctuation, and the spaces next to Chinese."""
+    return SPACE_BY_CJK.sub("", " ".join(re.findall(r"\w+", re.sub("['’]", "", fold(text)))))
+
+
+def sizes(text: str) -> tuple[int, int]:
+    """Tell how many characters a text's shingles have, and how many words its runs."""
+    return SIZES[bool(HAN_CHAR.search(text))]
 
 
 def shingles(text: str) -> set[str]:
-    """Find the character 4-grams of a plain text."""
-    text = f" {text} "
-    return {text[i : i + LETTERS] for i in range(max(1, len(text) - LETTERS + 1))}
+    """Find the character 4-grams of a plain text, or a Chinese one's pairs of characters."""
+    text, (size, _) = f" {text} ", sizes(text)
+    return {text[i : i + size] for i in range(max(1, len(text) - size + 1))}
 
 
 def runs(text: str) -> list[str]:
-    """List each eight words in a row of a plain text."""
-    words = text.split()
-    return [" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1)]
+    """List each eight words in a row of a plain text, or a Chinese one's twelve characters."""
+    words, (_, size) = WORD.findall(text), sizes(text)
+    return [" ".join(words[i : i + size]) for i in range(len(words) - size + 1)]
 
 
 class Finder:
@@ -116,11 +136,13 @@ class Finder:
         return {kind: some for kind, some in found.items() if some}
 
 
-def search(finder: Finder, data: Path) -> tuple[Found, dict[int, set[tuple[str, int]]]]:
+def search(
+    finder: Finder, data: Path, training: Mapping[str, Sequence[str]]
+) -> tuple[Found, dict[int, set[tuple[str, int]]]]:
     """Find the texts in training: by source and kind, and the records of pairs that hold them."""
-    found: Found = {source: {kind: set() for kind in KINDS} for source in TRAINING}
+    found: Found = {source: {kind: set() for kind in KINDS} for source in training}
     places, find_text = defaultdict(set), lru_cache(maxsize=2**20)(finder.find)
-    for source, patterns in TRAINING.items():
+    for source, patterns in training.items():
         for file in (file for pattern in patterns for file in find_all(data, pattern)):
             for line, record in enumerate(records(file)):
                 for each in map(find_text, map(plain, record)):
@@ -198,13 +220,16 @@ def measure(
     return found | ({AVERAGE: mean.figures["spearman"]} if mean else {})
 
 
-def paraphrase_tests() -> dict[str, list[list[str]]]:
+def paraphrase_tests(language: str) -> dict[str, list[list[str]]]:
     """Read the texts that are paraphrased, the first with their references."""
     results = sorted((Path(__file__).parent / "results").glob("reading*.json"))
     rows = [
-        row for path in results if "zh" not in path.name for row in load_report(path, 0)["rows"]
+        row
+        for path in results
+        if ("zh" in path.name) == (language == "zh")
+        for row in load_report(path, 0)["rows"]
     ]
-    files = SHIPPED / "questions_en" / "test_questions.jsonl", SHIPPED / "written_en" / "test.jsonl"
+    files = [SHIPPED / name for name in TESTS[language]]
     return {f"{path.parent.name}/{path.stem}": [*records(path)] for path in files} | {
         "texts of the readings": [[text] for text in dict.fromkeys(row["text"] for row in rows)]
     }
@@ -214,20 +239,29 @@ def main() -> None:
     """Search, measure, print Markdown tables and save what was found."""
     parser = report_parser(__doc__, "contamination")
     parser.add_argument("--data", type=Path, required=True, help="folder of the training texts")
-    for flag in ("models", "sts", "retrieval"):
-        parser.add_argument(f"--{flag}", nargs="+", required=True, help="as in scripts/evaluate.py")
+    parser.add_argument("--language", choices=TRAINING, default="en")
+    for flag in ("models", "prompts", "sts", "retrieval"):
+        parser.add_argument(
+            f"--{flag}",
+            nargs="+",
+            default=[],
+            required=flag == "models",
+            help="as in scripts/evaluate.py",
+        )
     given = parser.parse_args()
-    args = EvaluationArguments(models=given.models, sts=given.sts, retrieval=given.retrieval)
+    args = EvaluationArguments(
+        models=given.models, prompts=given.prompts, sts=given.sts, retrieval=given.retrieval
+    )
     tasks = load_tasks(args)
     sets = {}
     for task in tasks:
         files = task.files.values() if isinstance(task, StsTask) else ()
         sets[task.name] = [*task.texts()], [pair[:2] for pairs in files for pair in pairs]
-    for name, groups in paraphrase_tests().items():
+    for name, groups in paraphrase_tests(given.language).items():
         pairs = [(text, other) for text, *others in groups for other in others]
         sets[name] = [text for group in groups for text in group], pairs
     finder = Finder([*dict.fromkeys(plain(text) for some, _ in sets.values() for text in some)])
-    found, places = search(finder, given.data)
+    found, places = search(finder, given.data, TRAINING[given.language])
     tests = {
         name: Sentences([*dict.fromkeys(texts)], pairs, finder, found)
         for name, (texts, pairs) in sets.items()
@@ -242,8 +276,9 @@ def main() -> None:
         )
     )
     figures: dict[str, dict[str, dict[str, Figure]]] = {"all": {}, "without": {}}
-    for name, path in args.model_paths().items():
-        embed = embed_once(load_sentence_transformer(path), tasks, None, args.batch_size)
+    for i, (name, path) in enumerate(args.model_paths().items()):
+        prompt = args.prompts[i] if args.prompts else None
+        embed = embed_once(load_sentence_transformer(path), tasks, prompt, args.batch_size)
         for part, rows in figures.items():
             rows[name] = measure(tasks, embed, tests, all_of=part == "all")
     shown = {(part, name): row for part, rows in figures.items() for name, row in rows.items()}

@@ -29,6 +29,16 @@ def test_equal_texts_and_runs_are_found() -> None:
     assert not runs("seven words are too few for one")
 
 
+def test_chinese_is_compared_by_characters_without_spaces() -> None:
+    assert (
+        plain("你好， 我的 iPhone 13 呢？") == plain("你好我的iphone 13呢") == "你好我的iphone 13呢"
+    )
+    finder = Finder([plain("我想把手机上的银行卡换成另外一张卡"), plain("Where is my phone?")])
+    assert finder.find(plain("我想把手机上的银行卡换成另外一张卡吗？")) == {"near": {0}, "run": {0}}
+    assert finder.find(plain("请问手机上的银行卡换成另外一张，行吗")) == {"run": {0}}
+    assert not finder.find(plain("手机上的银行卡换成另"))  # ten characters
+
+
 def test_top1_without_some_questions_still_lets_them_be_found() -> None:
     task = RetrievalTask("set", ["a", "b", "c", "d"], np.array([0, 0, 1, 1]))
     vectors = np.eye(2)[[0, 0, 1, 0]]  # "d" stands with the others' group
