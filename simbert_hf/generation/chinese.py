@@ -88,6 +88,10 @@ DIRECTED = re.compile(
     "(?<![对相好无])比(?![如较赛例分方特率重喻])|换成|换为|改成|改为|变成|兑换成?|兑|转[给到成]|借给|送给"
     "|卖给|租给|还给|战胜|击败|打败|追尾|超过|大于|小于|多于|少于|高于|低于"
 )
+# In names, which small models write once: 李娜娜 becomes 李娜
+DOUBLED = re.compile(
+    r"([娜丹莉丽婷晶佳冰乐媛娟芳倩琳玲敏蕾露薇雯莹茜妮琪瑶璐菲娇艳燕蓉彤萍朗])\1|买买(?=提)"
+)
 BESIDE = re.compile("^[^跟和与同]*[跟和与同].+比")
 # What turns a comparison, as 不如 does
 OPPOSITES = "高|低 高|矮 大|小 多|少 贵|便宜 早|晚 远|近 快|慢 好|差 强|差 强|弱 重|轻 长|短 冷|热"
@@ -96,8 +100,8 @@ OPPOSITES = "高|低 高|矮 大|小 多|少 贵|便宜 早|晚 远|近 快|慢 
 def changes(text: str, other: str) -> bool:
     """Whether only one of two Chinese texts is negated, or they differ in measures or key words.
 
-    Or whether the other one has lost one of two negations, or the sides of a comparison or an
-    exchange change places.
+    Or whether the other one has lost one of two negations or a doubled character of a name, or the
+    sides of a comparison or an exchange change places.
 
     Example:
         >>> changes("我没有收到验证码", "我收到验证码"), changes("能不能退货", "可以退货吗")
@@ -108,6 +112,8 @@ def changes(text: str, other: str) -> bool:
         (True, False)
         >>> changes("苹果比香蕉贵", "香蕉比苹果贵"), changes("3千米", "3公里")
         (True, False)
+        >>> changes("李娜娜来了吗", "李娜来没来"), changes("李娜娜来了吗", "李娜娜来没来")
+        (True, False)
         >>> changes("记得带伞", "别带伞"), changes("记得带伞", "别忘了带伞")
         (True, False)
     """
@@ -117,6 +123,7 @@ def changes(text: str, other: str) -> bool:
         bool(was) != bool(now)
         or was == 2 > now
         or miscounts(text, other)
+        or any(name[0] not in other for name in DOUBLED.finditer(text))
         or any(exchanges(text, other, sides, alone=alone) for alone, sides in LINES)
         or turns(text, other)
     )
