@@ -62,6 +62,17 @@ def banking77(data: Path) -> dict[str, list[list[str]]]:
     return read_splits(data, "banking77", ("train", "test"))
 
 
+def shop_zh() -> dict[str, list[list[str]]]:
+    """Read the FAQ of a Chinese shop; dev and test also hold `oos`."""
+    found = {}
+    for part in ("faq", "dev", "test"):
+        with (SHIPPED / "shop_zh" / f"{part}.csv").open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        text = "question" if part == "faq" else "query"
+        found[part] = [[row[text], row["group"] or OUT] for row in rows]
+    return {"train": found.pop("faq"), **found}
+
+
 def by_class(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """Put together what has the same class: (anything, class) rows."""
     classes: dict[Any, list[Any]] = {}

@@ -3,13 +3,14 @@
 import json
 import sys
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import groups as benchmark
-from benchmarks.group_data import answer, banking77, make_faq, qqp, write_split
+from benchmarks.group_data import OUT, answer, banking77, make_faq, qqp, shop_zh, write_split
 from simbert_hf.data import load_groups
 
 ANGLES = {  # of unit vectors in the plane, in degrees
@@ -51,6 +52,20 @@ def test_the_shipped_clinc150_is_an_faq_asked_in_and_out_of_scope(tmp_path: Path
     assert {intent for _, intent in rows["oos_test"]} == {"oos"}
     with pytest.raises(SystemExit, match=r"no banking77/train\.csv below"):
         banking77(tmp_path)
+
+
+def test_the_shipped_chinese_faq_is_as_its_readme_says() -> None:
+    splits = shop_zh()
+    counts = {name: Counter(intent for _, intent in rows) for name, rows in splits.items()}
+    assert set(counts["train"].values()) == {5}
+    assert len(counts["train"]) == 60
+    for name in ("dev", "test"):
+        assert counts[name].pop(OUT) == 200
+        assert counts[name].keys() == counts["train"].keys()
+        assert set(counts[name].values()) == {4}
+    texts = {name: {text for text, _ in rows} for name, rows in splits.items()}
+    assert not texts["dev"] & texts["test"]
+    assert len((texts["dev"] | texts["test"]) & texts["train"]) == 11
 
 
 def test_no_sentence_is_on_both_sides(tmp_path: Path) -> None:
