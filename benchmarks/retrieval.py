@@ -3,6 +3,7 @@
 python -m benchmarks.retrieval --models NAME=DIR_OR_ID ... --data DIR [--writer DIR_OR_ID]
     [--train_from DIR_OR_ID --steps 100]
 python -m benchmarks.retrieval --chinese --models NAME=DIR_OR_ID ... [--prompts "" "query: " ...]
+    [--train_from DIR_OR_ID --steps 100]
 python -m benchmarks.retrieval --sizes 10000 100000 1000000
 
 Quality: every training question is a row, its intent the answer; the threshold is calibrated on the
@@ -20,6 +21,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -76,12 +78,14 @@ def as_queries(splits: dict[str, list[list[str]]]) -> dict[str, list[Query]]:
 
 
 def train_models(args: argparse.Namespace) -> list[str]:
-    """Train on the intents of both training splits; return ``NAME=folder``, made if missing."""
+    """Train on the FAQs' own questions; return ``NAME=folder``, made if missing."""
     found = []
+    groups = by_class(shop_zh()["train"]) if args.chinese else intents(args.data)
     with TemporaryDirectory() as folder:
-        write_groups(Path(folder, "intents.tsv"), intents(args.data))
+        write_groups(Path(folder, "intents.tsv"), groups)
         for name, (script, flags) in TRAINED.items():
-            output = args.trained / f"{Path(args.train_from).name}-{name}-{args.steps}"
+            start = f"{Path(args.train_from).name}{'-zh' * args.chinese}"
+            output = args.trained / f"{start}-{name}-{args.steps}"
             if not (output / "run.json").exists():
                 script([
                     f"--model_name_or_path={args.train_from}", f"--output_dir={output}",
@@ -134,8 +138,8 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
     figures: dict[str, dict] = {}
     pictures = {}
     models = [*args.models, *(train_models(args) if args.train_from else [])]
-    prompts = args.prompts or [""] * len(models)
-    for (name, path), prompt in zip(map(split_name, models), prompts, strict=True):
+    prompts = chain(args.prompts, repeat(""))
+    for (name, path), prompt in zip(map(split_name, models), prompts, strict=False):
         encoder = Remembering(path, prompt)
         indexes = {
             name: build(encoder, [Faq(query.text, query.answer) for query in splits["train"]])
@@ -270,7 +274,7 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids.")
-    parser.add_argument("--prompts", nargs="*", help="What to put before the models' texts.")
+    parser.add_argument("--prompts", nargs="*", default=[], help="Put before the models' texts.")
     parser.add_argument("--chinese", action="store_true", help="The models on a Chinese FAQ.")
     parser.add_argument("--train_from", help="Base model to train on the FAQs' questions.")
     parser.add_argument("--steps", type=int, default=100, help="Steps of that training.")
@@ -287,8 +291,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
-    if args.train_from and (args.chinese or args.prompts or not args.models):
-        parser.error("--train_from adds to --models without --prompts or --chinese")
+    if args.train_from and not args.models:
+        parser.error("--train_from adds to --models")
     if ((args.models and not args.chinese) or args.writer) and not args.data:
         parser.error("--models and --writer need --data")
     return args
