@@ -320,13 +320,16 @@ def keep_facts(
     plain_form = unify if chinese else join_thousands if foreign else part_units
     text = plain_form(text)
     facts, words = facts_of(text), words_of(text)
-    signs = {"¥"} if chinese and not CURRENCY.search(text) else set()  # ``changes`` reads 元 and 块
     slips, names = slips_of(text), names_of(text)
     quotations = quotations_of(text)
     variables = [found[0] for found in VARIABLE.finditer(text)] + DOTTED.findall(text)
 
+    def read_else(other: str) -> set[str]:
+        """``changes`` reads 元 and 块."""
+        return {"¥"} if chinese and not CURRENCY.search(text + other) else set()
+
     lies: dict[str, Callable[[str], bool]] = {
-        "other facts": lambda other: bool((facts_of(other) ^ facts) - signs),
+        "other facts": lambda other: bool((facts_of(other) ^ facts) - read_else(other)),
         "exchanged words": lambda other: exchanges(text, other),
         "other units": lambda other: not (chinese or foreign) and changes_units(text, other),
         "repeated or lost figures": lambda other: repeats_facts(text, other),
