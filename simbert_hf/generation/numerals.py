@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 DIGITS = dict(zip("零〇一二三四五六七八九", (0, *range(10)), strict=True))
-DIGITS |= {"两": 2, "俩": 2, "仨": 3}
+DIGITS |= {"两": 2}
+PAIR = {"俩": 2, "仨": 3}
 TENS = {"十": 10, "百": 100, "千": 1000}
 LARGE = {"万": 10**4, "亿": 10**8}
 # Units, in another one that they are multiples of
@@ -18,7 +19,7 @@ UNITS = {
     "个小时": ("分", 60), "小时": ("分", 60), "个钟头": ("分", 60), "钟头": ("分", 60),
     "天": ("天", 1), "个星期": ("天", 7), "星期": ("天", 7), "个礼拜": ("天", 7), "周": ("天", 7),
     "个月": ("个月", 1), "年": ("个月", 12), "月份": ("月", 1), "月": ("月", 1),
-    "号": ("日", 1), "日": ("日", 1), "日内": ("天", 1),
+    "号": ("日", 1), "日": ("日", 1), **dict.fromkeys(("日内", "日之内", "日以内"), ("天", 1)),
     "点钟": ("点", 1), "点": ("点", 1), "时": ("点", 1),
     "周岁": ("岁", 1), "岁": ("岁", 1), "级": ("级", 1), "倍": ("倍", 1),
     "度": ("度", 1), "°C": ("度", 1), "°": ("度", 1),
@@ -32,10 +33,14 @@ _FIRST = f"[{''.join(DIGITS)}十]"
 # 周三 is a day, but not in 每周三次
 _NO_DAY = "(?:(?<!周)(?<!星期)(?<!礼拜)|(?=两|.(?:次(?!日)|[遍趟]|天(?!气))))"
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
+_UNIT = _UNIT.replace("成", "成(?![本功立])").replace("日内", "日内(?![部容])")
+# 俩小时, but not 我们俩点菜
+_BOTH = "个?(?:小时|钟头|星期|礼拜)|月(?![底初末中薪])|天(?![天生])"
+_UNIT = f"(?<![俩仨])(?:{_UNIT})|(?<=[俩仨])(?:{_BOTH})"
 QUANTITY = re.compile(
-    rf"(?!十分(?!钟)|八成(?=[是会不没要得])|(?<=[前这过])两天)(?:(?P<part>[{''.join(DIGITS)}十百千万]分之|[¥第])?"
+    rf"(?!十分(?!钟)|八成(?=[是会不没要得在又还])|(?<=[前这过])两天)(?:(?P<part>[{''.join(DIGITS)}十百千万]分之|[¥第])?"
     rf"(?:(?P<figure>(?<![\d.])\d{{1,99}}(?:\.\d{{1,99}})?)(?P<large>[十百千万亿]{{0,4}})"
-    rf"|(?P<words>{_NO_DAY}(?<![十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
+    rf"|(?P<words>[俩仨]|{_NO_DAY}(?<![十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
     rf"|(?<!个)半(?=个?(?:小时|钟头)|个月|[年斤]))(?P<and_half>个半(?=小时|钟头))?"
     rf"(?P<unit>{_UNIT})?(?P<half>(?<=[点年天块斤岁倍])半(?![天夜载个小价年]))?)"
 )
@@ -72,9 +77,11 @@ def quantity_of(found: re.Match[str]) -> Quantity:
     if found["figure"]:
         value = Fraction(found["figure"]) * (value_of(f"一{found['large']}") or 1)
     elif found["words"]:
-        value = value_of(found["words"])
-    if found["words"] in ("两", "俩", "仨") and unit in ("月", ""):
+        value = PAIR.get(found["words"]) or value_of(found["words"])
+    if found["words"] in ("两", *PAIR) and unit in ("月", ""):
         unit = f"个{unit}"  # 两月 is no date
+    if unit == "成" and len(found["figure"] or found["words"]) > 1:
+        unit = ""  # 三五成群
     kind, times = UNITS.get(unit, ("", 1))
     if part:
         kind, times = "元" if part == "¥" else part.replace("百分之", "%") + unit, 1
