@@ -145,7 +145,7 @@ def plain_denials(text: str, other: str) -> str:
         if found and not phrase.search(other) and not word.search(phrase.sub("", text)):
             text = phrase.sub(found[0], text)
     if "比" in DIRECTED.findall(other) and "比" not in text and not denials(other):
-        text = re.sub("(?<!有)没有?", "不如", text)
+        text = re.sub("(?<!有)没有?(?![想料]到)", "不如", text)
     return text
 
 
@@ -201,24 +201,29 @@ def turns(text: str, other: str) -> bool:
         (False, False)
     """
     denied = ("不如" in text) != ("不如" in other)
-    opposite = any(
-        {(left in some, right in some) for some in (text, other)} == {(True, False), (False, True)}
-        for left, right in (pair.split("|") for pair in OPPOSITES.split())
-    )
     text, other = (some.replace("不如", "比") for some in (text, other))
+    ends = [some.partition("比")[2].replace("不少", "") for some in (text, other)]
+    opposite = any(
+        {(left in end, right in end) for end in ends} == {(True, False), (False, True)}
+        for left, right in (pair.split("|") for pair in OPPOSITES.split())
+        if not (left in text and right in text)
+    )
     for word in {*DIRECTED.findall(text)} - ({"比"} if BESIDE.search(text + other) else set()):
         if text.count(word) == other.count(word) == 1:
-            before, after = map(pairs_of, text.split(word))
-            first, last = map(pairs_of, other.split(word))
-            turned = (before - after) & (last - first) and (after - before) & (first - last)
-            if bool(turned) != (denied and word == "比") and not opposite:
+            before, after = sides_of(text, word)
+            first, last = sides_of(other, word)
+            turned = bool(before & last and after & first)
+            if word == "比" and denied != opposite:
+                turned = not turned if denied else bool(before & first and not after & first)
+            if turned:
                 return True
     return False
 
 
-def pairs_of(text: str) -> set[str]:
-    """Return the pairs of neighbouring characters."""
-    return {text[i : i + 2] for i in range(len(text) - 1)}
+def sides_of(text: str, word: str) -> tuple[set[str], set[str]]:
+    """Return the pairs of neighbouring characters on either side alone of a word."""
+    before, after = ({side[i : i + 2] for i in range(len(side) - 1)} for side in text.split(word))
+    return before - after, after - before
 
 
 def exchanges(text: str, other: str, sides: Sequence[re.Pattern[str]], *, alone: bool) -> bool:
