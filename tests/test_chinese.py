@@ -317,6 +317,7 @@ def test_what_a_text_itself_repeats_is_no_stumble() -> None:
         ("我去看海", "我去看看海"),
         ("可以退货吗", "能不能退货"),
         ("我爸不在家", "我爸爸没在家"),
+        ("婴儿睡了，我妹渐渐困了", "宝宝睡了，我妹妹慢慢困了"),
         ("我的是红的，他的是蓝的", "他的是蓝的，我的是红的"),
     ):
         assert not stumbles(text, other)
