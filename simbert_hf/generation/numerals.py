@@ -125,11 +125,13 @@ def value_of(numeral: str) -> int | None:
 def spelled_as(text: str, other: str) -> str:
     """Write the quantities of another text as a text writes the same ones.
 
+    A single character such as 三 that counts nothing known stays.
+
     Example:
         >>> spelled_as("周三下午三点，20块钱", "星期三下午3点，二十元"), spelled_as("三天", "2天")
         ('星期三下午三点，20块钱', '2天')
     """
-    known = {quantity: spelled for spelled, quantity in quantities(text).items() if quantity.unit}
+    known = {one: spelled for spelled, one in quantities(text).items() if one.unit or spelled[1:]}
     if not known:
         return other
     there = quantities(other)
