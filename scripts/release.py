@@ -111,12 +111,11 @@ PAIRS = TATOEBA, QUESTIONS = "tatoeba_en/pairs.jsonl.gz", "questions_en/pairs.js
 WRITTEN = ("written_en/collected.jsonl.gz", "written_en/invented.jsonl.gz")
 MORE_WRITTEN = tuple(f"written_en/invented_{number}.jsonl.gz" for number in (2, 3))
 RATED = tuple(f"rated_en/ratings{number}.jsonl.gz" for number in ("", "_2", "_3"))
-RATED_ZH = tuple(f"rated_zh/ratings{number}.jsonl.gz" for number in ("", "_2"))
 EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH = (ZH.format("wiki"), ZH.format("tatoeba"))
 WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
-MORE_WRITTEN_ZH = tuple(f"written_zh/invented_{number}.jsonl.gz" for number in (2, 3))
+MORE_WRITTEN_ZH = "written_zh/invented_2.jsonl.gz"
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
@@ -127,8 +126,8 @@ chinese = partial(Stage, sentences=(*OPEN_ZH, OPEN_EN[1]), related=(0.84, 0.97))
 chinese_small = partial(
     Stage,
     teachers=(ME5,),
-    train=(*WRITTEN_ZH, *MORE_WRITTEN_ZH, TATOEBA_ZH),
-    sentences=(*OPEN_ZH, *WRITTEN_ZH[:2], *MORE_WRITTEN_ZH),
+    train=(*WRITTEN_ZH, MORE_WRITTEN_ZH, TATOEBA_ZH),
+    sentences=(*OPEN_ZH, *WRITTEN_ZH[:2], MORE_WRITTEN_ZH),
     related=(0.84, 0.97),
 )
 MEASURED_ZH = (
@@ -228,7 +227,7 @@ RELEASES = {
         ME5,
         (
             chinese_small("chinese_small", 2600),
-            chinese_small("chinese_small_end", 600, rated=RATED_ZH),
+            chinese_small("chinese_small_end", 600, rated=("rated_zh/ratings.jsonl.gz",)),
         ),
         "stsb-zh-dev.csv",
         MEASURED_ZH,
