@@ -131,8 +131,9 @@ def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration
 
 def quality(args: argparse.Namespace) -> dict[str, dict]:
     """Measure every model, by the nearest question alone and by the mean of three."""
-    sets = {"": shop_zh()} if args.chinese else {"clinc_": clinc150(args.data)}
-    sets |= {} if args.chinese else {"banking_": banking77(args.data)}
+    sets = {"": shop_zh()}
+    if not args.chinese:
+        sets = {"clinc_": clinc150(args.data), "banking_": banking77(args.data)}
     data = {name: as_queries(splits) for name, splits in sets.items()}
     main = next(iter(data))  # has a dev split, and queries out of scope
     figures: dict[str, dict] = {}
@@ -171,15 +172,10 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
 
 def print_quality(figures: dict[str, dict]) -> None:
     """Print one row per model."""
-    shown = [
-        {name: value for name, value in values.items() if isinstance(value, float)}
-        for values in figures.values()
-    ]
-    rows = [
-        [label, *(f"{100 * value:.1f}" for value in values.values())]
-        for label, values in zip(figures, shown, strict=True)
-    ]
-    print(layout(["model", *shown[0]], rows))
+    first = next(iter(figures.values()))
+    names = [name for name, value in first.items() if isinstance(value, float)]
+    rows = [[label, *(f"{100 * v[name]:.1f}" for name in names)] for label, v in figures.items()]
+    print(layout(["model", *names], rows))
 
 
 def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
