@@ -134,20 +134,13 @@ def main() -> None:
     """Measure, print a Markdown table and save the figures."""
     parser = report_parser(__doc__, "associations")
     parser.add_argument("--language", choices=LANGUAGES, default="en")
-    for flag in ("models", "prompts"):
-        parser.add_argument(
-            f"--{flag}",
-            nargs="+",
-            default=[],
-            required=flag == "models",
-            help="as in scripts/evaluate.py",
-        )
+    parser.add_argument("--models", nargs="+", required=True, help="as in scripts/evaluate.py")
+    parser.add_argument("--prompts", nargs="+", default=[], help="as in scripts/evaluate.py")
     given = parser.parse_args()
     paths = EvaluationArguments.model_paths(given)
-    prompts = given.prompts or [None] * len(paths)
+    prompts = dict(zip(paths, given.prompts or [None] * len(paths), strict=True))
     found = {
-        name: associations(path, given.language, prompt)
-        for (name, path), prompt in zip(paths.items(), prompts, strict=True)
+        name: associations(path, given.language, prompts[name]) for name, path in paths.items()
     }
     rows = [
         [test, *(f"{each[test]['d']:.2f} (p {each[test]['p']:.3f})" for each in found.values())]

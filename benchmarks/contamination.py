@@ -240,14 +240,9 @@ def main() -> None:
     parser = report_parser(__doc__, "contamination")
     parser.add_argument("--data", type=Path, required=True, help="folder of the training texts")
     parser.add_argument("--language", choices=TRAINING, default="en")
-    for flag in ("models", "prompts", "sts", "retrieval"):
-        parser.add_argument(
-            f"--{flag}",
-            nargs="+",
-            default=[],
-            required=flag == "models",
-            help="as in scripts/evaluate.py",
-        )
+    parser.add_argument("--models", nargs="+", required=True, help="as in scripts/evaluate.py")
+    for flag in ("prompts", "sts", "retrieval"):
+        parser.add_argument(f"--{flag}", nargs="+", default=[], help="as in scripts/evaluate.py")
     given = parser.parse_args()
     args = EvaluationArguments(
         models=given.models, prompts=given.prompts, sts=given.sts, retrieval=given.retrieval
