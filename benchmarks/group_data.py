@@ -64,13 +64,11 @@ def banking77(data: Path) -> dict[str, list[list[str]]]:
 
 def shop_zh() -> dict[str, list[list[str]]]:
     """Read the FAQ of a Chinese shop; dev and test also hold `oos`."""
-    found = {}
-    for part in ("faq", "dev", "test"):
-        with (SHIPPED / "shop_zh" / f"{part}.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        text = "question" if part == "faq" else "query"
-        found[part] = [[row[text], row["group"] or OUT] for row in rows]
-    return {"train": found.pop("faq"), **found}
+    splits = read_splits(SHIPPED, "shop_zh", ("faq", "dev", "test"))
+    return {
+        "train" if part == "faq" else part: [[text, group or OUT] for text, *_, group in rows]
+        for part, rows in splits.items()
+    }
 
 
 def by_class(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:

@@ -108,7 +108,12 @@ DOUBLED = re.compile(
 )
 BESIDE = re.compile("^[^跟和与同]*[跟和与同].+比")
 # What turns a comparison, as 不如 does
-OPPOSITES = "高|低 高|矮 大|小 多|少 贵|便宜 早|晚 远|近 快|慢 好|差 强|差 强|弱 重|轻 长|短 冷|热"
+OPPOSITES = [
+    pair.split("|")
+    for pair in (
+        "高|低 高|矮 大|小 多|少 贵|便宜 早|晚 远|近 快|慢 好|差 强|差 强|弱 重|轻 长|短 冷|热"
+    ).split()
+]
 
 
 def changes(text: str, other: str) -> bool:
@@ -219,7 +224,7 @@ def turns(text: str, other: str) -> bool:
     ends = [some.partition("比")[2].replace("不少", "") for some in (text, other)]
     opposite = any(
         {(left in end, right in end) for end in ends} == {(True, False), (False, True)}
-        for left, right in (pair.split("|") for pair in OPPOSITES.split())
+        for left, right in OPPOSITES
         if not (left in text and right in text)
     )
     for word in {*DIRECTED.findall(text)} - ({"比"} if BESIDE.search(text + other) else set()):

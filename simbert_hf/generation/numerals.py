@@ -6,8 +6,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-DIGITS = dict(zip("零〇一二三四五六七八九", (0, *range(10)), strict=True))
-DIGITS |= {"两": 2}
+DIGITS = dict(zip("零〇一二三四五六七八九两", (0, *range(10), 2), strict=True))
 PAIR = {"俩": 2, "仨": 3}
 TENS = {"十": 10, "百": 100, "千": 1000}
 LARGE = {"万": 10**4, "亿": 10**8}
@@ -32,13 +31,14 @@ UNITS = {
 _FIRST = f"[{''.join(DIGITS)}十]"
 # 周三 is a day, but not in 每周三次
 _NO_DAY = "(?:(?<!周)(?<!星期)(?<!礼拜)|(?=两|.(?:次(?!日)|[遍趟]|天(?!气))))"
-_UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
-_UNIT = _UNIT.replace("成", "成(?![本功立])").replace("日内", "日内(?![部容])")
+_NO_UNIT = {"成": "(?![本功立])", "日内": "(?![部容])"}
+_USUAL = "|".join(unit + _NO_UNIT.get(unit, "") for unit in sorted(UNITS, key=len, reverse=True))
 # 俩小时, but not 我们俩点菜
-_BOTH = "个?(?:小时|钟头|星期|礼拜)|月(?![底初末中薪])|天(?![天生])"
-_UNIT = f"(?<![俩仨])(?:{_UNIT})|(?<=[俩仨])(?:{_BOTH})"
+_OF_PAIRS = "个?(?:小时|钟头|星期|礼拜)|月(?![底初末中薪])|天(?![天生])"
+_UNIT = f"(?<![俩仨])(?:{_USUAL})|(?<=[俩仨])(?:{_OF_PAIRS})"
 QUANTITY = re.compile(
-    rf"(?!十分(?!钟)|八成(?=[是会不没要得在又还])|(?<=[前这过])两天)(?:(?P<part>[{''.join(DIGITS)}十百千万]分之|[¥第])?"
+    r"(?!十分(?!钟)|八成(?=[是会不没要得在又还])|(?<=[前这过])两天)"
+    rf"(?:(?P<part>[{''.join(DIGITS)}十百千万]分之|[¥第])?"
     rf"(?:(?P<figure>(?<![\d.])\d{{1,99}}(?:\.\d{{1,99}})?)(?P<large>[十百千万亿]{{0,4}})"
     rf"|(?P<words>[俩仨]|{_NO_DAY}(?<![十百千万亿]){_FIRST}[{''.join(DIGITS)}十百千万亿]{{0,99}})"
     rf"|(?<!个)半(?=个?(?:小时|钟头)|个月|[年斤]))(?P<and_half>个半(?=小时|钟头))?"
