@@ -82,3 +82,10 @@ def test_the_default_depends_on_the_language(texts: list[str], names: list[str])
 def test_each_text_of_a_mixed_list_gets_its_own_model() -> None:
     texts = ["怎么退货？", "how can i return it?", "怎么换货？"]
     assert gen_synonyms(texts, n=5, k=2) == [gen_synonyms(text, n=5, k=2) for text in texts]
+
+
+def test_doubled_characters_of_names_are_doubled_again() -> None:
+    written = gen_synonyms(["张婷婷今天没来上课", "买买提在哪个班？"], n=10, k=3)
+    assert [len(texts) for texts in written] == [3, 3]
+    assert all("张婷婷" in text for text in written[0])
+    assert all("买买提" in text for text in written[1])

@@ -148,6 +148,20 @@ def changes(text: str, other: str) -> bool:
     )
 
 
+def doubled_as(text: str, other: str) -> str:
+    """Double a character that a text has only doubled, in a name, and another text has once.
+
+    Example:
+        >>> doubled_as("李娜娜来了吗", "李娜来没来"), doubled_as("李娜娜和李娜", "李娜和李娜")
+        ('李娜娜来没来', '李娜和李娜')
+    """
+    for name in DOUBLED.finditer(text):
+        once = name[0][0]
+        if once not in text.replace(name[0], "") and other.count(once) == 1:
+            other = other.replace(once, name[0])
+    return other
+
+
 def plain_denials(text: str, other: str) -> str:
     """Write what is said with a negation as another text says it without one.
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from simbert_hf.generation.alterations import alters, misplaces_be, puts_in
-from simbert_hf.generation.chinese import changes
+from simbert_hf.generation.chinese import changes, doubled_as
 from simbert_hf.generation.coining import COINED, hinder_coining, pieces_of_words
 from simbert_hf.generation.copying import Copying, inside_words, padded
 from simbert_hf.generation.decoder import BertDecoder
@@ -184,7 +184,8 @@ def write_held(
         found = search(decoder, settings, model.rows.sep_id, restraints)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
         for at, tokens, log_prob in unpacked(found, model.rows.sep_id):
-            drafts[batch[at]].append(Draft(spellings[at](tokens), log_prob))
+            text = doubled_as(texts[batch[at]], spellings[at](tokens))
+            drafts[batch[at]].append(Draft(text, log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
             if settings.copying:
