@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from simbert_hf import gen_synonyms
+from simbert_hf import FaqIndex, gen_synonyms
+from tests.tiny import tiny_simbert
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -86,6 +87,24 @@ def test_links_between_pages_lead_somewhere() -> None:
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
     assert links > 99
     assert broken == []
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_the_documented_bot_answers(tmp_path: Path, calibrated: bool) -> None:
+    pytest.importorskip("faiss")
+    pytest.importorskip("fastapi")
+    tiny_simbert().save_pretrained(tmp_path / "model")
+    faqs = [{"question": "the cat sat", "answer": "a cat"}]
+    index = FaqIndex.build(str(tmp_path / "model"), faqs)
+    if calibrated:
+        queries = [{"query": "the cat", "answer": "a cat"}, {"query": "fast", "answer": ""}]
+        index.calibrate(queries, precision=0.5)
+    index.save(tmp_path / "faq")
+    code = re.search(r"# bot\.py\n.*?(?=```)", (DOCS / "serving.md").read_text(), re.S)
+    assert code is not None
+    bot: dict[str, Any] = {}
+    exec(code[0].replace("outputs/faq", str(tmp_path / "faq")), bot)
+    assert bot["answer"]("the cat sat").answer == "a cat"
 
 
 @pytest.mark.parametrize(
