@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from json import JSONDecodeError
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.utils import parse_ratelimit_headers  # type: ignore[attr-defined]
 
 from simbert_hf import __version__
 from simbert_hf.modeling.graphs import check_graphs
 from simbert_hf.modeling.loading import damage
 from simbert_hf.utils.textfiles import read_json
+
+logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WHOLE, INDEX, SHARDS = "model.safetensors", "model.safetensors.index.json", "model-*.safetensors"
 WEIGHTS = (WHOLE, INDEX)
@@ -53,7 +62,8 @@ SIDE_FILES = (
 # Never uploaded (the first are pickles), but deleted where they belong to a previous model.
 FOREIGN = ("pytorch_model*", "[0-9]*_*/pytorch_model.bin", "onnx/*", "openvino/*")
 CARD = "README.md"
-TRIES = 3  # of a commit, if others arrive at the same time
+TRIES = 3  # of a commit, if others arrive at the same time, and of a call that the Hub puts off
+LONGEST = 300  # seconds that a call waits, if the Hub asks for it: the window of its limits
 # What a card's code loads:
 LOADED = re.compile(r'(?:(?<=from_pretrained\(")|(?<=SentenceTransformer\("))[^"]+(?=")')
 
@@ -235,7 +245,8 @@ def push(
     sent before it, through Xet if ``hf_xet`` is installed and ``HF_HUB_DISABLE_XET`` is not set,
     else through LFS; nobody sees them until the commit. So a failed upload changes nothing that
     others load, and can be repeated by the same call, which sends only what the Hub still lacks.
-    If another commit arrives meanwhile, this one is made again on top of it: never a mixture.
+    If another commit arrives meanwhile, this one is made again on top of it: never a mixture. If
+    the Hub asks for fewer calls, it waits up to five minutes, twice at most.
 
     Args:
         plan: What to upload.
@@ -263,11 +274,11 @@ def push(
             kept = {CARD} & set(there) if keep_card else set()
             deleted = map(CommitOperationDelete, stale)
             added = (upload_of(plan, f, repo_id) for f in plan.files if f not in kept)
-            operations = chain[CommitOperationAdd | CommitOperationDelete](deleted, added)
+            operations = [*chain[CommitOperationAdd | CommitOperationDelete](deleted, added)]
             try:
-                return api.create_commit(
-                    repo_id, operations, commit_message=commit_message, revision=revision,
-                    parent_commit=head,
+                return patiently(
+                    api.create_commit, repo_id, operations, commit_message=commit_message,
+                    revision=revision, parent_commit=head,
                 )  # fmt: skip
             except Exception:  # or it is our own commit, of which the Hub's answer was lost
                 if not left or api.model_info(repo_id, revision=revision).sha == head:
@@ -289,7 +300,7 @@ def open_repository(
     """
     api = hub_api(token)
     with explained(repo_id):
-        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        repo_id = patiently(api.create_repo, repo_id, private=private, exist_ok=True).repo_id
         public = bool(private) and not api.model_info(repo_id).private  # exist_ok changes nothing
     if public:
         raise ValueError(
@@ -298,13 +309,35 @@ def open_repository(
         )
     with explained(repo_id):
         if revision not in (None, "main") and not str(revision).startswith("refs/"):
-            api.create_branch(repo_id, branch=str(revision), exist_ok=True)
+            patiently(api.create_branch, repo_id, branch=str(revision), exist_ok=True)
     return repo_id
 
 
 def hub_api(token: str | bool | None) -> HfApi:
     """Return the Hub's API, with the name of this package as the caller's."""
     return HfApi(token=token, library_name="simbert_hf", library_version=__version__)
+
+
+def patiently(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call the Hub; if it asks for fewer calls (HTTP 429), wait as long as it says, and repeat.
+
+    ``huggingface_hub`` does so itself for files, but not for repositories, branches and commits.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            return call(*args, **kwargs)
+        except HfHubHTTPError as error:
+            headers = error.response.headers
+            limit, wait = parse_ratelimit_headers(headers), 1
+            if (after := headers.get("Retry-After", "")).isdecimal():
+                wait = int(after)
+            elif limit and not limit.remaining:  # a limit is told in every answer
+                wait = limit.reset_in_seconds
+            if error.response.status_code != 429 or not left or wait > LONGEST:
+                raise
+            logger.warning("The Hub asks for fewer calls: trying again in %s s.", wait + 1)
+            time.sleep(wait + 1)
+    raise AssertionError  # the last try returns or raises
 
 
 @contextmanager

@@ -55,6 +55,8 @@ class Hub:
     Attributes:
         fails: Route on which it fails, with a status; 0 cuts the connection, and -1 does so once
             the work is done. With 200 it answers with a web page, as proxies do.
+        puts_off: Route on which it asks to wait (HTTP 429), how often, and headers that say for
+            how long.
         meanwhile: Called once, before the next commit.
         requests: Route of every request, in order.
     """
@@ -65,6 +67,7 @@ class Hub:
     messages: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     fails: tuple[str, int] | None = None
+    puts_off: tuple[str, int, dict[str, str]] = ("", 0, {})
     meanwhile: Callable[[], object] | None = None
 
     def files(self, name: str, revision: str = "main") -> dict[str, bytes]:
@@ -112,6 +115,11 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404)
             return
         self.hub.requests.append(action.__name__)
+        route, times, headers = self.hub.puts_off
+        if times and route == action.__name__:
+            self.hub.puts_off = route, times - 1, headers
+            self.reply(429, b"{}", **headers)
+            return
         if self.hub.fails and self.hub.fails[0] == action.__name__:
             status = self.hub.fails[1]
             if status > 0:

@@ -210,6 +210,35 @@ def test_a_commit_whose_answer_is_lost_is_found(hub: Hub) -> None:
     assert hub.repositories[NAME].branches["main"][1:] == [found.oid]
 
 
+@pytest.mark.parametrize(
+    ("route", "headers", "wait"),
+    [("create", {}, 2), ("branch", {"Retry_After": "7"}, 8),
+     ("commit", {"RateLimit": '"api";r=0;t=55'}, 56),
+     ("commit", {"RateLimit": '"api";r=9;t=55'}, 2)],  # another limit is the reason
+)  # fmt: skip
+def test_an_upload_waits_if_the_hub_asks_for_it(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, route: str, headers: dict[str, str], wait: int
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("simbert_hf.hub.time.sleep", waits.append)
+    hub.puts_off = (route, 2, headers)
+    CharGru.for_texts(WORDS, min_count=1).push_to_hub(NAME, token=TOKEN, revision="v2")
+    assert commits(hub, "v2") == 1
+    assert waits == [wait, wait]
+    assert hub.requests.count("lfs_put") == 1
+
+
+@pytest.mark.parametrize(("times", "after", "tries"), [(3, "1", 3), (1, "3600", 1)])
+def test_an_upload_does_not_wait_forever(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, times: int, after: str, tries: int
+) -> None:
+    monkeypatch.setattr("simbert_hf.hub.time.sleep", lambda _: None)
+    hub.puts_off = ("create", times, {"Retry_After": after})
+    with pytest.raises(OSError, match="429"):
+        CharGru.for_texts(WORDS, min_count=1).push_to_hub(NAME, token=TOKEN)
+    assert hub.requests == ["create"] * tries
+
+
 def test_private_stays_private(hub: Hub) -> None:
     model = CharGru.for_texts(WORDS, min_count=1)
     model.push_to_hub(NAME, token=TOKEN, private=True)
