@@ -34,6 +34,7 @@ from simbert_hf.arguments import (
 )
 from simbert_hf.data import load_triplets
 from simbert_hf.data.batching import LengthGroupedBatchSampler
+from simbert_hf.judging.training import JudgeArguments
 from simbert_hf.objectives import LossParts
 from simbert_hf.trainer import SimilarityTrainer
 from simbert_hf.training.data import load_unseen, read_groups, without_sentences_of
@@ -859,6 +860,26 @@ def test_yaml_is_read_as_it_is_written(tmp_path: Path) -> None:
     model, data, _, args = parse_arguments(TYPES, [str(path)], PRESETS)
     assert (model.revision, args.seed) == ("1.10", 10)
     assert data.sample_sentences == ["no", "12:30", "1e3", "- a"]
+
+
+def test_a_text_in_yaml_is_no_flag(tmp_path: Path) -> None:
+    path, texts = tmp_path / "run.yaml", ["a cat", "-x", "--seed", "-5", "--scale=3", "--preset"]
+    path.write_text(f"preset: original\nseed: 7\nsample_sentences: {json.dumps(texts)}\n")
+    _, data, objective, args = parse_arguments(TYPES, [str(path)], PRESETS)
+    assert (data.sample_sentences, args.seed) == (texts, 7)
+    assert objective.scale == ObjectiveArguments().scale
+    _, data, *_ = parse_arguments(TYPES, [str(path), "--sample_sentences", "a dog"], PRESETS)
+    assert data.sample_sentences == ["a dog"]
+    path.write_text('model_name_or_path: m\ntrain_file: ["-a"]\ndev_file: b\ntest_file: c\n')
+    [given] = parse_arguments([JudgeArguments], [str(path)])  # where it is required
+    assert given.train_file == ["-a"]
+
+
+def test_a_flag_of_another_kind_is_not_suggested() -> None:
+    with pytest.raises(ValueError, match=r"no --group_by_length; see --help\.$"):
+        parse_arguments(TYPES, ["--group_by_length"], PRESETS)
+    with pytest.raises(ValueError, match=r"see --help\. Is it --eval_strategy\?$"):
+        parse_arguments(TYPES, ["--evaluation_strategy=no"], PRESETS)
 
 
 def test_null_undoes_what_a_preset_gives(tmp_path: Path) -> None:

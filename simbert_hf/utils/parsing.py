@@ -125,13 +125,14 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     """Ask whether one of the known names was meant, if any is similar to this one.
 
     Example:
-        >>> suggestion("batch_size", ["device_batch_size", "seed"]), suggestion("seat", ["seed"])
+        >>> suggestion("batch_size", ["device_batch_size", "seed"]), suggestion("sead", ["seed"])
         (' Is it device_batch_size?', ' Is it seed?')
     """
     bare = name.lstrip("-")
-    found = [each for each in known if bare in each and len(bare) > 2] or get_close_matches(
-        name, known, 1, 0.5
-    )
+    found = [each for each in known if bare in each and len(bare) > 2]
+    found = found or [each for each in known if name.startswith(each)]
+    # At 0.6, --group_by_length would be --max_length.
+    found = found or get_close_matches(name, known, 1, 0.65)
     return f" Is it {' or '.join(found[:4])}?" if found else ""
 
 
@@ -196,7 +197,8 @@ def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], l
     """Read a YAML file of a parser's arguments.
 
     Texts and numbers are taken as they are written: YAML would read the revision 1.10 as 1.1, and
-    in a list of sentences "no" as false.
+    in a list of sentences "no" as false. A list with a text that begins with "-", which the parser
+    would take for a flag, becomes the parser's default.
 
     Returns:
         Flags, and the names of arguments that are set to None.
@@ -222,7 +224,12 @@ def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], l
             if strange := [item for item in value if isinstance(item, list | dict | None)]:
                 problem = f"{name} holds {shorten(strange[0])}, which is not a text"
                 raise fault(path, line, problem, "Put the text in quotes, or drop it")
-            flags += [f"--{name}", *(item.value for item in written[name].value)] if value else []
+            texts = [item.value for item in written[name].value]
+            if known[name].nargs and any(text.startswith("-") for text in texts):
+                parser.set_defaults(**{name: texts})
+                known[name].required = False
+            elif texts:
+                flags += [f"--{name}", *texts]
         elif value is False and name.endswith("_strategy"):
             flags.append(f"--{name}=no")  # which YAML reads as false
         elif value is not None:
