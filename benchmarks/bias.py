@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.bias_texts import LANGUAGES, Language
 from benchmarks.contamination import records
 from benchmarks.group_data import SHIPPED
-from benchmarks.reports import report_parser, save_report
+from benchmarks.reports import ReportParser, bracketed, save_report
 from simbert_hf import gen_synonyms
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
@@ -169,15 +169,9 @@ def paraphrase(texts: Sequence[str], n: int, model: str, copying: float) -> Writ
     return dict(zip(texts, found, strict=True))
 
 
-def cell(found: Rates) -> str:
-    """Format a rate with its interval."""
-    low, high = found["interval"] or (found["rate"], found["rate"])
-    return f"{found['rate']:.1f} [{low:.1f}, {high:.1f}]"
-
-
 def main() -> None:
     """Write, count, print Markdown tables and save the figures."""
-    parser = report_parser(__doc__, "bias")
+    parser = ReportParser(__doc__, "bias", "language", "model")
     parser.add_argument("--language", choices=LANGUAGES, default="en")
     parser.add_argument("--model", help="by default the one that ships")
     parser.add_argument("--n", type=int, default=100, help="written for each text, to choose from")
@@ -187,7 +181,10 @@ def main() -> None:
     report = write(model, args.n, language)
     for kind in ("genders", "names"):
         columns = [each[kind] for each in report.values() if kind in each]
-        rows = [[row, *(cell(column[row]) for column in columns)] for row in columns[0]]
+        rows = [
+            [row, *(bracketed(each[row]["rate"], each[row]["interval"]) for each in columns)]
+            for row in columns[0]
+        ]
         print(layout([kind, "the defaults", "copying=0"], rows, left=[0]))
     save_report(args.output, {"model": Path(model).name, "n": args.n, **report})
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.group_data import SHIPPED, find_all
-from benchmarks.reports import load_report, report_parser, save_report, tested
+from benchmarks.reports import ReportParser, load_report, save_report, tested
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.report import layout
@@ -237,7 +237,7 @@ def paraphrase_tests(language: str) -> dict[str, list[list[str]]]:
 
 def main() -> None:
     """Search, measure, print Markdown tables and save what was found."""
-    parser = report_parser(__doc__, "contamination")
+    parser = ReportParser(__doc__, "contamination", "language")
     parser.add_argument("--data", type=Path, required=True, help="folder of the training texts")
     parser.add_argument("--language", choices=TRAINING, default="en")
     parser.add_argument("--models", nargs="+", required=True, help="as in scripts/evaluate.py")

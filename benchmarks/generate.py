@@ -1,6 +1,6 @@
 """Speed of generating paraphrases: this package, a cache-less loop, transformers' `generate()`.
 
-    python -m benchmarks.generate --model PATH_OR_ID --output generate.json
+    python -m benchmarks.generate --model PATH_OR_ID
 
 All three run the same weights in one process, with top-k 5 and at most 32 new tokens, and return
 n texts per source; the ranking that `gen_synonyms` adds is not timed. They take turns, and the best
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.naive_port import NaiveGenerativeBert, generate_cached, generate_cacheless
-from benchmarks.reports import DEVICE, environment, markdown, report_parser, save_report, seconds
+from benchmarks.reports import DEVICE, ReportParser, environment, markdown, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.writing import Draft, write
@@ -53,10 +53,10 @@ PEER_SOURCES = 2  # how many of many sources the peers are timed on
 class Contest:
     """The three programs, on the same weights and device."""
 
-    def __init__(self, name_or_path: str, device: str) -> None:
+    def __init__(self, name_or_path: str) -> None:
         """Load the weights twice: for the package and for the peers."""
-        self.model = SimBert.from_pretrained(name_or_path).to(device)
-        self.peer = NaiveGenerativeBert.from_pretrained(name_or_path).eval().to(device)
+        self.model = SimBert.from_pretrained(name_or_path).to(DEVICE)
+        self.peer = NaiveGenerativeBert.from_pretrained(name_or_path).eval().to(DEVICE)
 
     def ours(
         self, texts: list[str], n: int, strategy: str = "sample", plain: bool = True
@@ -111,21 +111,20 @@ def compare_strategies(contest: Contest, n: int, sources: int) -> list[dict[str,
 
 def main() -> None:
     """Run the benchmark."""
-    parser = report_parser(__doc__, "generate")
+    parser = ReportParser(__doc__, "generate")
     parser.add_argument("--model", required=True, help="directory or Hub id, with an LM head")
-    parser.add_argument("--device", default=DEVICE)
     parser.add_argument("--threads", type=int, help="CPU threads; one gives steady ratios")
     parser.add_argument("--full", action="store_true", help="also run the slow combinations")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    contest = Contest(arguments.model, arguments.device)
+    contest = Contest(arguments.model)
     contest.ours(TEXTS[:1], 2)  # warm up
     grid = [(1, 1), (10, 1), (100, 1), (1000, 1), (1, 64), (10, 64), (100, 64)]
     grid += [(1000, 64)] * arguments.full
     speed = [compare(contest, n, s, n < 1000 or arguments.full) for n, s in grid]
     strategies = compare_strategies(contest, 100, 8)
-    where = {"model": Path(arguments.model).name} | environment(arguments.device)
+    where = {"model": Path(arguments.model).name} | environment(DEVICE)
     print(f"{where}\n\n{markdown(speed)}\n\n{markdown(strategies)}")
     report = {"environment": where, "speed": speed, "strategies": strategies}
     save_report(arguments.output, report)

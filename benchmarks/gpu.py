@@ -1,8 +1,7 @@
 """Run everything that needs a GPU, in stages of minutes, each once.
 
     python -m pytest -m gpu tests
-    python -m benchmarks.gpu --model START [--trained DIR] [--lengths groups.json] \
-        [--seconds 500] [--output outputs/benchmarks/gpu.json]
+    python -m benchmarks.gpu --model START [--trained DIR] [--seconds 500]
 
 START is an encoder with its tokenizer (all-MiniLM-L6-v2), DIR a model that generates; the shipped
 model is both. Run it again to continue: finished stages stay in the output file, failed ones are
@@ -25,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.reports import load_report, report_parser, save_report
+from benchmarks.reports import ReportParser, load_report, save_report
 
 LIMIT = 540  # seconds a stage
 LEAST = 45  # seconds that a stage is begun with
@@ -51,7 +50,6 @@ FIRST = (  # what the goals are about, before what is measured to explain it
 def headline_stages(args: argparse.Namespace) -> dict[str, list[str]]:
     """Return the stages of BERT-base's shape, plain and with all optimizations."""
     common = ["benchmarks.headline", f"--device={args.device}"]
-    common += [f"--lengths={args.lengths}"] * bool(args.lengths)
     common += ["--toy", "--steps=2"] if args.toy else ["--steps=20", "--seconds=3"]
     variants: dict[str, list[str]] = {
         "float32": [], "bf16": ["--bf16"], "bf16-compiled": ["--bf16", "--compile"],
@@ -140,10 +138,9 @@ def run(command: list[str], device: str, limit: float = LIMIT) -> dict[str, Any]
 
 def main() -> None:
     """Run the stages that are not done yet; exit with 1 if one fails."""
-    parser = report_parser(__doc__, "gpu")
+    parser = ReportParser(__doc__, "gpu", "toy")
     parser.add_argument("--model", required=True, help="an encoder with its tokenizer")
     parser.add_argument("--trained", help="a model that generates, for `generate`")
-    parser.add_argument("--lengths", help="groups of Chinese sentences, only for their lengths")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--seconds", type=float, default=math.inf, help="time limit")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to try the program")

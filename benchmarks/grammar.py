@@ -1,6 +1,6 @@
 """How many paraphrases have grammatical errors, and how gen_synonyms' options change that.
 
-python -m benchmarks.grammar [--models DIR_OR_ID ...] [--groups pairs.jsonl] [--output FILE]
+python -m benchmarks.grammar [--models DIR_OR_ID ...] [--groups pairs.jsonl]
     (pip install harper-py; and Debian's python3-link-grammar)
 
 Harper, a rule-based grammar checker, and Link Grammar, a parser that finds sentences that it cannot
@@ -25,7 +25,7 @@ from harper import Linter
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import SHIPPED
-from benchmarks.reports import report_parser, save_report, tested
+from benchmarks.reports import ReportParser, save_report, tested
 from scripts.data.link_grammar import Parser
 from simbert_hf import DEFAULT_MODEL
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure, compare
@@ -104,7 +104,7 @@ def cell(name: str, figure: Figure, usual: Figure) -> str:
 
 def main() -> None:
     """Generate with each option or model, measure, print and save a Markdown table."""
-    parser = report_parser(__doc__, "grammar")
+    parser = ReportParser(__doc__, "grammar", "models")
     parser.add_argument(
         "--models", nargs="+", default=[DEFAULT_MODEL], help="one with all options, or several"
     )

@@ -1,8 +1,7 @@
 """The articles' table: losses on groups of sentences, measured on groups not seen in training.
 
 python -m benchmarks.groups --data DIR --bert PATH [--bert_zh PATH] [--bf16]
-    [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2]
-    [--output outputs/groups] [--show]
+    [--datasets intents qqp zh faq] [--encoders gru bert] [--losses ...] [--seeds 0 1 2] [--show]
 
 Sets, from files anywhere below DIR or shipped: ``intents`` (CLINC150 and Banking77, split by
 intent), ``qqp`` (Quora duplicates, connected ones of three questions or more), ``zh``
@@ -45,6 +44,7 @@ from simbert_hf.utils.atomic import put_in_place
 
 ROWS = 96  # sentences a step
 LENGTHS = {"gru": 64, "bert": 32}  # characters, tokens
+RATES, BERT_STEPS = {"gru": 3e-3, "bert": 1e-4}, 50
 MINING = MiningSettings(range_min=3, max_per_group=32)  # the nearest sentences may mean the same
 LOG = "training.log"
 START, BASE = "start", "softmax"
@@ -118,7 +118,7 @@ def cells(args: argparse.Namespace) -> Iterator[Cell]:
         if encoder == "bert" and not berts(args)[dataset]:
             continue
         for loss in (START, *args.losses):
-            steps = 0 if loss == START else getattr(args, f"{encoder}_steps")
+            steps = 0 if loss == START else args.gru_steps if encoder == "gru" else BERT_STEPS
             yield Cell(dataset, encoder, loss, steps, seed)
 
 
@@ -167,7 +167,7 @@ def train(cell: Cell, start: Path, folder: Path, out: Path, args: argparse.Names
     flags += [
         f"--model_name_or_path={start}", f"--train_file={file}", f"--output_dir={out}",
         f"--max_length={LENGTHS[cell.encoder]}", f"--max_steps={cell.steps}",
-        f"--learning_rate={getattr(args, f'{cell.encoder}_learning_rate')}",
+        f"--learning_rate={RATES[cell.encoder]}",
         f"--per_device_train_batch_size={ROWS // recipe.rows}", f"--seed={cell.seed}",
     ]  # fmt: skip
     recipe.script(flags)
@@ -227,9 +227,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--losses", nargs="+", choices=RECIPES, default=[*RECIPES])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--gru_steps", type=int, default=300)
-    parser.add_argument("--bert_steps", type=int, default=50)
-    parser.add_argument("--gru_learning_rate", type=float, default=3e-3)
-    parser.add_argument("--bert_learning_rate", type=float, default=1e-4)
     parser.add_argument("--bf16", action="store_true", help="Train BERT in bfloat16.")
     parser.add_argument("--show", action="store_true", help="Only print the results so far.")
     parser.add_argument("--output", type=Path, default=Path("outputs/groups"))
@@ -241,8 +238,7 @@ def main() -> None:
     args = parse()
     (args.output / "cells").mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=args.output / LOG, format="%(message)s")
-    names = ("bert", "bert_zh", "gru_learning_rate", "bert_learning_rate", "bf16")
-    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    given = {x: vars(args)[x] for x in ("bert", "bert_zh", "bf16") if vars(args)[x] is not None}
     same_settings(args.output, **given)
     wanted = list(cells(args))
     if args.show:

@@ -1,13 +1,12 @@
 """SimBERT training at BERT-base's shape on rows as long as real Chinese question pairs.
 
-python -m benchmarks.headline [--lengths groups.json] [--rows 128] [--bf16] [--compile] [--graph] \
-    [--packing] [--fused] [--window 50] [--attention_dropout 0] [--port] \
-    [--output headline.json]
+python -m benchmarks.headline [--rows 128] [--bf16] [--compile] [--graph] [--packing] [--fused] \
+    [--window 50] [--attention_dropout 0] [--port]
 
 Rows per second of a complete step without the collating of batches (median round of at least
 --seconds), the shares of the passes and the optimiser, and on a GPU a profile. Token ids are
-random, as only their number matters. Without --lengths, sentence lengths are drawn from a lognormal
-distribution with the moments of 19,555 real pairs (29 tokens per row).
+random, as only their number matters; sentence lengths are drawn from a lognormal distribution with
+the moments of 19,555 real pairs (29 tokens per row).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.naive_port import build_optimizer, build_port, compute_losses
-from benchmarks.reports import DEVICE, clock, environment, peak_memory, report_parser, save_report
+from benchmarks.reports import DEVICE, ReportParser, clock, environment, peak_memory, save_report
 from simbert_hf import SimBert, SimBertConfig
-from simbert_hf.data import PairDataset, load_groups
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.rows import target_labels
 from simbert_hf.training.compiling import compile_layers
@@ -57,16 +54,11 @@ TOY = {
 }
 
 
-def pair_lengths(path: str | None, n: int) -> np.ndarray:
+def pair_lengths(n: int) -> np.ndarray:
     """Draw the token counts of both sentences of n pairs, without special tokens: (n, 2)."""
     rng = np.random.default_rng(0)
-    if path is None:
-        covariance = LOG_STD**2 * np.array([[1, CORRELATION], [CORRELATION, 1]])
-        found = np.exp(rng.multivariate_normal([LOG_MEAN, LOG_MEAN], covariance, size=n))
-    else:  # a Chinese character is a token
-        pairs = PairDataset(load_groups([path])[0])
-        chosen = rng.integers(len(pairs), size=n).tolist()
-        found = np.array([(len(p["source"]), len(p["target"])) for p in pairs.__getitems__(chosen)])
+    covariance = LOG_STD**2 * np.array([[1, CORRELATION], [CORRELATION, 1]])
+    found = np.exp(rng.multivariate_normal([LOG_MEAN, LOG_MEAN], covariance, size=n))
     found = np.clip(found.round().astype(int), 2, 62)
     return np.minimum(found, np.maximum(61 - found[:, ::-1], 30))  # 64 a pair, the longer side cut
 
@@ -97,7 +89,7 @@ def make_batch(
 def make_batches(args: argparse.Namespace, vocabulary: int) -> list[dict[str, Tensor]]:
     """Build batches as the sampler draws them: a random order, in windows sorted by length."""
     pairs = args.rows // 2
-    lengths = pair_lengths(args.lengths, pairs * WINDOW)
+    lengths = pair_lengths(pairs * WINDOW)
     if not args.port:
         windows = lengths.reshape(-1, args.window * pairs, 2)
         order = windows.sum(axis=2).argsort(axis=1, kind="stable")
@@ -268,8 +260,7 @@ def utilisation(speed: float, device: str) -> float | None:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = report_parser(__doc__, "headline")
-    parser.add_argument("--lengths", help="Groups of Chinese sentences, only for their lengths.")
+    parser = ReportParser(__doc__, "headline")
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--bf16", action="store_true")
@@ -294,8 +285,7 @@ def main() -> None:
         parser.error(f"--window {args.window}: give a divisor of {WINDOW}.")
     names = "rows steps port bf16 compile graph packing fused window attention_dropout toy".split()
     asked = {name: getattr(args, name) for name in names}
-    report = asked | {"lengths": args.lengths and Path(args.lengths).name} | measure(args)
-    report |= environment(args.device)
+    report = asked | measure(args) | environment(args.device)
     print(json.dumps(report, indent=2))
     save_report(args.output, report)
 

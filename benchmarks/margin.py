@@ -1,9 +1,9 @@
 """Step time and memory of margin softmax by number of classes, with full and sampled centres.
 
-python -m benchmarks.margin [--model DIR_OR_ID] [--output outputs/benchmarks]
+python -m benchmarks.margin [--rounds 3] [--steps 10]
 
 Each figure is from a separate process: the lowest of the rounds' medians, and the peak above that
-of ten classes. The encoder is the article's GRU, or a BERT with --model; rows are random.
+of ten classes. The encoder is the article's GRU; rows are random.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from benchmarks.reports import (
     DEVICE,
+    ReportParser,
     clock,
     environment,
     markdown,
@@ -25,7 +26,6 @@ from benchmarks.reports import (
     peak_memory,
     save_report,
 )
-from simbert_hf import SimBert
 from simbert_hf.gru import CharGru, CharGruConfig
 from simbert_hf.margin.centres import SampledCentres
 from simbert_hf.margin.classes import MarginObjective, add_centres
@@ -37,17 +37,10 @@ SAMPLED = [100_000, 1_000_000]
 DRAWN = 10_000
 
 
-def make_step(
-    classes: int, drawn: int, model_name: str | None, device: str
-) -> Callable[[dict[str, Tensor]], None]:
+def make_step(classes: int, drawn: int, device: str) -> Callable[[dict[str, Tensor]], None]:
     """Return the training step; ``drawn`` 0 keeps all centres in the model."""
     torch.manual_seed(0)
-    encoder = (
-        SimBert.from_pretrained(model_name)
-        if model_name
-        else CharGru(CharGruConfig(vocab_size=5000))
-    )
-    model = encoder.to(device).train()
+    model = CharGru(CharGruConfig(vocab_size=5000)).to(device).train()
     shape = (classes, 1, model.config.hidden_size)
     centres = SampledCentres(shape, drawn, device=device) if drawn else None
     if centres is None:
@@ -70,14 +63,13 @@ def make_batch(rows: int, classes: int, seed: int, device: str) -> dict[str, Ten
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(5, 1000, (rows, 32), generator=generator)
     batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    batch["token_type_ids"] = torch.zeros_like(ids)
     batch["classes"] = torch.randint(classes, (rows,), generator=generator)
     return {name: values.to(device) for name, values in batch.items()}
 
 
 def measure(classes: int, drawn: int, args: argparse.Namespace, device: str) -> dict[str, float]:
     """Run one variant: its median seconds per step and its peak memory in bytes."""
-    step = make_step(classes, drawn, args.model, device)
+    step = make_step(classes, drawn, device)
     seconds = []
     for i in range(args.steps + 2):  # two warm up
         batch = make_batch(args.batch, classes, i, device)
@@ -125,12 +117,10 @@ def compare(args: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON and a plot."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", help="A BERT; the GRU if not given.")
+    parser = ReportParser(__doc__, "margin")
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     found = compare(args)
     rows = [
@@ -141,12 +131,9 @@ def main() -> None:
     print(markdown(rows))
     ratio = found["sampled"][str(SAMPLED[-1])]["ms"] / found["full"][str(DRAWN)]["ms"]
     print(f"\n{SAMPLED[-1]:,} classes sampled / {DRAWN:,} classes full: {ratio:.2f}")
-    report = found | {
-        "ratio": ratio, "drawn": DRAWN, "encoder": "BERT" if args.model else "GRU",
-        "batch": args.batch,
-    }  # fmt: skip
-    save_report(args.output / "margin.json", report | environment(DEVICE))
-    plot(found, args.output / "margin.png")
+    report = found | {"ratio": ratio, "drawn": DRAWN, "batch": args.batch}
+    save_report(args.output, report | environment(DEVICE))
+    plot(found, args.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Peak memory of a training step by number of rows in its batch: plain, and with GradCache.
 
-python -m benchmarks.memory --model DIR_OR_ID [--output outputs/benchmarks/memory.json]
+python -m benchmarks.memory --model DIR_OR_ID
 
 Real pairs, SimBERT's joint loss and AdamW, one step after a small one. Each figure is the peak of a
 separate process: resident memory on a CPU (with Python and its libraries), allocated memory on a
@@ -18,12 +18,12 @@ from benchmarks.group_data import TATOEBA
 from benchmarks.reports import (
     DEVICE,
     FREED,
+    ReportParser,
     clock,
     environment,
     markdown,
     measure_apart,
     peak_memory,
-    report_parser,
     save_report,
 )
 from simbert_hf import SimBert
@@ -57,7 +57,7 @@ def measure(model_name: str, rows: int, micro: int, device: str) -> dict[str, fl
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
-    parser = report_parser(__doc__, "memory")
+    parser = ReportParser(__doc__, "memory")
     parser.add_argument("--model", required=True)
     parser.add_argument("--large", type=int, default=LARGE)
     args = parser.parse_args()

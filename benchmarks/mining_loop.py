@@ -1,7 +1,7 @@
 """Train a SimBERT on pairs mined from raw sentences: does it retrieve better than its base model?
 
 python -m benchmarks.mining_loop --start PATH --sentences raw.txt [more.txt.xz ...] \
-    --retrieval Banking77=test.csv CLINC150=test.csv [--steps 100] [--output outputs/mining_loop]
+    --retrieval Banking77=test.csv CLINC150=test.csv [--steps 100]
 
 Pairs are mined by the base model's own vectors and by words. Only the evaluation sees labels; the
 caller must make sure that its sentences are not among the raw ones. Finished steps are not

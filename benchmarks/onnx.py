@@ -1,6 +1,6 @@
 """Encoders side by side: PyTorch, ONNX and ONNX with 8-bit weights; speed and Spearman.
 
-    python -m benchmarks.onnx --model DIR --sts stsb-test.csv --output onnx.json
+    python -m benchmarks.onnx --model DIR --sts stsb-test.csv
 
 The directory holds the graphs of scripts/export_onnx.py. All three encode the same sentences in one
 process, including tokenization, in turn; the best of several rounds counts, so that other load on
@@ -19,7 +19,7 @@ import onnxruntime
 import torch
 from scipy.stats import spearmanr
 
-from benchmarks.reports import environment, markdown, report_parser, save_report, seconds
+from benchmarks.reports import ReportParser, environment, markdown, save_report, seconds
 from simbert_hf import SimBert
 from simbert_hf.data import load_scored_pairs
 from simbert_hf.onnx_export import ENCODER, FOLDER, QUANTIZED, OnnxSimBert
@@ -36,18 +36,17 @@ def spearman(encode: Encode, pairs: list[Any]) -> float:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = report_parser(__doc__, "onnx")
+    parser = ReportParser(__doc__, "onnx")
     parser.add_argument("--model", type=Path, required=True, help="directory with ONNX graphs")
     parser.add_argument("--sts", required=True, help="scored pairs")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timed", type=int, default=512, help="sentences that are timed")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     encoders: dict[str, Encode] = {
         "PyTorch": SimBert.from_pretrained(args.model).eval().encode,
-        "ONNX": OnnxSimBert(args.model, ENCODER, args.threads).encode,
-        "ONNX, 8-bit": OnnxSimBert(args.model, QUANTIZED, args.threads).encode,
+        "ONNX": OnnxSimBert(args.model, ENCODER, 1).encode,
+        "ONNX, 8-bit": OnnxSimBert(args.model, QUANTIZED, 1).encode,
     }
     pairs = load_scored_pairs(args.sts)
     texts = [pair[0] for pair in pairs[: args.timed]]

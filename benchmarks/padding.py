@@ -1,7 +1,6 @@
 """How much padding and training time the order of the batches saves.
 
-python -m benchmarks.padding --model DIR_OR_ID [--groups pairs.jsonl] [--steps 6]
-    [--output outputs/benchmarks/padding.json]
+python -m benchmarks.padding --model DIR_OR_ID [--steps 6]
 
 Pairs of one epoch in random batches; in batches of similar length within 50 batches, counted in
 characters and in tokens; and the last split into batches of equally many tokens. The steps
@@ -13,14 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import AutoTokenizer
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import DEVICE, clock, environment, markdown, report_parser, save_report
+from benchmarks.reports import DEVICE, ReportParser, clock, environment, markdown, save_report
 from benchmarks.train import ours
 from simbert_hf import SimBertConfig
 from simbert_hf.collators import PairCollator
@@ -47,14 +45,13 @@ def tokens(batches: Sequence[Sequence[Pair]], collator: PairCollator) -> dict[st
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON."""
-    parser = report_parser(__doc__, "padding")
+    parser = ReportParser(__doc__, "padding")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--groups", type=Path, default=TATOEBA)
     parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--steps", type=int, default=6)
     args = parser.parse_args()
     collator = PairCollator(RowBuilder(AutoTokenizer.from_pretrained(args.model)))
-    data = PairDataset(load_groups(args.groups)[0])
+    data = PairDataset(load_groups(TATOEBA)[0])
     orders: dict[str, dict[str, Any]] = {
         "at random": {"lengths": characters, "window": 1},
         "by characters": {"lengths": characters},

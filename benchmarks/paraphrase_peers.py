@@ -1,7 +1,7 @@
 """Paraphrases by SimBERT and by transformers' models, from one base model and the same pairs.
 
 python -m benchmarks.paraphrase_peers --start all-MiniLM-L6-v2 --judge outputs/judge [--steps 150]
-    [--sweep 2e-4 5e-4 1e-3] [--output outputs/peers]
+    [--sweep 2e-4 5e-4 1e-3]
 
 - SimBERT: scripts/train_simbert.py, seq2seq and similarity loss, the recipe's learning rates;
 - causal LM: BertLMHeadModel on `[CLS] source [SEP] target [SEP]`, loss on the target alone;
@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add("--limit", type=int, default=200, help="held-out groups that are judged")
     add("--n", type=int, default=50, help="samples per source")
     add("--k", type=int, default=5, help="number of these that are judged")
-    add("--output", type=Path, default=Path("outputs/peers"))
+    add("--output", type=Path, default=Path("outputs/paraphrase_peers"))
     args = parser.parse_args(argv)
     same_settings(args.output, **{"--start": args.start})
     groups: Any = load_groups(TATOEBA)[0]

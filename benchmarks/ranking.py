@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.reports import report_parser, save_report
+from benchmarks.group_data import SHIPPED
+from benchmarks.reports import ReportParser, save_report
 from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.evaluation.bootstrap import Bootstrap
 from simbert_hf.evaluation.report import layout
 from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.utils.textfiles import read_objects
 
-RATINGS = Path(__file__).parents[1] / "scripts" / "data" / "rated_en" / "choice.jsonl.gz"
+RATINGS = SHIPPED / "rated_en" / "choice.jsonl.gz"
 WEIGHTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5]
 GOOD, TOP = 2, 3
 
@@ -56,7 +57,7 @@ def agreement(scores: np.ndarray, ratings: Sequence[int]) -> tuple[float, float,
 
 def main() -> None:
     """Rank by each weight; print and save a Markdown table."""
-    parser = report_parser(__doc__, "ranking")
+    parser = ReportParser(__doc__, "ranking", "ratings", "model")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--ratings", type=Path, default=RATINGS)
     parser.add_argument("--limit", type=int, help="read the first N sentences")

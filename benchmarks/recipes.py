@@ -1,7 +1,7 @@
 """Train and measure SimCSE's recipes from several base models, over seeds, in one table.
 
 python -m benchmarks.recipes --data DIR --start L3=PATH --start MiniLM=PATH [--language zh]
-    [--scratch L3] [--adapted MiniLM] [--seeds 0 1 2] [--output outputs/recipes]
+    [--scratch L3] [--adapted MiniLM] [--seeds 0 1 2]
 
 The files in the tables below lie anywhere below DIR: Wikipedia sentences, one per line; STS-B
 (for Chinese, its translation) as CSV without header; SemEval's STS13 to STS16 test files; LCQMC, BQ

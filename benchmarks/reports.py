@@ -22,7 +22,7 @@ import transformers
 from simbert_hf.evaluation.bootstrap import Figure
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.results import figure_to_json
-from simbert_hf.utils.atomic import write_json
+from simbert_hf.utils.atomic import make_room, write_json
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # For measure_apart: glibc frees blocks at once, so that a peak is what was held at a time.
@@ -106,6 +106,11 @@ def spread(values: Sequence[float], digits: int = 2, scale: float = 1) -> str:
     return f"{mean} ± {scale * statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
+def bracketed(value: float, interval: tuple[float, float] | None) -> str:
+    """Format a figure with its interval."""
+    return "{:.1f} [{:.1f}, {:.1f}]".format(value, *(interval or (value, value)))
+
+
 def tested(found: Mapping[str, Mapping[str, Figure]]) -> dict[str, dict[str, dict[str, Any]]]:
     """Return each row's figures as JSON values, compared with the first row's."""
     first = next(iter(found.values()))
@@ -148,17 +153,31 @@ def load_report(place: Path, otherwise: Any) -> Any:
     return json.loads(place.read_text(encoding="utf-8")) if place.exists() else otherwise
 
 
-def report_parser(doc: str, name: str) -> argparse.ArgumentParser:
-    """Make a parser with ``--output``, which refuses a folder before anything is measured."""
+class ReportParser(argparse.ArgumentParser):
+    """Adds ``--output``, a file by default named after the program and ``kinds``.
 
-    def file(given: str) -> Path:
-        if Path(given).is_dir():
-            raise argparse.ArgumentTypeError(f"{given} is a folder: give a file in it")
-        return Path(given)
+    Those are options that change what the file holds; each that is given is in its name.
+    """
 
-    parser = argparse.ArgumentParser(description=doc.partition("\n\n")[0])
-    parser.add_argument("--output", type=file, default=f"outputs/benchmarks/{name}.json")
-    return parser
+    def __init__(self, doc: str, name: str, *kinds: str) -> None:
+        super().__init__(description=doc.partition("\n\n")[0])
+        self.name, self.kinds = name, kinds
+        self.add_argument("--output", type=Path, help=f"by default outputs/benchmarks/{name}.json")
+
+    def parse_known_args(self, *given: Any) -> Any:
+        """Make the file's folder; refuse, before anything is measured, what is no file."""
+        args, unknown = super().parse_known_args(*given)
+        values = {kind: getattr(args, kind) for kind in self.kinds}
+        parts = [self.name] + [
+            Path(value).name.partition(".")[0] if isinstance(value, (str, Path)) else kind
+            for kind, value in values.items()
+            if value != self.get_default(kind)
+        ]
+        args.output = args.output or Path("outputs/benchmarks", f"{'-'.join(parts)}.json")
+        if args.output.is_dir():
+            self.error(f"--output {args.output} is a folder: give a file in it")
+        make_room(args.output)
+        return args, unknown
 
 
 def save_report(place: Path, report: Any) -> None:

@@ -2,13 +2,13 @@
 
 python -m benchmarks.retrieval --models NAME=DIR_OR_ID ... --data DIR [--writer DIR_OR_ID]
     [--train_from DIR_OR_ID --steps 100]
-python -m benchmarks.retrieval --chinese --models NAME=DIR_OR_ID ... [--prompts "" "query: " ...]
-    [--train_from DIR_OR_ID --steps 100]
+python -m benchmarks.retrieval --language zh --models NAME=DIR_OR_ID ...
+    [--prompts "" "query: " ...] [--train_from DIR_OR_ID --steps 100]
 python -m benchmarks.retrieval --sizes 10000 100000 1000000
 
 Quality: every training question is a row, its intent the answer; the threshold is calibrated on the
 validation questions (for CLINC150 with its 100 out-of-scope ones), and measured on test. The FAQs
-are CLINC150 and Banking77, or with --chinese scripts/data/shop_zh.
+are CLINC150 and Banking77, or in Chinese scripts/data/shop_zh.
 Paraphrases: a few questions per intent, with and without those that --writer generates.
 --train_from adds models trained on the FAQs' own questions, one per objective. Timings: unit
 vectors around random centres, 20 each, one query at a time on one thread.
@@ -38,7 +38,7 @@ from benchmarks.group_data import (
     shop_zh,
     write_groups,
 )
-from benchmarks.reports import load_report, save_report, spread
+from benchmarks.reports import ReportParser, load_report, save_report, spread
 from scripts import train_margin_softmax, train_simbert, train_simcse
 from simbert_hf.evaluation.report import layout
 from simbert_hf.evaluation.suite import split_name
@@ -52,6 +52,7 @@ TRAINED: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {  # script, fl
     "SimCSE": (train_simcse.main, ("--examples=pairs", "--per_device_train_batch_size=48")),
     "SimBERT": (train_simbert.main, ("--per_device_train_batch_size=48",)),
 }
+RATE, ADDED = 0.05, 5  # of false accepts; paraphrases of each question, at most
 
 
 class Remembering(TextEncoder):
@@ -80,12 +81,12 @@ def as_queries(splits: dict[str, list[list[str]]]) -> dict[str, list[Query]]:
 def train_models(args: argparse.Namespace) -> list[str]:
     """Train on the FAQs' own questions; return ``NAME=folder``, made if missing."""
     found = []
-    groups = by_class(shop_zh()["train"]) if args.chinese else intents(args.data)
+    groups = intents(args.data) if args.language == "en" else by_class(shop_zh()["train"])
     with TemporaryDirectory() as folder:
         write_groups(Path(folder, "intents.tsv"), groups)
         for name, (script, flags) in TRAINED.items():
-            start = f"{Path(args.train_from).name}{'-zh' * args.chinese}"
-            output = args.trained / f"{start}-{name}-{args.steps}"
+            start = Path(args.train_from).name + "-zh" * (args.language == "zh")
+            output = Path("outputs/retrieval", f"{start}-{name}-{args.steps}")
             if not (output / "run.json").exists():
                 script([
                     f"--model_name_or_path={args.train_from}", f"--output_dir={output}",
@@ -114,7 +115,7 @@ def top1(index: FaqIndex, queries: Sequence[Query]) -> float:
     return statistics.mean(hits[0].answer == q.answer for hits, q in zip(found, asked, strict=True))
 
 
-def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration:
+def judge(index: FaqIndex, queries: Sequence[Query]) -> Calibration:
     """Score test queries at the threshold chosen on dev."""
     assert index.calibration is not None
     found = index.search([query.text for query in queries], k=1)
@@ -122,17 +123,17 @@ def judge(index: FaqIndex, queries: Sequence[Query], rate: float) -> Calibration
         2 if not query.in_scope else int(hits[0].answer != query.answer)
         for hits, query in zip(found, queries, strict=True)
     ]
-    on_test = calibrate_scores([hits[0].score for hits in found], kinds, "false_accept_rate", rate)
+    on_test = calibrate_scores([hits[0].score for hits in found], kinds, "false_accept_rate", RATE)
     chosen = index.calibration
     return Calibration(
-        on_test.scores, on_test.kinds, chosen.target, rate, chosen.threshold, chosen.interval
+        on_test.scores, on_test.kinds, chosen.target, RATE, chosen.threshold, chosen.interval
     )
 
 
 def quality(args: argparse.Namespace) -> dict[str, dict]:
     """Measure every model, by the nearest question alone and by the mean of three."""
     sets = {"": shop_zh()}
-    if not args.chinese:
+    if args.language == "en":
         sets = {"clinc_": clinc150(args.data), "banking_": banking77(args.data)}
     data = {name: as_queries(splits) for name, splits in sets.items()}
     main = next(iter(data))  # has a dev split, and queries out of scope
@@ -149,8 +150,8 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
         for votes in (1, 3):
             for index in indexes.values():
                 index.votes = votes
-            indexes[main].calibrate(data[main]["dev"], false_accept_rate=args.false_accept_rate)
-            found = judge(indexes[main], data[main]["test"], args.false_accept_rate)
+            indexes[main].calibrate(data[main]["dev"], false_accept_rate=RATE)
+            found = judge(indexes[main], data[main]["test"])
             label = f"{name or Path(path).name}, {votes} vote{'s' * (votes > 1)}"
             rates = found.rates
             figures[label] = {
@@ -166,7 +167,7 @@ def quality(args: argparse.Namespace) -> dict[str, dict]:
             if votes == 1:
                 pictures[label] = found
             print(label, figures[label], flush=True)
-    plot_calibrations(pictures, args.output / f"retrieval{'-zh' * args.chinese}.png")
+    plot_calibrations(pictures, args.output.with_suffix(".png"))
     return figures
 
 
@@ -190,7 +191,7 @@ def paraphrases(args: argparse.Namespace) -> dict[str, dict]:
             rng = np.random.default_rng(seed)
             chosen = [rng.permutation(np.array(some, dtype=object)) for some in by_intent]
             most = [query for some in chosen for query in some[: max(args.counts)]]
-            rows = augment([Faq(q.text, q.answer) for q in most], args.writer, k=args.added)
+            rows = augment([Faq(q.text, q.answer) for q in most], args.writer, k=ADDED)
             for count in args.counts:
                 few = {query.text for some in chosen for query in some[:count]}
                 real = [row for row in rows if row.question in few and not row.metadata]
@@ -252,7 +253,7 @@ def timings(args: argparse.Namespace) -> dict[str, dict]:
     found: dict[str, dict] = {}
     for size in args.sizes:
         rng = np.random.default_rng(0)
-        centres = rng.standard_normal((size // 20, args.dim), dtype=np.float32)
+        centres = rng.standard_normal((size // 20, 384), dtype=np.float32)
         vectors, queries = clustered(size, centres, 1), clustered(args.queries, centres, 2)
         for kind in dict.fromkeys(["flat", *(args.kinds or [kind_for(size)])]):
             found[f"{size:,} {kind}"] = time_store(kind, vectors, queries)
@@ -268,28 +269,25 @@ def print_timings(found: dict[str, dict]) -> None:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ReportParser(__doc__, "retrieval", "language")
     parser.add_argument("--models", nargs="*", default=[], help="[NAME=]directories or Hub ids.")
     parser.add_argument("--prompts", nargs="*", default=[], help="Put before the models' texts.")
-    parser.add_argument("--chinese", action="store_true", help="The models on a Chinese FAQ.")
+    parser.add_argument("--language", choices=("en", "zh"), default="en", help="Of the FAQs.")
     parser.add_argument("--train_from", help="Base model to train on the FAQs' questions.")
     parser.add_argument("--steps", type=int, default=100, help="Steps of that training.")
-    parser.add_argument("--trained", type=Path, default=Path("outputs/retrieval"))
     parser.add_argument("--writer", help="A SimBert that generates and embeds paraphrases.")
     parser.add_argument("--data", type=Path, help="Folder that contains banking77/.")
-    parser.add_argument("--false_accept_rate", type=float, default=0.05)
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 3, 5], help="Real questions.")
-    parser.add_argument("--added", type=int, default=5, help="Maximum paraphrases of each.")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="*", default=[], help="Vectors to time.")
     parser.add_argument("--kinds", nargs="*", help="What to time; the size's own if not given.")
-    parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     if args.train_from and not args.models:
         parser.error("--train_from adds to --models")
-    if ((args.models and not args.chinese) or args.writer) and not args.data:
+    if args.language == "zh" and (args.writer or args.sizes):
+        parser.error("--writer and --sizes are for --language en")
+    if ((args.models and args.language == "en") or args.writer) and not args.data:
         parser.error("--models and --writer need --data")
     return args
 
@@ -297,9 +295,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Run the requested measurements, print Markdown tables, write JSON and a plot."""
     args = parse()
-    args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / f"retrieval{'-zh' * args.chinese}.json"
-    report = load_report(path, {})
+    report = load_report(args.output, {})
     report |= {"machine": platform.machine(), "faiss": faiss.__version__}
     for wanted, key, measure, show in (
         (args.models, "quality", quality, print_quality),
@@ -309,7 +305,7 @@ def main() -> None:
         if wanted:
             report[key] = report.get(key, {}) | measure(args)
             show(report[key])
-            save_report(path, report)
+            save_report(args.output, report)
 
 
 if __name__ == "__main__":

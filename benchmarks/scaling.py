@@ -1,6 +1,6 @@
 """How the cost of a training step grows with batch, length, vocabulary, classes and processes.
 
-python -m benchmarks.scaling [--toy] [--axes rows tokens ...] [--output outputs/benchmarks]
+python -m benchmarks.scaling [--toy]
 
 One quantity changes at a time; the others stay at 32 rows of 32 tokens and a vocabulary of 13,685,
 in MiniLM's shape (6 layers of 384). The values of all axes are measured in turn, for several
@@ -26,7 +26,7 @@ from torch import distributed, nn
 from torch.multiprocessing.spawn import spawn
 
 from benchmarks import headline, margin
-from benchmarks.reports import DEVICE, clock, environment, markdown, save_report
+from benchmarks.reports import DEVICE, ReportParser, clock, environment, markdown, save_report
 from simbert_hf import SimBert, SimBertConfig
 from simbert_hf.objectives import SimBertObjective
 from simbert_hf.utils.plots import new_figure, save_figure
@@ -77,7 +77,7 @@ def simbert_step(setting: dict[str, int], args: argparse.Namespace) -> Callable[
 
 def margin_step(setting: dict[str, int], args: argparse.Namespace) -> Callable[[], None]:
     """Return a step of the margin softmax over all classes."""
-    step = margin.make_step(setting["classes"], 0, None, args.device)
+    step = margin.make_step(setting["classes"], 0, args.device)
     batch = margin.make_batch(setting["rows"], setting["classes"], 0, args.device)
     return lambda: step(batch)
 
@@ -127,11 +127,8 @@ def growth(points: dict[int, float]) -> dict[str, float]:
 
 def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Plot the time by each quantity, with a proportional line."""
-    if not found:
-        return
     figure = new_figure(3.1 * len(found), 3.2)
-    axes = np.atleast_1d(figure.subplots(1, len(found)))
-    for axis, (name, curve) in zip(axes, found.items(), strict=True):
+    for axis, (name, curve) in zip(figure.subplots(1, len(found)), found.items(), strict=True):
         values, ms = list(curve["ms"]), list(curve["ms"].values())
         axis.plot(values, ms, "o-", label=f"exponent {curve['exponent']}")
         axis.plot(values, [ms[-1] * v / values[-1] for v in values], ":", label="proportional")
@@ -144,17 +141,15 @@ def plot(found: dict[str, dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON and a plot."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--axes", nargs="+", choices=FULL, default=list(FULL))
+    parser = ReportParser(__doc__, "scaling", "toy")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--toy", action="store_true", help="A tiny model, to try the program.")
     parser.add_argument("--device", default=DEVICE)
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
-    sizes = {axis: (SMALL if args.toy else FULL)[axis] for axis in args.axes}
+    sizes = {**(SMALL if args.toy else FULL)}
     if args.device != "cpu":
-        sizes.pop("processes", None)  # gloo, by a thread each: a CPU's
+        del sizes["processes"]  # gloo, by a thread each: a CPU's
     variants = [(axis, value) for axis, values in sizes.items() for value in values]
     rounds = [{v: measure(*v, args) for v in variants} for _ in range(args.rounds)]
     found: dict[str, dict[str, Any]] = {}
@@ -168,8 +163,8 @@ def main() -> None:
     print(markdown([{"what grows": axis, **found[axis], "ms": shown[axis]} for axis in found]))
     report = {"axes": found, "usual": USUAL, "toy": args.toy, "steps": args.steps}
     report |= {"rounds": args.rounds} | environment(args.device)
-    save_report(args.output / "scaling.json", report)
-    plot(found, args.output / "scaling.png")
+    save_report(args.output, report)
+    plot(found, args.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Rows per second of `train_simbert.py` itself, with its loader and log, without CUDA graphs.
 
 python -m benchmarks.script --model DIR_OR_ID [--rows 128] [--steps 400] [--toy] \
-    [--flags="--bf16 --torch_compile"] [--output outputs/benchmarks/script.json]
+    [--flags="--bf16 --torch_compile"]
 
 In BERT-base's shape, with random weights, on Tatoeba's pairs; the tokenizer is that of --model. The
 median over the logged windows, without the first quarter, which includes compilation.
@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.group_data import TATOEBA
 from benchmarks.headline import ORIGINAL_ROWS, TOY
-from benchmarks.reports import DEVICE, environment, peak_memory, report_parser, save_report
+from benchmarks.reports import DEVICE, ReportParser, environment, peak_memory, save_report
 from scripts import train_simbert
 from simbert_hf import SimBert, SimBertConfig
 
@@ -60,7 +60,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print and write."""
-    parser = report_parser(__doc__, "script")
+    parser = ReportParser(__doc__, "script")
     parser.add_argument("--model", required=True, help="Model whose tokenizer is used.")
     parser.add_argument("--rows", type=int, default=128, help="Rows per batch, two per pair.")
     parser.add_argument("--steps", type=int, default=400)

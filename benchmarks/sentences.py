@@ -17,7 +17,7 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from benchmarks.group_data import banking77
-from benchmarks.reports import report_parser, save_report, tested
+from benchmarks.reports import ReportParser, bracketed, save_report, tested
 from simbert_hf import DEFAULT_MODEL, gen_synonyms
 from simbert_hf.evaluation.bootstrap import Bootstrap, Figure
 from simbert_hf.evaluation.report import layout
@@ -44,15 +44,9 @@ def measure(judge: Judge, sources: list[str], candidates: list[list[str]]) -> di
     return Bootstrap().means("sentences", columns)
 
 
-def cell(figure: Figure) -> str:
-    """Format a figure with its interval."""
-    low, high = figure.interval or (figure.value, figure.value)
-    return f"{figure.value:.1f} [{low:.1f}, {high:.1f}]"
-
-
 def main() -> None:
     """Generate, judge, print a Markdown table, save the figures."""
-    parser = report_parser(__doc__, "sentences")
+    parser = ReportParser(__doc__, "sentences", "model")
     parser.add_argument("--judge", required=True, help="folder written by scripts/train_judge.py")
     parser.add_argument("--data", type=Path, required=True, help="folder that contains Banking77")
     parser.add_argument("--model", default=DEFAULT_MODEL)
@@ -73,7 +67,10 @@ def main() -> None:
         [exchange_word(text, other)] for text, other in zip(sources, others, strict=True)
     ]
     found = {name: measure(judge, sources, texts) for name, texts in written.items()}
-    rows = [[row, *(cell(each[name]) for name in NAMES)] for row, each in found.items()]
+    rows = [
+        [row, *(bracketed(each[name].value, each[name].interval) for name in NAMES)]
+        for row, each in found.items()
+    ]
     print(f"{len(sources)} of {len(several)} questions of several sentences")
     print(layout(["", *NAMES], rows, left=[0]))
     asked = {"model": Path(args.model).name, "n": args.n, "of": len(several)}

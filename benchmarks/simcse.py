@@ -7,8 +7,7 @@ of which continues from its model's state with a new optimiser, so that a busy m
 equally; CPU time excludes other work altogether.
 
 python -m benchmarks.simcse --model DIR_OR_ID [--sentences text.txt] [--sts dev.csv] \
-    [--batch 64] [--cached 0] [--steps 30] [--blocks 4] [--seeds 0] \
-    [--output outputs/benchmarks/simcse.json]
+    [--batch 64] [--cached 0] [--steps 30] [--blocks 4] [--seeds 0]
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import TrainerCallback
 
 from benchmarks.group_data import TATOEBA
-from benchmarks.reports import DEVICE, clock, environment, markdown, report_parser, save_report
+from benchmarks.reports import DEVICE, ReportParser, clock, environment, markdown, save_report
 from simbert_hf import SimBert
 from simbert_hf.arguments import SimilarityTrainingArguments
 from simbert_hf.collators import SimCseCollator
@@ -184,7 +183,7 @@ def median_ratios(
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = report_parser(__doc__, "simcse")
+    parser = ReportParser(__doc__, "simcse", "cached")
     parser.add_argument("--model", required=True)
     parser.add_argument("--sentences", help="Sentences, one per line; default: Tatoeba's.")
     parser.add_argument("--sts", help="Scored pairs; Spearman before and after.")

@@ -1,7 +1,6 @@
 """Streaming millions of groups: peak memory, throughput, and resuming in the middle.
 
-python -m benchmarks.stream [--groups 5000000] [--shards 16] [--processes 4] \
-    [--output outputs/benchmarks/stream.json]
+python -m benchmarks.stream [--groups 5000000] [--shards 16] [--processes 4]
 
 Writes synthetic groups to Parquet shards in a temporary folder. Each of the processes (here run one
 after the other) takes its batches of an epoch as in training; a new one resumes from the saved
@@ -22,7 +21,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.reports import report_parser, save_report
+from benchmarks.reports import ReportParser, save_report
 from simbert_hf.data import PairStream, load_groups
 from simbert_hf.data.streams import stream_loader
 
@@ -107,7 +106,7 @@ def resume(stream: PairStream, compared: int, checkpoint: Path) -> dict[str, Any
 
 def main() -> None:
     """Measure, print and write."""
-    parser = report_parser(__doc__, "stream")
+    parser = ReportParser(__doc__, "stream")
     parser.add_argument("--groups", type=int, default=5_000_000)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--processes", type=int, default=4, help="processes that share the groups")

@@ -2,20 +2,19 @@
 
 python -m benchmarks.teachers --models mpnet=DIR me5=DIR L3=DIR --mixtures mpnet me5,L3 me5,me5,L3 \
     --unrelated en_sentences.txt.xz --sts dev=stsb-en-dev.csv test=stsb-en-test.csv \
-    --retrieval Banking77=banking77/test.csv [--output outputs/benchmarks]
+    --retrieval Banking77=banking77/test.csv
 
 A model that occurs twice in a mixture counts twice. The mixture is chosen on dev.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.reports import ReportParser
 from simbert_hf.data import load_sentences
 from simbert_hf.encoders.loader import load_sentence_transformer
 from simbert_hf.evaluation.bootstrap import Bootstrap
@@ -56,11 +55,10 @@ def together(parts: dict[str, tuple[Embed, float]], mixture: str) -> Embed:
 
 def main() -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ReportParser(__doc__, "teachers")
     for flag in ("models", "mixtures", "sts", "retrieval"):
         parser.add_argument(f"--{flag}", nargs="+", required=True)
     parser.add_argument("--unrelated", required=True, help="Sentences; the first 1,000 are used.")
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     given = parser.parse_args()
     args = EvaluationArguments(models=given.models, sts=given.sts, retrieval=given.retrieval)
     tasks = load_tasks(args)
@@ -79,8 +77,7 @@ def main() -> None:
         measured[mixture] = {task.name: task.measure(embed, bootstrap) for task in tasks}
     results = Results(measured, {"means": {name: mean for name, (_, mean) in parts.items()}})
     print(make_table(results))
-    given.output.mkdir(parents=True, exist_ok=True)
-    results.save(given.output / "teachers.json")
+    results.save(given.output)
 
 
 if __name__ == "__main__":

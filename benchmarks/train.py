@@ -1,7 +1,6 @@
 """Training speed and memory of this package and the naive port, on the same pairs in one run.
 
-python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] [--compile] \
-    [--output outputs/benchmarks/train.json]
+python -m benchmarks.train --model DIR_OR_ID [--pairs 64] [--steps 8] [--compile]
 
 In the shape of --model and, with half the pairs and steps, in BERT-base's; weights are random. The
 port takes random batches, padded to 64 tokens or to the longest row; the package takes the same
@@ -29,12 +28,12 @@ from benchmarks.naive_port import build_optimizer, build_port, collate, train_st
 from benchmarks.reports import (
     DEVICE,
     FREED,
+    ReportParser,
     clock,
     environment,
     markdown,
     measure_apart,
     peak_memory,
-    report_parser,
     save_report,
 )
 from simbert_hf import SimBert, SimBertConfig
@@ -109,7 +108,7 @@ class Contest:
         self.config = SimBertConfig.from_pretrained(args.model)
         if shape != "start":
             self.config = SimBertConfig(vocab_size=len(self.tokenizer))
-        self.device, self.compiled = args.device, args.compile
+        self.compiled = args.compile
         pairs, steps = (max(1, n // SHAPES[shape]) for n in (args.pairs, args.steps))
         data = PairDataset(load_groups(TATOEBA)[0].shuffle(seed=0).select(range(steps * pairs)))
         random, grouped = (
@@ -126,8 +125,8 @@ class Contest:
     def step(self, program: str, bf16: bool) -> Step:
         """Return a program's training step."""
         if program == OURS:
-            return ours(self.config, self.collator, self.device, bf16, self.compiled)
-        return naive(self.config, self.tokenizer, self.device, bf16, PADDING[program])
+            return ours(self.config, self.collator, DEVICE, bf16, self.compiled)
+        return naive(self.config, self.tokenizer, DEVICE, bf16, PADDING[program])
 
     def peak(self, program: str, bf16: bool) -> float:
         """Take two steps, the first of which makes AdamW's moments, on the longest batch."""
@@ -135,7 +134,7 @@ class Contest:
         longest = max(self.batches[program], key=lambda pairs: self.collator.lengths(pairs).max())
         for _ in range(2):
             step(longest)
-        return peak_memory(self.device)
+        return peak_memory(DEVICE)
 
     def seconds(self, bf16: bool, rounds: int) -> dict[str, float]:
         """Run the programs in turn over all their batches; sum each batch's lowest seconds."""
@@ -144,9 +143,9 @@ class Contest:
         for _ in range(rounds):
             for i in range(len(self.batches[OURS])):
                 for program, step in steps.items():
-                    started = clock(self.device)
+                    started = clock(DEVICE)
                     step(self.batches[program][i])
-                    took = clock(self.device) - started
+                    took = clock(DEVICE) - started
                     least[program, i] = min(took, least.get((program, i), took))
         return {name: sum(v for (n, _), v in least.items() if n == name) for name in PROGRAMS}
 
@@ -158,14 +157,14 @@ class Contest:
             "rows/s": sum(len(batch["attention_mask"]) for batch in batches) / seconds,
             "tokens/s": sum(int(batch["attention_mask"].sum()) for batch in batches) / seconds,
             "GFLOP/s": speed / 1e9,
-            "MFU": utilisation(speed, self.device),
+            "MFU": utilisation(speed, DEVICE),
         }
 
 
 def peak_of(variant: tuple[str, str, str], args: argparse.Namespace) -> float:
     """Measure the peak memory of one program in one shape and precision."""
     shape, precision, program = variant
-    if args.device == "cuda":
+    if DEVICE == "cuda":
         gc.collect()
         torch.cuda.reset_peak_memory_stats()
     return Contest(shape, args).peak(program, precision == "bfloat16")
@@ -177,7 +176,7 @@ def compare(args: argparse.Namespace) -> list[dict[str, Any]]:
     # first, while this process, with whose peak the others begin, is small
     peaks = {
         variant: peak_of(variant, args)
-        if args.device == "cuda"
+        if DEVICE == "cuda"
         else measure_apart(peak_of, variant, args, **FREED)
         for variant in variants
     }
@@ -210,7 +209,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Measure, print a Markdown table, write JSON and a plot."""
-    parser = report_parser(__doc__, "train")
+    parser = ReportParser(__doc__, "train")
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", type=int, default=64, help="Pairs per batch; two rows each.")
     parser.add_argument("--steps", type=int, default=8)
@@ -218,12 +217,11 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=[*SHAPES])
     parser.add_argument("--compile", action="store_true", help="torch.compile, for ours.")
     args = parser.parse_args()
-    args.device = DEVICE
     rows = compare(args)
     print(markdown(rows))
     report = {"figures": rows, "divided_by": SHAPES}
     report |= {name: getattr(args, name) for name in ("pairs", "steps", "compile")}
-    save_report(args.output, report | environment(args.device))
+    save_report(args.output, report | environment(DEVICE))
     plot(rows, args.output.with_suffix(".png"))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.group_data import by_class, write_groups
-from benchmarks.reports import DEVICE, environment, save_report, spread
+from benchmarks.reports import DEVICE, ReportParser, environment, save_report, spread
 from scripts.train_triplet import main as train
 from simbert_hf.data import load_groups, split_groups
 from simbert_hf.encoders.loader import load_sentence_transformer
@@ -35,6 +35,7 @@ VARIANTS = {
     "softmax": ["--loss=softmax"],
 }
 FIGURES = ("mean_cosine", "effective_rank", "top1")
+BATCH = 16  # groups of two, or triplets
 
 
 def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, float]:
@@ -45,7 +46,7 @@ def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, floa
         texts = ((text, row["group"]) for row in part for text in row["texts"])
         write_groups(folder / f"{name}.tsv", by_class(texts))
     model = load_sentence_transformer(args.model)
-    triplets = mine_triplets(kept, model, MiningSettings(range_min=args.range_min), seed=seed)
+    triplets = mine_triplets(kept, model, MiningSettings(), seed=seed)
     write_triplets(folder / "mined.csv", triplets)
     return RetrievalEvaluator(held_out)(load_encoder(args.model))
 
@@ -53,32 +54,27 @@ def prepare(folder: Path, args: argparse.Namespace, seed: int) -> dict[str, floa
 def measure(folder: Path, variant: list[str], args: argparse.Namespace, seed: int) -> dict:
     """Train one variant and return its figures on the held-out groups."""
     given = "--examples=triplets" in variant
-    margin = [] if variant[0] in ("--loss=sdml", "--loss=softmax") else [f"--margin={args.margin}"]
     trainer = train([
         f"--model_name_or_path={args.model}", f"--output_dir={folder / 'out'}", f"--seed={seed}",
         f"--train_file={folder / ('mined.csv' if given else 'train.tsv')}",
         f"--validation_file={folder / 'held_out.tsv'}", "--max_length=32",
-        f"--per_device_train_batch_size={args.batch}", f"--max_steps={args.steps}",
+        f"--per_device_train_batch_size={BATCH}", f"--max_steps={args.steps}",
         f"--learning_rate={args.learning_rate}", "--eval_strategy=no", "--save_strategy=no",
-        "--report_to=none", "--disable_tqdm=true", "--logging_steps=25", *margin, *variant,
+        "--report_to=none", "--disable_tqdm=true", "--logging_steps=25", *variant,
     ])  # fmt: skip
     return {name: trainer.state.log_history[-1][f"eval_{name}"] for name in FIGURES}
 
 
 def main() -> None:
     """Measure every variant over the seeds, print a Markdown table and write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ReportParser(__doc__, "triplet")
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True, help="Groups, or a table of texts and classes.")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=[*VARIANTS])
     parser.add_argument("--held_out", type=int, default=20, help="Groups to measure on.")
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--batch", type=int, default=16, help="Groups of two or triplets.")
     parser.add_argument("--learning_rate", type=float, default=3e-5)
-    parser.add_argument("--margin", type=float, default=0.2, help="Margin of the cosine distances.")
-    parser.add_argument("--range_min", type=int, default=0, help="Nearest sentences to skip.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--output", type=Path, default=Path("outputs/benchmarks"))
     args = parser.parse_args()
     runs: dict[str, list[dict]] = {"start": [], **{name: [] for name in args.variants}}
     for seed in args.seeds:
@@ -99,7 +95,7 @@ def main() -> None:
     options = {k: v for k, v in vars(args).items() if k not in ("model", "data", "output")}
     options |= {"model": Path(args.model).name, "data": Path(args.data).name}
     report = {"figures": found, "options": options} | environment(DEVICE)
-    save_report(args.output / "triplet.json", report)
+    save_report(args.output, report)
 
 
 if __name__ == "__main__":

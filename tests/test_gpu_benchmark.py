@@ -18,7 +18,7 @@ from tests.tiny import tiny_simbert
 
 
 def test_lengths_are_those_of_the_real_pairs() -> None:
-    lengths = headline.pair_lengths(None, 20_000)
+    lengths = headline.pair_lengths(20_000)
     assert lengths.sum(axis=1).max() + 3 == 64
     assert lengths.sum(axis=1).mean() + 3 == pytest.approx(29.23, abs=0.5)  # as measured
     batch = headline.make_batch(lengths[:50], 1000, "cpu")
@@ -29,7 +29,7 @@ def test_lengths_are_those_of_the_real_pairs() -> None:
 
 
 def test_batches_for_graphs_have_few_shapes_and_hold_the_same_rows() -> None:
-    lengths = headline.pair_lengths(None, 400)
+    lengths = headline.pair_lengths(400)
     plain, filled = (headline.make_batch(lengths[:50], 1000, "cpu", n) for n in (1, 8))
     width = plain["input_ids"].shape[1]
     assert filled["input_ids"].shape[1] == -(-width // 8) * 8
@@ -49,7 +49,7 @@ def test_batches_for_graphs_have_few_shapes_and_hold_the_same_rows() -> None:
 @torch.no_grad()
 def test_operations_are_those_that_torch_counts() -> None:
     model = tiny_simbert(vocab_size=1000, num_hidden_layers=3, attn_implementation="eager")
-    lengths = headline.pair_lengths(None, 1)
+    lengths = headline.pair_lengths(1)
     batch = headline.make_batch(lengths[[0, 0]], 1000, "cpu")  # rows of one length: no padding
     with FlopCounterMode(display=False) as counter:
         headline.SimBertObjective()(model, batch)
@@ -122,7 +122,7 @@ def test_a_stage_does_not_outlive_its_time_or_its_program(
 
 def test_packing_is_compared_at_one_attention_dropout() -> None:
     for device in ("cpu", "cuda"):
-        args = argparse.Namespace(device=device, lengths=None, toy=False)
+        args = argparse.Namespace(device=device, toy=False)
         stages = gpu.headline_stages(args)
         equal = [
             command
@@ -132,7 +132,7 @@ def test_packing_is_compared_at_one_attention_dropout() -> None:
         assert len(equal) == 2 * 3 * 2  # rows; plain, compiled, and so with random batches
         assert sum("--packing" in command for command in equal) == 6
         assert len({tuple(command) for command in stages.values()}) == len(stages)
-    args = argparse.Namespace(device="cuda", lengths=None, toy=False, model="m", trained="t")
+    args = argparse.Namespace(device="cuda", toy=False, model="m", trained="t")
     assert set(gpu.FIRST) <= {*gpu.headline_stages(args), *gpu.peer_stages(args)}
 
 
@@ -140,7 +140,7 @@ def test_packing_is_compared_at_one_attention_dropout() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.filterwarnings("default")
 def test_a_replayed_step_trains_as_one_that_is_not() -> None:
-    lengths = headline.pair_lengths(None, 24)
+    lengths = headline.pair_lengths(24)
     batches = [headline.make_batch(lengths[i : i + 8], 40, "cuda", 2) for i in (0, 8, 16, 0)]
     weights = []
     for recorded in (False, True):

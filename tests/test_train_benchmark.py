@@ -41,7 +41,7 @@ def test_programs_do_the_same_work_and_are_measured_in_every_way(
 
 def test_the_orders_hold_the_same_pairs_and_the_larger_shape_half_as_many(tmp_path: Path) -> None:
     save_tiny_simbert(tmp_path)
-    args = argparse.Namespace(model=str(tmp_path), pairs=4, steps=6, device="cpu", compile=False)
+    args = argparse.Namespace(model=str(tmp_path), pairs=4, steps=6, compile=False)
     for shape, steps, pairs in (("start", 6, 4), ("BERT-base", 3, 2)):
         contest = train.Contest(shape, args)
         assert len({id(batches) for batches in contest.batches.values()}) == 2
