@@ -326,9 +326,7 @@ def _json_object(path: str | Path, number: int, line: str) -> Row:
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         raise _array_fault(path, number)
     problem = f"holds {shorten(value)}, not a JSON object"
-    raise fault(
-        path, number, problem, 'Write one {"text": ..., "synonyms": [...]} or pair per line'
-    )
+    raise fault(path, number, problem, "Write one JSON object per line")
 
 
 def _json_fault(path: str | Path, number: int, line: str, error: json.JSONDecodeError) -> DataError:
