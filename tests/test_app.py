@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
+from simbert_hf.app import tools
 from simbert_hf.app.tools import (
     MAX_CHARS,
     MAX_ROWS,
@@ -26,10 +28,12 @@ from simbert_hf.app.tools import (
     describe,
     leave_one_out,
     main_directions,
+    model_for,
     open_session,
     paraphrase,
     read_upload,
 )
+from simbert_hf.generation.synonyms import Paraphrase
 from simbert_hf.index import Calibration, Faq, FaqIndex
 from simbert_hf.utils.textfiles import DataError
 from tests.tiny import WORDS, tiny_simbert
@@ -147,6 +151,68 @@ def test_an_unfit_upload_is_said_so(
     assert "--" not in str(error.value)  # a flag, which visitors have not
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "问题,答案\n怎么退货,在订单里\n".encode("gb18030"), "in Excel, as 'CSV UTF-8'."),
+        ("a.csv", "question,answer\nthe café?,a\n".encode("cp1252"), "in Excel, as 'CSV UTF-8'."),
+        ("a.csv", b"PK\x03\x04", "not UTF-8 text. Save it as UTF-8: in Excel, as 'CSV UTF-8'."),
+        ("a.jsonl", b'[{"question": "a", "answer": "b"}]', "Write one object per line."),
+        ("a.jsonl", b"[2]", "Write one JSON object per line."),
+    ],
+)
+def test_a_visitor_is_told_what_helps_without_a_shell(
+    upload: Callable[[str, bytes], Path], name: str, content: bytes, told: str
+) -> None:
+    with pytest.raises(DataError, match=f"{re.escape(told)}$"):
+        read_upload(upload(name, content))
+
+
+def test_a_visitors_faq_in_an_unknown_language_is_refused_without_flags() -> None:
+    with pytest.raises(DataError, match=r"Build .* with a model trained on their language\.$"):
+        open_session(tiny_simbert(), [{"question": "где мой заказ", "answer": "там"}])
+
+
+@pytest.mark.filterwarnings("ignore:Half or more")
+def test_the_english_page_takes_the_chinese_model_for_chinese(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, chinese = tiny_simbert(), tiny_simbert(initializer_range=0.5)
+    monkeypatch.setattr(tools, "load", {CHINESE_MODEL: chinese}.get)
+    assert model_for(model, ["怎么退货"]) is model  # somebody's own, which may know Chinese
+    model.name_or_path = DEFAULT_MODEL
+    assert model_for(model, ["怎么退货"]) is chinese
+    assert model_for(model, ["怎么退货", "a cat"]) is model_for(model, ["10", None]) is model
+    monkeypatch.setattr(tools, "check_text", lambda _, text: {"猫": "a cat"}.get(text, "a dog"))
+    vectors = chinese.encode(["a cat", "a dog"])
+    assert compare(model, "猫", "狗") == pytest.approx(float(vectors[0] @ vectors[1]))
+    found = paraphrase(model, "猫", 12, 4)
+    assert [row[0] for row in found] == chinese.gen_synonyms("a cat", 12, 4)
+    monkeypatch.setattr("simbert_hf.index.encoding.check_read", lambda *_: None)
+    rows = [{"question": question, "answer": "a"} for question in ("怎么退货", "怎么换货", "a cat")]
+    assert open_session(model, rows).index.encoder.model is chinese
+    assert open_session(model, rows[1:]).index.encoder.model is model
+
+
+def test_the_page_says_that_the_english_model_cannot_write_german(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import make_page
+
+    model = tiny_simbert()
+    page = in_a_loop(make_page, model)
+    (asked,) = [one for one in page.fns.values() if one.api_name == "paraphrase"]
+    found = [Paraphrase("a cat", 0.5, 0.5, 0.0, 0.0)]
+    monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: found)
+    german, english = "wie wird das wetter morgen", "how can i reset my password"
+    asked.fn(german, 12, 4, 0.2)  # somebody's own model, which may know German
+    model.name_or_path = DEFAULT_MODEL
+    asked.fn(english, 12, 4, 0.2)
+    with pytest.warns(UserWarning, match="paraphrases of other languages are broken"):
+        asked.fn(german, 12, 4, 0.2)
+
+
 def test_as_many_rows_and_paraphrases_as_are_allowed(
     upload: Callable[[str, bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +275,7 @@ def test_texts_are_limited() -> None:
 def test_where_only_copies_are_written_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_simbert()
     monkeypatch.setattr(model, "gen_synonyms", lambda *_, **__: [])
-    with pytest.raises(ValueError, match="increase Written"):
+    with pytest.raises(ValueError, match="split a long sentence, or increase Written"):
         paraphrase(model, "a cat", 5, 5)
 
 
@@ -266,7 +332,7 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     assert {modes[wire["api_name"]] for wire in asking} == {"always_last"}  # Enter while it writes
     assert modes["use_file"] == "once"  # which is deleted
     (moved,) = [wire for wire in wires if "change" in [event for _, event in wire["targets"]]]
-    assert "?? 0" in moved["js"]  # the number was cleared
+    assert "?? 0.6" in moved["js"]  # the number was cleared
     (plot,) = [one for one in page.blocks.values() if type(one).__name__ == "ScatterPlot"]
     assert not plot.visible  # while there is nothing to show
     boxes = [one["props"] for one in page.config["components"] if one["type"] == "textbox"]
@@ -275,6 +341,34 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 6]
     assert example["outputs"][-2:] == search["outputs"]
     assert _opened(open_session(model, EXAMPLE), 0.6)[-2:] == ("", [])
+
+
+@pytest.mark.parametrize("is_index", [False, True])
+def test_a_cleared_number_goes_back_to_where_it_was_and_the_fold_says_if_it_is_open(
+    is_index: bool,
+) -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import make_page
+
+    model = tiny_simbert()
+    page = in_a_loop(make_page, model, FaqIndex.build(model, FAQS) if is_index else None)
+    parts = {part["id"]: part for part in page.config["components"]}
+    kept, told = {}, {}
+    for wire in page.config["dependencies"]:
+        for number, event in wire["targets"]:
+            if event == "release":
+                assert wire["inputs"] == wire["outputs"] == [number]
+                kept[number] = wire["js"]
+            if "aria-expanded" in str(wire["js"]):
+                told[event] = re.findall("true|false", wire["js"])
+    sliders = [part for part in parts.values() if part["type"] == "slider"]
+    assert len(sliders) == 4
+    for slider in sliders:
+        value, lowest, highest = (slider["props"][name] for name in ("value", "minimum", "maximum"))
+        assert f"given ?? {value}, {lowest}), {highest})" in kept[slider["id"]]
+    assert told == {"load": ["false"], "expand": ["true"], "collapse": ["false"]}
+    (fold,) = [part["props"] for part in parts.values() if part["type"] == "accordion"]
+    assert (fold["elem_id"], fold["open"]) == ("options", False)
 
 
 def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
@@ -288,7 +382,8 @@ def test_the_page_answers_as_the_index_does_at_the_threshold_shown() -> None:
         np.array(scores), np.array([0, 0, 2], dtype=np.int8), "precision", 0.9, scores[0], None
     )
     page = in_a_loop(make_page, model, index)
-    (search,) = [one for one in page.fns.values() if one.api_visibility == "private"]
+    private = [one for one in page.fns.values() if one.api_visibility == "private"]
+    (search,) = [one for one in private if one.fn]
     query = "where does my card come"
     (best, *_) = index.search(query)
     assert search.fn(query, best.score - 0.01)[0] == best.answer

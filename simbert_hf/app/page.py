@@ -26,7 +26,7 @@ from simbert_hf.app.tools import (
     paraphrase,
     read_upload,
 )
-from simbert_hf.generation.synonyms import DIVERSITY, load
+from simbert_hf.generation.synonyms import DIVERSITY, FOREIGN, is_foreign, load
 from simbert_hf.generation.writing import check_can_write
 from simbert_hf.index import FaqIndex
 from simbert_hf.index.replies import Reply
@@ -62,6 +62,7 @@ EXAMPLE = [
     }.items()
     for question in questions
 ]
+EXPANDED = "document.querySelector('#options > button').setAttribute('aria-expanded', {})"
 FOCUS = "input[type=range]:focus-visible { outline: auto !important }"  # Gradio shows none
 
 
@@ -177,15 +178,25 @@ def _wire(
     return gr.on(triggers, _with_messages(function), **wiring)
 
 
+def _slider(lowest: float, highest: float, start: float, **options: Any) -> Any:
+    """Lay out a slider that goes back to its start when its number is cleared."""
+    slider = gr.Slider(lowest, highest, start, **options)
+    kept = f"(given) => Math.min(Math.max(given ?? {start}, {lowest}), {highest})"
+    slider.release(None, slider, slider, js=kept)
+    return slider
+
+
 def _paraphrase_tab(model: SimBert) -> None:
     text = gr.Textbox("how can i reset my password?", label="Sentence")
     button = gr.Button("Paraphrase", variant="primary")
-    with gr.Accordion("Options", open=False), gr.Row():
-        n = gr.Slider(1, MAX_WRITTEN, 50, step=1, label="Written", info="More take longer.")
-        k = gr.Slider(1, 50, 10, step=1, label="Shown", info="The best of them.")
-        diversity = gr.Slider(
+    with gr.Accordion("Options", open=False, elem_id="options") as options, gr.Row():
+        n = _slider(1, MAX_WRITTEN, 50, step=1, label="Written", info="More take longer.")
+        k = _slider(1, 50, 10, step=1, label="Shown", info="The best of them.")
+        diversity = _slider(
             0, 1, DIVERSITY, step=0.05, label="Diversity", info="0 ranks by score alone."
         )
+    for on, told in ((gr.on, "false"), (options.expand, "true"), (options.collapse, "false")):
+        on(fn=None, js=f"() => {EXPANDED.format(told)}")
     table = gr.Dataframe(
         headers=["Paraphrase", "Score", "Cosine"],
         column_widths=["50%", "25%", "25%"],
@@ -196,6 +207,8 @@ def _paraphrase_tab(model: SimBert) -> None:
 
     def run(text: str, n: int, k: int, diversity: float) -> tuple[list[list[Any]], str]:
         rows = paraphrase(model, text, n, k, diversity=diversity)
+        if is_foreign(model, text):
+            gr.Warning(FOREIGN)
         return rows, "\n".join(row[0] for row in rows)
 
     _wire(
@@ -239,7 +252,7 @@ def _faq_tab(model: SimBert) -> None:
             example = gr.Button("Use an example")
             about = gr.Markdown()
     query = gr.Textbox("i can't log in", label="Query")
-    threshold = gr.Slider(0, 1, 0.6, step=0.01, label="Threshold")
+    threshold = _slider(0, 1, 0.6, step=0.01, label="Threshold")
     precision = gr.Markdown()
     found = _search_button(query, _answer, [session, query, threshold])
     plot = gr.ScatterPlot(
@@ -266,7 +279,7 @@ def _faq_tab(model: SimBert) -> None:
         opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
     threshold.change(  # and not release, which the arrow keys do not trigger
         _precision, inputs=[session, threshold], outputs=precision, show_progress="hidden",
-        api_visibility="private", js="(session, threshold) => [session, threshold ?? 0]",  # cleared
+        api_visibility="private", js="(session, threshold) => [session, threshold ?? 0.6]",
     )  # fmt: skip
 
 
@@ -276,7 +289,7 @@ def _index_tab(index: FaqIndex) -> None:
     gr.Markdown(f"{size}; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
     start = math.ceil(1000 * known.threshold) / 1000 if known else 0.6
-    threshold = gr.Slider(-1, max(1, start), start, step=0.001, label="Threshold")
+    threshold = _slider(-1, max(1, start), start, step=0.001, label="Threshold")
     _search_button(
         query,
         lambda query, threshold: _shown(index.answer(query, threshold=threshold)),

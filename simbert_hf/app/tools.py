@@ -15,7 +15,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from simbert_hf.generation.synonyms import Options
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
+from simbert_hf.generation.synonyms import Options, default_models, load
 from simbert_hf.index import Calibration, Faq, FaqIndex, Rate, read_faqs
 from simbert_hf.index.calibration import OUT, RIGHT, WRONG
 from simbert_hf.modeling.simbert import SimBert
@@ -28,6 +29,21 @@ MAX_CHARS = 500  # of a text
 MAX_WRITTEN = 200  # paraphrases before ranking
 MAX_BYTES = 2_000_000  # of an uploaded FAQ
 MAX_ROWS = 2_000
+FOR_SHELLS = {  # what readers advise those who have a shell: what helps a visitor
+    r", or name it \(--.*\)": "",
+    r" \(simbert index build .*\)": "",
+    r", e\.g\. with: jq .* > out\.jsonl": "",
+    r", perhaps by iconv .* utf-8": ": in Excel, as 'CSV UTF-8'",
+    r" text, plain or packed as \.gz or \.xz": ": in Excel, as 'CSV UTF-8'",
+}
+
+
+def model_for(model: SimBert, texts: Sequence[str | None]) -> SimBert:
+    """Return the package's Chinese model if the page has its English one and most are Chinese."""
+    if model.name_or_path != DEFAULT_MODEL:
+        return model
+    chinese = default_models([text or "" for text in texts]).count(CHINESE_MODEL)
+    return load(CHINESE_MODEL) if 2 * chinese > len(texts) else model
 
 
 def check_text(model: SimBert, text: str | None) -> str:
@@ -53,7 +69,7 @@ def paraphrase(
     """Return the k best of n paraphrases: text, score, cosine with the input.
 
     Args:
-        model: A ``SimBert`` that can generate.
+        model: A ``SimBert`` that can generate; see :func:`model_for`.
         text: At most ``MAX_CHARS`` characters.
         n: Number of candidates, at most ``MAX_WRITTEN``.
         k: Number of paraphrases returned.
@@ -63,16 +79,19 @@ def paraphrase(
         ValueError: If the text is invalid, or only copies of it were generated.
     """
     n, k = min(max(int(n), 1), MAX_WRITTEN), min(max(int(k), 1), MAX_WRITTEN)
+    model = model_for(model, [text])
     found = model.gen_synonyms(check_text(model, text), n, min(k, n), return_scores=True, **options)
     if not found:
         raise ValueError(
-            "All candidates are copies, or change the facts: increase Written, in the options."
+            "All candidates are copies, or change the facts: split a long sentence, or increase "
+            "Written, in the options."
         )
     return [[p.text, round(p.score, 3), round(p.similarity, 3)] for p in found]
 
 
 def compare(model: SimBert, one: str, other: str) -> float:
     """Return the cosine of two texts' vectors."""
+    model = model_for(model, [one, other])
     vectors = model.encode([check_text(model, one), check_text(model, other)])
     return float(vectors[0] @ vectors[1])
 
@@ -110,13 +129,18 @@ def read_upload(path: str | os.PathLike[str]) -> list[Faq]:
         with _unlogged():  # open_session warns of the same
             faqs = read_faqs(file)
     except DataError as error:
-        told = str(error).replace(str(file), file.name)
-        raise DataError(re.sub(r", or name it \(--.*\)", "", told)) from None  # has no flags
+        raise _for_visitors(str(error).replace(str(file), file.name)) from None
     finally:
         file.unlink(missing_ok=True)
     if len(faqs) > MAX_ROWS:
         raise DataError(f"The file has {len(faqs):,} rows; the limit is {MAX_ROWS:,}.")
     return faqs
+
+
+def _for_visitors(told: str) -> DataError:
+    for advice, other in FOR_SHELLS.items():
+        told = re.sub(advice, other, told)
+    return DataError(told)
 
 
 @contextmanager
@@ -141,13 +165,18 @@ for _name in ("faqs", "encoding"):
 
 
 def open_session(model: SimBert, rows: Sequence[Faq | dict[str, str]]) -> Session:
-    """Index a visitor's FAQ, and measure it on itself.
+    """Index a visitor's FAQ, and measure it on itself; see :func:`model_for`.
 
     Raises:
         DataError: If a row is invalid.
     """
+    with _unlogged():  # and the index warns of the same
+        questions = [faq.question for faq in read_faqs(rows)]
     with _unlogged() as warnings:
-        index = FaqIndex.build(model, rows)
+        try:
+            index = FaqIndex.build(model_for(model, questions), rows)
+        except DataError as error:
+            raise _for_visitors(str(error)) from None
     vectors = index.store.vectors(np.arange(len(index)))
     calibration = leave_one_out(index.faqs(), vectors)
     return Session(index, calibration, main_directions(vectors), tuple(warnings))

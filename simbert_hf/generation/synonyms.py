@@ -44,6 +44,10 @@ FLUENCY_WEIGHT = 0.2  # what a nat of mean log-probability is worth in cosine, e
 DIVERSITY = 0.2  # what a paraphrase equal to a better one loses, in cosine
 OWN_WORDS = 0.25  # the share of it that one in its text's own words loses ("what's" for "what is")
 BLOCK = 256  # texts whose drafts and vectors are held at once
+FOREIGN = (
+    "The English model's paraphrases of other languages are broken, and a text seems to be in one: "
+    "use a model that was trained on its language."
+)
 SYLLABLES = re.compile(f"[{KANA}]{{2}}")  # a single one may be decoration in Chinese
 _LOADING = Lock()
 
@@ -271,13 +275,14 @@ def warn_of_foreign(model: SimBert, texts: Sequence[str]) -> None:
 
     It may be learning one if it is being trained.
     """
+    if any(is_foreign(model, text) for text in texts):
+        warnings.warn(FOREIGN, stacklevel=1)  # one place, so that Python shows it once
+
+
+def is_foreign(model: SimBert, text: str) -> bool:
+    """Return whether :func:`warn_of_foreign` warns of a text."""
     own = model.name_or_path == DEFAULT_MODEL and not model.training
-    if own and any(foreign_language(text) in COMMON for text in texts):
-        warnings.warn(
-            "The English model's paraphrases of other languages are broken, and a text seems to be "
-            "in one: use a model that was trained on its language.",
-            stacklevel=1,  # one place, so that Python shows it once
-        )
+    return own and foreign_language(text) in COMMON
 
 
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
