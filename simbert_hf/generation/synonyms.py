@@ -236,7 +236,8 @@ def gen_synonyms(
     for name in dict.fromkeys(models) if model is None else [model]:
         writer = name if isinstance(name, SimBert) else load(name)
         own = [i for i, one in enumerate(models) if one == name]
-        warn_of_foreign(writer, [texts[i] for i in own])
+        if any(is_foreign(writer, texts[i]) for i in own):
+            warnings.warn(FOREIGN, stacklevel=1)  # one place, so that Python shows it once
         for first in range(0, len(own), BLOCK):
             some = own[first : first + BLOCK]
             plain = [plain_marks(texts[i]) for i in some]
@@ -270,17 +271,11 @@ def default_models(texts: Sequence[str]) -> list[str]:
     return [found.get(text, first) for text in texts]
 
 
-def warn_of_foreign(model: SimBert, texts: Sequence[str]) -> None:
-    """Warn once of languages that the package's English model can read, but not write.
-
-    It may be learning one if it is being trained.
-    """
-    if any(is_foreign(model, text) for text in texts):
-        warnings.warn(FOREIGN, stacklevel=1)  # one place, so that Python shows it once
-
-
 def is_foreign(model: SimBert, text: str) -> bool:
-    """Return whether :func:`warn_of_foreign` warns of a text."""
+    """Return whether the package's English model can read a text's language, but not write it.
+
+    It may be learning it if it is being trained.
+    """
     own = model.name_or_path == DEFAULT_MODEL and not model.training
     return own and foreign_language(text) in COMMON
 
