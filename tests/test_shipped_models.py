@@ -89,3 +89,12 @@ def test_doubled_characters_of_names_are_doubled_again() -> None:
     assert [len(texts) for texts in written] == [3, 3]
     assert all("张婷婷" in text for text in written[0])
     assert all("买买提" in text for text in written[1])
+    as_written = gen_synonyms("买买提在哪个班？", n=10, k=3, copying=0)
+    assert any("买买提" not in text for text in as_written)
+
+
+def test_other_names_and_words_are_not_doubled() -> None:
+    written = gen_synonyms(["琳琳姐姐生日快乐", "艳艳的花真好看"], n=20)
+    assert len(written[0]) > 3 < len(written[1])
+    assert not [text for text in written[0] if "李琳琳" in text]
+    assert not [text for text in written[1] if "艳艳情" in text]

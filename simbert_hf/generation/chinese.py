@@ -104,8 +104,9 @@ DIRECTED = re.compile(
 )
 # In names, which small models write once: 李娜娜 becomes 李娜
 DOUBLED = re.compile(
-    r"([娜丹莉丽婷晶佳冰乐媛娟芳倩琳玲敏蕾露薇雯莹茜妮琪瑶璐菲娇艳燕蓉彤萍朗])\1|买买(?=提)"
+    r"([娜丹莉丽婷晶佳冰乐媛娟芳倩琳玲敏蕾露薇雯莹茜妮琪瑶璐菲娇艳燕蓉彤萍朗])\1|买买提"
 )
+BESIDE_NAMES = "的和跟与是在有被给如怎"
 BESIDE = re.compile("^[^跟和与同]*[跟和与同].+比")
 # What turns a comparison, as 不如 does
 OPPOSITES = [
@@ -149,16 +150,21 @@ def changes(text: str, other: str) -> bool:
 
 
 def doubled_as(text: str, other: str) -> str:
-    """Double a character that a text has only doubled, in a name, and another text has once.
+    """Double a character that a text has only doubled, in a name, and another text only once.
+
+    Not beside a new character, with which it may be another name or word.
 
     Example:
         >>> doubled_as("李娜娜来了吗", "李娜来没来"), doubled_as("李娜娜和李娜", "李娜和李娜")
         ('李娜娜来没来', '李娜和李娜')
+        >>> doubled_as("燕燕会飞吗", "燕子会飞吗"), doubled_as("找买买提买鞋", "去买提那买鞋")
+        ('燕子会飞吗', '去买提那买鞋')
     """
     for name in DOUBLED.finditer(text):
-        once = name[0][0]
-        if once not in text.replace(name[0], "") and other.count(once) == 1:
-            other = other.replace(once, name[0])
+        once = name[0][1:]
+        if once not in text.replace(name[0], "") and name[0] not in other:
+            new = rf"[^\W{BESIDE_NAMES}{re.escape(text)}]"
+            other = re.sub(f"(?<!{new}){once}(?!{new})", name[0], other)
     return other
 
 

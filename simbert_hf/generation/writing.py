@@ -184,7 +184,9 @@ def write_held(
         found = search(decoder, settings, model.rows.sep_id, restraints)
         spellings = [Spelling(texts[i], tokenizer) for i in batch]
         for at, tokens, log_prob in unpacked(found, model.rows.sep_id):
-            text = doubled_as(texts[batch[at]], spellings[at](tokens))
+            text = spellings[at](tokens)
+            if settings.copying:
+                text = doubled_as(texts[batch[at]], text)
             drafts[batch[at]].append(Draft(text, log_prob))
         for i, spelling in zip(batch, spellings, strict=True):
             drafts[i] = distinct(drafts[i], [texts[i], spelling(rows[i])])
