@@ -194,6 +194,17 @@ def test_the_english_page_takes_the_chinese_model_for_chinese(
     assert open_session(model, rows[1:]).index.encoder.model is model
 
 
+def test_the_page_says_that_the_chinese_model_needs_a_high_threshold() -> None:
+    pytest.importorskip("gradio")
+    from simbert_hf.app.page import EXAMPLE, _opened
+
+    model = tiny_simbert()
+    session = open_session(model, EXAMPLE)
+    assert "0.92" not in _opened(session, 0.6)[1]
+    model.name_or_path = CHINESE_MODEL
+    assert "set the threshold to about 0.92" in _opened(session, 0.6)[1]
+
+
 def test_the_page_says_that_the_english_model_cannot_write_german(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simbert_hf import DEFAULT_MODEL
+from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 from simbert_hf.app.tools import (
     MAX_BYTES,
     MAX_ROWS,
@@ -337,6 +337,8 @@ def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     frame["question"] = [faq.question for faq in faqs]
     frame["answer"] = [faq.answer[:60] for faq in faqs]
     about = f"{counted(len(faqs), 'question')}, {counted(len(answers), 'answer')}."
+    if session.index.encoder.model.name_or_path == CHINESE_MODEL:
+        about += " The Chinese model's cosines are high: set the threshold to about 0.92."
     precision = describe(session.calibration, threshold)
     return session, about, precision, gr.ScatterPlot(frame, visible=False), "", []
 
