@@ -225,7 +225,7 @@ def read_yaml(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], l
                 problem = f"{name} holds {shorten(strange[0])}, which is not a text"
                 raise fault(path, line, problem, "Put the text in quotes, or drop it")
             texts = [item.value for item in written[name].value]
-            if known[name].nargs and any(text.startswith("-") for text in texts):
+            if known[name].nargs == "+" and any(text.startswith("-") for text in texts):
                 parser.set_defaults(**{name: texts})
                 known[name].required = False
             elif texts:
