@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
-from simbert_hf.data import DataError, PairStream, grouping, load_groups, split_groups, usual_share
+from simbert_hf.data import (
+    DataError,
+    PairStream,
+    grouping,
+    load_groups,
+    load_scored_pairs,
+    split_groups,
+    usual_share,
+)
 from simbert_hf.data.grouping import DataReport, find_components, find_first, hash_sentences
 from simbert_hf.generation.facts import exchanges
 from simbert_hf.utils.text import fold
@@ -502,3 +510,16 @@ def test_written_paraphrases_keep_persons_and_stay_out_of_their_test(load, folde
     tested = load(data / "test.jsonl")[0]["texts"]
     assert len(tested) == count
     assert not known & {fold(text) for texts in tested for text in texts}
+
+
+def test_graded_pairs_are_what_their_readme_says(load):
+    data = DEMO.parent.parent / "graded_zh"
+    tested = load(DEMO.parent.parent / "written_zh/test.jsonl")[0]["texts"]
+    tested = {fold(text) for texts in tested for text in texts}
+    said = (data / "README.md").read_text(encoding="utf-8")
+    for name, count in (("written", 18_140), ("mined", 5_988)):
+        pairs = load_scored_pairs(data / f"{name}.jsonl.gz")
+        assert len(pairs) == count
+        assert f"{count:,}" in said
+        assert all(0 <= score <= 5 and one != other for one, other, score in pairs)
+        assert not tested & {fold(text) for *texts, _ in pairs for text in texts}

@@ -264,6 +264,13 @@ def test_two_equal_views_are_refused(start: Path, sentences: Path, tmp_path: Pat
     main([*given, "--augmentation=delete", "--max_steps=1"])
 
 
+def test_the_recipe_of_graded_pairs_names_its_files() -> None:
+    recipe = Path(__file__).parents[1] / "scripts/recipes/chinese_graded.yaml"
+    _, data, simcse, args = parse_arguments(TYPES, [str(recipe)], SIMCSE_PRESETS)
+    assert (simcse.examples, args.max_steps) == ("scored", 377)
+    assert all((recipe.parents[2] / file).is_file() for file in data.train_file)
+
+
 def test_the_papers_presets() -> None:
     model, data, simcse, args = parse_arguments(TYPES, ["--preset", "paper-unsup"], SIMCSE_PRESETS)
     assert (model.pooling, simcse.training_head, simcse.examples) == ("cls", True, "sentences")
