@@ -62,6 +62,7 @@ EXAMPLE = [
     }.items()
     for question in questions
 ]
+THRESHOLD = 0.6  # to begin with, where none is calibrated
 EXPANDED = "document.querySelector('#options > button').setAttribute('aria-expanded', {})"
 FOCUS = "input[type=range]:focus-visible { outline: auto !important }"  # Gradio shows none
 
@@ -252,7 +253,7 @@ def _faq_tab(model: SimBert) -> None:
             example = gr.Button("Use an example")
             about = gr.Markdown()
     query = gr.Textbox("i can't log in", label="Query")
-    threshold = _slider(0, 1, 0.6, step=0.01, label="Threshold")
+    threshold = _slider(0, 1, THRESHOLD, step=0.01, label="Threshold")
     precision = gr.Markdown()
     found = _search_button(query, _answer, [session, query, threshold])
     plot = gr.ScatterPlot(
@@ -279,7 +280,7 @@ def _faq_tab(model: SimBert) -> None:
         opening.then(lambda: gr.ScatterPlot(visible=True), outputs=plot, api_visibility="private")
     threshold.change(  # and not release, which the arrow keys do not trigger
         _precision, inputs=[session, threshold], outputs=precision, show_progress="hidden",
-        api_visibility="private", js="(session, threshold) => [session, threshold ?? 0.6]",
+        api_visibility="private", js=f"(session, threshold) => [session, threshold ?? {THRESHOLD}]",
     )  # fmt: skip
 
 
@@ -288,7 +289,7 @@ def _index_tab(index: FaqIndex) -> None:
     size = counted(len(index), "question")
     gr.Markdown(f"{size}; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
-    start = math.ceil(1000 * known.threshold) / 1000 if known else 0.6
+    start = math.ceil(1000 * known.threshold) / 1000 if known else THRESHOLD
     threshold = _slider(-1, max(1, start), start, step=0.001, label="Threshold")
     _search_button(
         query,
