@@ -49,7 +49,7 @@ TRAINING = {  # by language; whole files: the stages read a part of most of them
     "zh": {
         "pairs": ["tatoeba/zh_synonyms.jsonl"],
         "written": ["written_zh/*.jsonl.gz"],
-        "rated": ["rated_zh/*.jsonl.gz"],
+        "rated": ["rated_zh/*.jsonl.gz", "graded_zh/*.jsonl.gz"],
         "plain": ["wiki/zh_sentences.txt.xz", "tatoeba/zh_sentences.txt.xz"],
     },
 }

@@ -57,7 +57,8 @@ class Stage:
     to train on. A stage begins from the current model, or from the average that ``begins`` gives:
     shares of the release's base model and of the results of earlier stages, by their recipes. What
     it begins from can be a teacher, too. With ``ends``, the stage ends in an average of these, its
-    beginning and its result.
+    beginning and its result. A stage that ``makes_teacher`` trains the base model on scored
+    pairs, by train_simcse.py: later stages name it by its recipe, and begin as without it.
     """
 
     recipe: str
@@ -71,6 +72,7 @@ class Stage:
     rated: tuple[str, ...] = ()
     begins: Mapping[str, float] = field(default_factory=dict)
     ends: Mapping[str, float] = field(default_factory=dict)
+    makes_teacher: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,9 @@ EN, ZH = "{}/en_sentences.txt.xz", "{}/zh_sentences.txt.xz"
 OPEN_EN = (EN.format("wiki"), EN.format("tatoeba"))
 OPEN_ZH = (ZH.format("wiki"), ZH.format("tatoeba"))
 WRITTEN_ZH = tuple(f"written_zh/{name}.jsonl.gz" for name in ("collected", "invented", "freer"))
-MORE_WRITTEN_ZH = "written_zh/invented_2.jsonl.gz"
+MORE_WRITTEN_ZH = tuple(f"written_zh/invented_{number}.jsonl.gz" for number in (2, 3))
+RATED_ZH = tuple(f"rated_zh/ratings{number}.jsonl.gz" for number in ("", "_2"))
+GRADED_ZH = tuple(f"graded_zh/{name}.jsonl.gz" for name in ("written", "mined"))
 MINILM, L3, ME5 = "all-MiniLM-L6-v2", "paraphrase-MiniLM-L3-v2", "me5-small-zh-en-30k"
 ALL = (MINILM, L3, ME5)
 BEGUN, MADE = "begun", "made"  # what a stage begins from, and its result
@@ -126,8 +130,8 @@ chinese = partial(Stage, sentences=(*OPEN_ZH, OPEN_EN[1]), related=(0.84, 0.97))
 chinese_small = partial(
     Stage,
     teachers=(ME5,),
-    train=(*WRITTEN_ZH, MORE_WRITTEN_ZH, TATOEBA_ZH),
-    sentences=(*OPEN_ZH, *WRITTEN_ZH[:2], MORE_WRITTEN_ZH),
+    train=(*WRITTEN_ZH, *MORE_WRITTEN_ZH, TATOEBA_ZH),
+    sentences=(*OPEN_ZH, *WRITTEN_ZH[:2], MORE_WRITTEN_ZH[0]),
     related=(0.84, 0.97),
 )
 MEASURED_ZH = (
@@ -226,8 +230,16 @@ RELEASES = {
     "chinese_small": Release(
         ME5,
         (
-            chinese_small("chinese_small", 2600),
-            chinese_small("chinese_small_end", 600, rated=("rated_zh/ratings.jsonl.gz",)),
+            chinese_small("chinese_small", 3600),
+            Stage(
+                "chinese_graded",
+                377,
+                teachers=(),
+                train=GRADED_ZH,
+                ends={ME5: 0.5, MADE: 0.5},
+                makes_teacher=True,
+            ),
+            chinese_small("chinese_small_end", 600, teachers=("chinese_graded",), rated=RATED_ZH),
         ),
         "stsb-zh-dev.csv",
         MEASURED_ZH,
@@ -349,7 +361,7 @@ def train_stage(
     held_out: Path,
     args: argparse.Namespace,
 ) -> None:
-    """Train one stage from ``bases[BEGUN]``."""
+    """Train one stage from ``bases[BEGUN]``; ``bases`` has its teachers, too."""
     given = find_all(args.data, stage.train)
     preferences = [find(args.data, stage.preferences)] if stage.preferences else []
     if stage.rated:
@@ -357,7 +369,8 @@ def train_stage(
         given.append(str(rated / "groups.jsonl.gz"))
         preferences.append(str(rated / "preferences.jsonl.gz"))
     flags = [f"--model_name_or_path={bases[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
-    flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
+    if stage.teachers:
+        flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
     if stage.related:
         flags += ["--sentences_file", mine(stage, bases[release.start], held_out, args)]
     elif stage.sentences:
@@ -369,14 +382,14 @@ def train_stage(
     flags += [
         f"--max_steps={stage.steps}",
         f"--sts_file={find(args.data, release.sts_dev)}",
-        f"--validation_file={held_out}",
-        "--sample_sentences",
-        *release.samples,
     ]
+    if not stage.makes_teacher:
+        flags += [f"--validation_file={held_out}", "--sample_sentences", *release.samples]
     for what in ("save", "eval"):  # an epoch is longer than most stages
         flags += [f"--{what}_strategy=steps", f"--{what}_steps={EVERY}"]
     flags += ["--resume_from_checkpoint=true", *args.flags]
-    run("train_simbert.py", str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
+    script = "train_simcse.py" if stage.makes_teacher else "train_simbert.py"
+    run(script, str(HERE / "recipes" / f"{stage.recipe}.yaml"), *flags)
 
 
 def train(
@@ -388,7 +401,8 @@ def train(
         path = cut(release, path, args)
     for number, stage in enumerate(release.stages):
         out = args.output_dir / f"{args.name}-{number + 1}-{stage.recipe}"
-        begun, averaged = f"{out}-start" if stage.begins else path, f"{out}-average"
+        first = bases[release.start] if stage.makes_teacher else path
+        begun, averaged = f"{out}-start" if stage.begins else first, f"{out}-average"
         if all((out / name).exists() for name in FINISHED):
             print(f"{out} is finished; to train it again, remove it.", flush=True)
         else:
@@ -396,15 +410,16 @@ def train(
                 shutil.rmtree(made, ignore_errors=True)  # of a stage that was removed
             if stage.begins:
                 average(stage.begins, models, begun)
-            train_stage(release, stage, bases | {BEGUN: begun}, out, held_out, args)
+            train_stage(release, stage, models | {BEGUN: begun}, out, held_out, args)
         for checkpoint in checkpoints_in(out).values():  # whose optimizer states take gigabytes
             shutil.rmtree(checkpoint)
-        path = str(out)
+        made = str(out)
         if stage.ends:
             if not Path(averaged, SAFE_WEIGHTS_NAME).exists():  # written last
-                average(stage.ends, models | {BEGUN: begun, MADE: path}, averaged)
-            path = averaged
-        models[stage.recipe] = path
+                average(stage.ends, models | {BEGUN: begun, MADE: made}, averaged)
+            made = averaged
+        models[stage.recipe] = made
+        path = path if stage.makes_teacher else made
     return Path(path)
 
 
@@ -472,7 +487,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     release = replace(release, stages=release.stages[: args.stages])
     find_all(args.data, release.files())  # report missing ones first
     teachers = {name for stage in release.stages for name in stage.teachers}
-    wanted = {release.start, *teachers} - {BEGUN}
+    wanted = {release.start, *teachers} - {BEGUN, *(stage.recipe for stage in release.stages)}
     if missing := sorted(wanted - set(bases)):
         parser.error(f"--base_models lacks {', '.join(missing)}")
     if args.pack:  # hours of training later

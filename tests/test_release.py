@@ -20,6 +20,7 @@ from simbert_hf.arguments import (
 from simbert_hf.data import load_groups, load_texts
 from simbert_hf.evaluation.suite import EvaluationArguments
 from simbert_hf.training.data import hold_out
+from simbert_hf.training.simcse import SIMCSE_PRESETS, SimCseArguments
 from simbert_hf.utils.locks import alone
 from simbert_hf.utils.parsing import parse_arguments
 from tests.tiny import save_tiny_simbert, tiny_judge
@@ -36,13 +37,13 @@ def flag(flags: list[str], name: str) -> str:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Two stages, the last with more files; the scripts are only written down."""
+    """Two stages, the last with more files and a trained teacher; the scripts are written down."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
-    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl"):
+    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl", "scored.csv"):
         (data / name).touch()
     rated = tmp_path / "out" / "tiny-english_related-rated"
     rated.mkdir(parents=True)  # as its script would have
@@ -54,9 +55,17 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     stages = (
         release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
+            "chinese_graded",
+            4,
+            (),
+            ("scored.csv",),
+            ends={release.MADE: 0.5, "a": 0.5},
+            makes_teacher=True,
+        ),
+        release.Stage(
             "english_related",
             2,
-            ("a", release.BEGUN),
+            ("chinese_graded", release.BEGUN),
             ("some.jsonl", "more.jsonl", "other.jsonl"),
             ("open.txt", "more.jsonl"),
             related=(0.3, 0.9),
@@ -140,11 +149,27 @@ def test_the_scripts_know_their_flags(commands: list[tuple[str, list[str]]]) -> 
     assert "--groups=" in " ".join(given["evaluate_paraphrases.py"])
 
 
+def test_a_teacher_is_trained_from_the_base_model(
+    commands: list[tuple[str, list[str]]], tmp_path: Path
+) -> None:
+    recipe, *flags = dict(commands)["train_simcse.py"]
+    types = (ModelArguments, DataArguments, SimCseArguments, SimilarityTrainingArguments)
+    told = parse_arguments(types, [recipe, *flags, "--report_to=none"], SIMCSE_PRESETS)
+    assert told[0].model_name_or_path == str(tmp_path / "start")
+    assert (told[2].examples, told[3].max_steps) == ("scored", 4)
+    trained = [flags for script, flags in commands if script == "train_simbert.py"]
+    first, last = (flags.index("--teacher_name_or_path") + 1 for flags in trained)
+    assert trained[0][first] == str(tmp_path / "start")
+    out = tmp_path / "out"
+    assert trained[1][last] == str(out / "tiny-2-chinese_graded-average")
+    assert trained[1][last + 1] == flag(trained[1], "model_name_or_path")
+
+
 def test_a_stage_may_begin_from_an_average_with_the_start_and_end_in_one(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     first, last = (flags for script, flags in commands if script == "train_simbert.py")
-    averaged, ended = (flags for script, flags in commands if script == "average_models.py")
+    _, averaged, ended = (flags for script, flags in commands if script == "average_models.py")
     begun = flag(averaged, "output_dir")
     assert averaged[:6] == [
         "--models", flag(first, "output_dir"), str(tmp_path / "start"), "--weights", "0.75", "0.25"
