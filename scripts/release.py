@@ -33,7 +33,7 @@ import torch
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from simbert_hf import SimBert
-from simbert_hf.data import load_groups, load_texts, split_groups
+from simbert_hf.data import load_groups, load_scored_pairs, load_texts, split_groups
 from simbert_hf.judging.judge import Judge, check_independent
 from simbert_hf.training.resuming import checksum
 from simbert_hf.training.saving import checkpoints_in
@@ -53,12 +53,13 @@ class Stage:
     """A training run: a recipe, its length, and its files and teachers.
 
     With ``related``, sentences drawn from the files are paired if their cosine, by the release's
-    base model, is within this range. Paraphrases that are ``rated`` become preferences, and groups
-    to train on. A stage begins from the current model, or from the average that ``begins`` gives:
-    shares of the release's base model and of the results of earlier stages, by their recipes. What
-    it begins from can be a teacher, too. With ``ends``, the stage ends in an average of these, its
-    beginning and its result. A stage that ``makes_teacher`` trains the base model on scored
-    pairs, by train_simcse.py: later stages name it by its recipe, and begin as without it.
+    base model, is within this range; those of ``scored`` pairs are added as they are. Paraphrases
+    that are ``rated`` become preferences, and groups to train on. A stage begins from the current
+    model, or from the average that ``begins`` gives: shares of the release's base model and of the
+    results of earlier stages, by their recipes. What it begins from can be a teacher, too. With
+    ``ends``, the stage ends in an average of these, its beginning and its result. A stage that
+    ``makes_teacher`` trains the base model on scored pairs, by train_simcse.py: later stages name
+    it by its recipe, and begin as without it.
     """
 
     recipe: str
@@ -70,6 +71,7 @@ class Stage:
     preferences: str | None = None
     one_way: str | None = None
     rated: tuple[str, ...] = ()
+    scored: tuple[str, ...] = ()
     begins: Mapping[str, float] = field(default_factory=dict)
     ends: Mapping[str, float] = field(default_factory=dict)
     makes_teacher: bool = False
@@ -239,7 +241,13 @@ RELEASES = {
                 ends={ME5: 0.5, MADE: 0.5},
                 makes_teacher=True,
             ),
-            chinese_small("chinese_small_end", 600, teachers=("chinese_graded",), rated=RATED_ZH),
+            chinese_small(
+                "chinese_small_end",
+                600,
+                teachers=("chinese_graded",),
+                rated=RATED_ZH,
+                scored=GRADED_ZH[:1],
+            ),
         ),
         "stsb-zh-dev.csv",
         MEASURED_ZH,
@@ -328,6 +336,14 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
     return str(related)
 
 
+def unscored(stage: Stage, args: argparse.Namespace) -> str:
+    """Write the sentences of a stage's scored pairs, two and two; return their file."""
+    pairs = [pair for file in find_all(args.data, stage.scored) for pair in load_scored_pairs(file)]
+    path = args.output_dir / f"{args.name}-{stage.recipe}-pairs.txt"
+    write_text(path, "\n".join(f"{pair.first}\n{pair.second}" for pair in pairs))
+    return str(path)
+
+
 def prefer(stage: Stage, args: argparse.Namespace) -> Path:
     """Make preferences and groups from rated paraphrases; return their folder."""
     folder = args.output_dir / f"{args.name}-{stage.recipe}-rated"
@@ -371,10 +387,13 @@ def train_stage(
     flags = [f"--model_name_or_path={bases[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
     if stage.teachers:
         flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
+    sentences = find_all(args.data, stage.sentences)
     if stage.related:
-        flags += ["--sentences_file", mine(stage, bases[release.start], held_out, args)]
-    elif stage.sentences:
-        flags += ["--sentences_file", *find_all(args.data, stage.sentences)]
+        sentences = [mine(stage, bases[release.start], held_out, args)]
+    if stage.scored:
+        sentences.append(unscored(stage, args))
+    if sentences:
+        flags += ["--sentences_file", *sentences]
     if preferences:
         flags += ["--preferences_file", *preferences]
     if stage.one_way:

@@ -43,7 +43,8 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
-    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl", "scored.csv"):
+    (data / "scored.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl"):
         (data / name).touch()
     rated = tmp_path / "out" / "tiny-english_related-rated"
     rated.mkdir(parents=True)  # as its script would have
@@ -72,6 +73,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             preferences="preferred.jsonl",
             one_way="written.jsonl",
             rated=("ratings.jsonl",),
+            scored=("scored.csv",),
             begins={"english": 0.75, "a": 0.25},
             ends={release.MADE: 0.7, release.BEGUN: 0.2, "english": 0.1},
         ),
@@ -269,7 +271,9 @@ def test_related_sentences_are_mined_for_a_stage(
     validated = flag(commands[0][1], "validation_file")
     assert not set(drawn) & set(load_texts(validated))
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
-    assert last[last.index("--sentences_file") + 1] == flag(mined, "output_file")
+    related, scored = last[last.index("--sentences_file") + 1 :][:2]
+    assert related == flag(mined, "output_file")
+    assert Path(scored).read_text().split() == ["a", "b", "c", "d"]
     given, made = last[last.index("--preferences_file") + 1 :][:2]
     assert given.endswith("data/preferred.jsonl")
     ratings, folder = next(flags for script, flags in commands if "prepare_rated" in script)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
     text = "明天上午10点的会议改到3号会议室了。"
     written = gen_synonyms(text, n=20, k=3)
     assert written == gen_synonyms(text, n=20, k=3, model="simbert-e5-zh")
-    assert all("10" in one and "3" in one for one in written)
+    assert all("10" in one and re.search("[3三]号", one) for one in written)
 
 
 @pytest.mark.parametrize(
