@@ -81,10 +81,10 @@ class Stage:
 class Release:
     """How a model is made from a base model, monitored during training, and measured.
 
-    Groups of the files in ``judged`` are held out of all stages. Paraphrases are judged on them, or
-    on those of ``questions``. While a stage trains, paraphrases of ``samples`` are shown. Peers,
-    which are the base models and teachers, may need a prompt before each text. With ``layers``, the
-    first stage begins from the base model cut to these, and to the pieces that texts of
+    Groups of the files in ``judged`` are held out of all stages but those that make a teacher.
+    Paraphrases are judged on them, or on those of ``questions``. While a stage trains, paraphrases
+    of ``samples`` are shown. The base models may need a prompt before each text. With ``layers``,
+    the first stage begins from the base model cut to these, and to the pieces that texts of
     ``vocabulary`` need.
     """
 
@@ -105,7 +105,7 @@ class Release:
         needed += self.vocabulary
         needed += [self.questions] if self.questions else []
         for stage in self.stages:
-            needed += [*stage.train, *stage.sentences, *stage.rated]
+            needed += [*stage.train, *stage.sentences, *stage.rated, *stage.scored]
             needed += [file for file in (stage.preferences, stage.one_way) if file]
         return needed
 
@@ -232,7 +232,6 @@ RELEASES = {
     "chinese_small": Release(
         ME5,
         (
-            chinese_small("chinese_small", 3600),
             Stage(
                 "chinese_graded",
                 377,
@@ -241,6 +240,7 @@ RELEASES = {
                 ends={ME5: 0.5, MADE: 0.5},
                 makes_teacher=True,
             ),
+            chinese_small("chinese_small", 3600),
             chinese_small(
                 "chinese_small_end",
                 600,
@@ -387,9 +387,10 @@ def train_stage(
     flags = [f"--model_name_or_path={bases[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
     if stage.teachers:
         flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
-    sentences = find_all(args.data, stage.sentences)
     if stage.related:
         sentences = [mine(stage, bases[release.start], held_out, args)]
+    else:
+        sentences = find_all(args.data, stage.sentences)
     if stage.scored:
         sentences.append(unscored(stage, args))
     if sentences:
@@ -425,8 +426,8 @@ def train(
         if all((out / name).exists() for name in FINISHED):
             print(f"{out} is finished; to train it again, remove it.", flush=True)
         else:
-            for made in (averaged, f"{averaged}-evaluation", f"{out}-evaluation"):
-                shutil.rmtree(made, ignore_errors=True)  # of a stage that was removed
+            for stale in (averaged, f"{averaged}-evaluation", f"{out}-evaluation"):
+                shutil.rmtree(stale, ignore_errors=True)  # of a stage that was removed
             if stage.begins:
                 average(stage.begins, models, begun)
             train_stage(release, stage, models | {BEGUN: begun}, out, held_out, args)

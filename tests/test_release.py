@@ -37,14 +37,14 @@ def flag(flags: list[str], name: str) -> str:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Two stages, the last with more files and a trained teacher; the scripts are written down."""
+    """A teacher and two stages, the last with more files; the scripts are only written down."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
     write(data / "more.jsonl", [[f"more {i}", f"some {i} too"] for i in range(0, 60, 2)])
     write(data / "other.jsonl", [[f"other {i}", f"Some {i}"] for i in range(30)])  # not judged
-    (data / "scored.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
-    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl"):
+    (data / "pairs.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    for name in ("preferred.jsonl", "written.jsonl", "ratings.jsonl", "scored.csv"):
         (data / name).touch()
     rated = tmp_path / "out" / "tiny-english_related-rated"
     rated.mkdir(parents=True)  # as its script would have
@@ -54,7 +54,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
     stages = (
-        release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
             "chinese_graded",
             4,
@@ -63,6 +62,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             ends={release.MADE: 0.5, "a": 0.5},
             makes_teacher=True,
         ),
+        release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
             "english_related",
             2,
@@ -73,7 +73,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             preferences="preferred.jsonl",
             one_way="written.jsonl",
             rated=("ratings.jsonl",),
-            scored=("scored.csv",),
+            scored=("pairs.csv",),
             begins={"english": 0.75, "a": 0.25},
             ends={release.MADE: 0.7, release.BEGUN: 0.2, "english": 0.1},
         ),
@@ -101,9 +101,9 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
 def test_a_stage_is_finished_once_its_card_is_written(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
-    out, trained = tmp_path / "out" / "tiny-1-english", []
+    out, trained = tmp_path / "out" / "tiny-2-english", []
     out.mkdir()
-    for name, more in (("all_results.json", []), ("README.md", []), ("README.md", ["--stages=1"])):
+    for name, more in (("all_results.json", []), ("README.md", []), ("README.md", ["--stages=2"])):
         (out / name).touch()
         commands.clear()
         release.main(
@@ -161,9 +161,9 @@ def test_a_teacher_is_trained_from_the_base_model(
     assert (told[2].examples, told[3].max_steps) == ("scored", 4)
     trained = [flags for script, flags in commands if script == "train_simbert.py"]
     first, last = (flags.index("--teacher_name_or_path") + 1 for flags in trained)
-    assert trained[0][first] == str(tmp_path / "start")
+    assert trained[0][first] == flag(trained[0], "model_name_or_path") == str(tmp_path / "start")
     out = tmp_path / "out"
-    assert trained[1][last] == str(out / "tiny-2-chinese_graded-average")
+    assert trained[1][last] == str(out / "tiny-1-chinese_graded-average")
     assert trained[1][last + 1] == flag(trained[1], "model_name_or_path")
 
 
@@ -268,9 +268,8 @@ def test_related_sentences_are_mined_for_a_stage(
     assert sum(text.startswith("Sentence") for text in drawn) == 7
     assert flag(mined, "model_name_or_path") == str(tmp_path / "start")  # not what is trained
     assert "--bf16" not in mined  # on a CPU, it is slow
-    validated = flag(commands[0][1], "validation_file")
-    assert not set(drawn) & set(load_texts(validated))
     last = [flags for script, flags in commands if script == "train_simbert.py"][-1]
+    assert not set(drawn) & set(load_texts(flag(last, "validation_file")))
     related, scored = last[last.index("--sentences_file") + 1 :][:2]
     assert related == flag(mined, "output_file")
     assert Path(scored).read_text().split() == ["a", "b", "c", "d"]
@@ -358,11 +357,13 @@ def test_flags_that_say_nothing(
 def test_all_missing_files_are_named_before_training(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
-    for name in ("sts.csv", "ratings.jsonl"):
+    for name in ("sts.csv", "ratings.jsonl", "pairs.csv"):
         (tmp_path / "data" / name).unlink()
     commands.clear()
     given = [f"--data={tmp_path / 'data'}", "--base_models", f"a={tmp_path / 'start'}"]
-    with pytest.raises(SystemExit, match=r"There is no sts\.csv, no ratings\.jsonl below"):
+    with pytest.raises(
+        SystemExit, match=r"There is no sts\.csv, no ratings\.jsonl, no pairs\.csv below"
+    ):
         release.main(["tiny", *given, f"--output_dir={tmp_path / 'new'}"])
     assert not commands
 
