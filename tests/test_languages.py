@@ -8,17 +8,18 @@ from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import PreTrainedTokenizerFast
 
-from simbert_hf import SimBert
+from simbert_hf import DEFAULT_MODEL, SimBert
 from simbert_hf.encoders.text_encoder import TextEncoder
 from simbert_hf.generation.languages import foreign_language
 from simbert_hf.generation.marks import marks_as_in, plain_marks
 from simbert_hf.generation.placeholders import hold_words
 from simbert_hf.generation.sentences import split_sentences
 from simbert_hf.generation.spelling import Spelling
+from simbert_hf.generation.synonyms import is_foreign
 from simbert_hf.generation.writing import Draft, keep_facts
 from simbert_hf.rows import RowBuilder, check_texts
 from simbert_hf.utils.text import fold, normalize_text, place_spaces
-from tests.tiny import wordpiece_tokenizer
+from tests.tiny import tiny_simbert, wordpiece_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,15 @@ def test_the_english_model_warns_once_of_other_languages(english: SimBert) -> No
 )
 def test_english_and_chinese_are_not_foreign(text: str) -> None:
     assert foreign_language(text) == ""
+
+
+def test_the_english_model_cannot_write_japanese() -> None:
+    model = tiny_simbert()
+    assert not is_foreign(model, "iPhoneを買いたい")  # somebody's own, which may know it
+    model.name_or_path = DEFAULT_MODEL
+    assert is_foreign(model, "iPhoneを買いたい")
+    assert is_foreign(model, "これはいくらですか？")
+    assert not is_foreign(model, "What does ありがとう mean?")
 
 
 @pytest.mark.parametrize(
