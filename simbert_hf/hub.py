@@ -268,8 +268,8 @@ def push(
     repo_id = open_repository(repo_id, private=private, revision=revision, token=token)
     with explained(repo_id):
         for left in reversed(range(TRIES)):
-            head = str(api.model_info(repo_id, revision=revision).sha)
-            there = api.list_repo_files(repo_id, revision=head)
+            head = str(patiently(api.model_info, repo_id, revision=revision).sha)
+            there = patiently(api.list_repo_files, repo_id, revision=head)
             stale = [f for f in there if matches(f, MODEL_FILES + FOREIGN) and f not in plan.files]
             kept = {CARD} & set(there) if keep_card else set()
             deleted = map(CommitOperationDelete, stale)
@@ -281,7 +281,7 @@ def push(
                     revision=revision, parent_commit=head,
                 )  # fmt: skip
             except Exception:  # or it is our own commit, of which the Hub's answer was lost
-                if not left or api.model_info(repo_id, revision=revision).sha == head:
+                if not left or patiently(api.model_info, repo_id, revision=revision).sha == head:
                     raise
     raise AssertionError  # the last try returns or raises
 
@@ -301,7 +301,8 @@ def open_repository(
     api = hub_api(token)
     with explained(repo_id):
         repo_id = patiently(api.create_repo, repo_id, private=private, exist_ok=True).repo_id
-        public = bool(private) and not api.model_info(repo_id).private  # exist_ok changes nothing
+        # An existing repository stays as it is
+        public = bool(private) and not patiently(api.model_info, repo_id).private
     if public:
         raise ValueError(
             f"{repo_id} exists and is public, so nothing was uploaded: make it private in its "
@@ -321,7 +322,7 @@ def hub_api(token: str | bool | None) -> HfApi:
 def patiently(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call the Hub; if it asks for fewer calls (HTTP 429), wait as long as it says, and repeat.
 
-    ``huggingface_hub`` does so itself for files, but not for repositories, branches and commits.
+    ``huggingface_hub`` does so itself for files alone.
     """
     for left in reversed(range(TRIES)):
         try:

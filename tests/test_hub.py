@@ -212,7 +212,7 @@ def test_a_commit_whose_answer_is_lost_is_found(hub: Hub) -> None:
 
 @pytest.mark.parametrize(
     ("route", "headers", "wait"),
-    [("create", {}, 2), ("branch", {"Retry_After": "7"}, 8),
+    [("create", {}, 2), ("info", {}, 2), ("branch", {"Retry_After": "7"}, 8),
      ("commit", {"RateLimit": '"api";r=0;t=55'}, 56),
      ("commit", {"RateLimit": '"api";r=9;t=55'}, 2)],  # another limit is the reason
 )  # fmt: skip
