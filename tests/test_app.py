@@ -194,15 +194,21 @@ def test_the_english_page_takes_the_chinese_model_for_chinese(
     assert open_session(model, rows[1:]).index.encoder.model is model
 
 
-def test_the_page_says_that_the_chinese_model_needs_a_high_threshold() -> None:
+def test_a_chinese_faq_begins_with_a_high_threshold() -> None:
     pytest.importorskip("gradio")
-    from simbert_hf.app.page import EXAMPLE, _opened
+    from simbert_hf.app.page import EXAMPLE, _opened, make_page
 
     model = tiny_simbert()
     session = open_session(model, EXAMPLE)
-    assert "0.92" not in _opened(session, 0.6)[1]
+    assert _opened(session, 0.6)[3] == _opened(session, 0.92)[3] == 0.6
     model.name_or_path = CHINESE_MODEL
-    assert "set the threshold to about 0.92" in _opened(session, 0.6)[1]
+    told, precision, threshold = _opened(session, 0.6)[1:4]
+    assert threshold == 0.92
+    assert "cosines are high" in told
+    assert precision.startswith("At 0.92")
+    assert _opened(session, 0.7)[3] == 0.7  # the visitor's own
+    parts = in_a_loop(make_page, model, session.index).config["components"]
+    assert 0.92 in [part["props"].get("value") for part in parts if part["type"] == "slider"]
 
 
 def test_the_page_says_that_the_english_model_cannot_write_german(
@@ -349,7 +355,7 @@ def test_enter_asks_in_turn_and_another_faq_clears_what_the_one_before_it_answer
     boxes = [one["props"] for one in page.config["components"] if one["type"] == "textbox"]
     assert not any(box.get("max_length") for box in boxes)  # which cuts a long text unsaid
     search = asking[-1]
-    (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 6]
+    (example,) = [wire for wire in wires if len(wire["inputs"]) == 1 and len(wire["outputs"]) == 7]
     assert example["outputs"][-2:] == search["outputs"]
     assert _opened(open_session(model, EXAMPLE), 0.6)[-2:] == ("", [])
 

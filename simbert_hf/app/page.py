@@ -62,7 +62,7 @@ EXAMPLE = [
     }.items()
     for question in questions
 ]
-THRESHOLD = 0.6  # to begin with, where none is calibrated
+THRESHOLD, CHINESE_THRESHOLD = 0.6, 0.92  # to begin with, where none is calibrated
 EXPANDED = "document.querySelector('#options > button').setAttribute('aria-expanded', {})"
 FOCUS = "input[type=range]:focus-visible { outline: auto !important }"  # Gradio shows none
 
@@ -261,7 +261,7 @@ def _faq_tab(model: SimBert) -> None:
         x_title="first principal component", y_title="second", visible=False,
     )  # fmt: skip
     opened: dict[str, Any] = {
-        "outputs": [session, about, precision, plot, *found],
+        "outputs": [session, about, precision, threshold, plot, *found],
         "api_visibility": "private",
     }
 
@@ -289,7 +289,7 @@ def _index_tab(index: FaqIndex) -> None:
     size = counted(len(index), "question")
     gr.Markdown(f"{size}; the threshold is {'' if known else 'not '}calibrated.")
     query = gr.Textbox(label="Query")
-    start = math.ceil(1000 * known.threshold) / 1000 if known else THRESHOLD
+    start = math.ceil(1000 * known.threshold) / 1000 if known else _start(index)
     threshold = _slider(-1, max(1, start), start, step=0.001, label="Threshold")
     _search_button(
         query,
@@ -328,6 +328,12 @@ def _shown(reply: Reply) -> tuple[str, list[list[Any]]]:
     return reply.answer or f"No answer. {reply.reason}", rows
 
 
+def _start(index: FaqIndex) -> float:
+    """Return the threshold to begin with, by the index's model."""
+    chinese = index.encoder.model.name_or_path == CHINESE_MODEL
+    return CHINESE_THRESHOLD if chinese else THRESHOLD
+
+
 def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     """Return what opening an FAQ changes on the page, and show what to know about its rows."""
     for warning in session.warnings:
@@ -338,10 +344,13 @@ def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     frame["question"] = [faq.question for faq in faqs]
     frame["answer"] = [faq.answer[:60] for faq in faqs]
     about = f"{counted(len(faqs), 'question')}, {counted(len(answers), 'answer')}."
-    if session.index.encoder.model.name_or_path == CHINESE_MODEL:
-        about += " The Chinese model's cosines are high: set the threshold to about 0.92."
+    start = _start(session.index)
+    if start == CHINESE_THRESHOLD:
+        about += " The Chinese model's cosines are high."
+    if threshold in (THRESHOLD, CHINESE_THRESHOLD):
+        threshold = start  # unless the visitor chose another
     precision = describe(session.calibration, threshold)
-    return session, about, precision, gr.ScatterPlot(frame, visible=False), "", []
+    return session, about, precision, threshold, gr.ScatterPlot(frame, visible=False), "", []
 
 
 def _precision(session: Session | None, threshold: float) -> str:
