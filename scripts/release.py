@@ -10,9 +10,9 @@ come before those that ship in scripts/data. me5-small-zh-en-30k is not publishe
 intfloat/multilingual-e5-small in its place.
 
 Flags after -- go to every training stage: -- --max_steps=5, with an --output_dir of its own, tries
-them all. A repeated command resumes from checkpoints, and names what it keeps; those of a finished
-stage are removed. A packed model's card is written by scripts/make_card.py, as by
-model_cards/*/card.yaml.
+them all. (A stage that makes a teacher takes train_simcse.py's alone.) A repeated command resumes
+from checkpoints, and names what it keeps; those of a finished stage are removed. A packed model's
+card is written by scripts/make_card.py, as by model_cards/*/card.yaml.
 """
 
 from __future__ import annotations
@@ -232,6 +232,7 @@ RELEASES = {
     "chinese_small": Release(
         ME5,
         (
+            chinese_small("chinese_small", 3600),
             Stage(
                 "chinese_graded",
                 377,
@@ -240,7 +241,6 @@ RELEASES = {
                 ends={ME5: 0.5, MADE: 0.5},
                 makes_teacher=True,
             ),
-            chinese_small("chinese_small", 3600),
             chinese_small(
                 "chinese_small_end",
                 600,
@@ -300,7 +300,7 @@ def run(script: str, *flags: str) -> None:
 
 
 def hold_out(release: Release, args: argparse.Namespace) -> Path:
-    """Write the groups that no stage trains on, once; return their file."""
+    """Write the groups that no stage but a teacher's trains on, once; return their file."""
     path = args.output_dir / f"{args.name}-held-out.jsonl"
     if not path.exists():
         groups: Any = load_groups(find_all(args.data, release.judged))[0]
@@ -336,7 +336,7 @@ def mine(stage: Stage, start: str, held_out: Path, args: argparse.Namespace) -> 
     return str(related)
 
 
-def unscored(stage: Stage, args: argparse.Namespace) -> str:
+def drop_scores(stage: Stage, args: argparse.Namespace) -> str:
     """Write the sentences of a stage's scored pairs, two and two; return their file."""
     pairs = [pair for file in find_all(args.data, stage.scored) for pair in load_scored_pairs(file)]
     path = args.output_dir / f"{args.name}-{stage.recipe}-pairs.txt"
@@ -372,27 +372,27 @@ def cut(release: Release, start: str, args: argparse.Namespace) -> str:
 def train_stage(
     release: Release,
     stage: Stage,
-    bases: dict[str, str],
+    models: dict[str, str],
     out: Path,
     held_out: Path,
     args: argparse.Namespace,
 ) -> None:
-    """Train one stage from ``bases[BEGUN]``; ``bases`` has its teachers, too."""
+    """Train one stage from ``models[BEGUN]``; its teachers are among them."""
     given = find_all(args.data, stage.train)
     preferences = [find(args.data, stage.preferences)] if stage.preferences else []
     if stage.rated:
         rated = prefer(stage, args)
         given.append(str(rated / "groups.jsonl.gz"))
         preferences.append(str(rated / "preferences.jsonl.gz"))
-    flags = [f"--model_name_or_path={bases[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
+    flags = [f"--model_name_or_path={models[BEGUN]}", f"--output_dir={out}", "--train_file", *given]
     if stage.teachers:
-        flags += ["--teacher_name_or_path", *(bases[name] for name in stage.teachers)]
+        flags += ["--teacher_name_or_path", *(models[name] for name in stage.teachers)]
     if stage.related:
-        sentences = [mine(stage, bases[release.start], held_out, args)]
+        sentences = [mine(stage, models[release.start], held_out, args)]
     else:
         sentences = find_all(args.data, stage.sentences)
     if stage.scored:
-        sentences.append(unscored(stage, args))
+        sentences.append(drop_scores(stage, args))
     if sentences:
         flags += ["--sentences_file", *sentences]
     if preferences:

@@ -246,7 +246,8 @@ def push(
     else through LFS; nobody sees them until the commit. So a failed upload changes nothing that
     others load, and can be repeated by the same call, which sends only what the Hub still lacks.
     If another commit arrives meanwhile, this one is made again on top of it: never a mixture. If
-    the Hub asks for fewer calls, it waits up to five minutes, twice at most.
+    the Hub asks for fewer calls, it waits up to five minutes, at most twice
+    for each.
 
     Args:
         plan: What to upload.
@@ -301,7 +302,7 @@ def open_repository(
     api = hub_api(token)
     with explained(repo_id):
         repo_id = patiently(api.create_repo, repo_id, private=private, exist_ok=True).repo_id
-        # An existing repository stays as it is
+        # An existing repository stays public, whatever ``private`` says
         public = bool(private) and not patiently(api.model_info, repo_id).private
     if public:
         raise ValueError(
@@ -322,7 +323,7 @@ def hub_api(token: str | bool | None) -> HfApi:
 def patiently(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call the Hub; if it asks for fewer calls (HTTP 429), wait as long as it says, and repeat.
 
-    ``huggingface_hub`` does so itself for files alone.
+    ``huggingface_hub`` does so itself for files, and newer versions for lists of them.
     """
     for left in reversed(range(TRIES)):
         try:

@@ -101,7 +101,8 @@ def test_the_english_model_cannot_write_japanese() -> None:
     model.name_or_path = DEFAULT_MODEL
     assert is_foreign(model, "iPhoneを買いたい")
     assert is_foreign(model, "これはいくらですか？")
-    assert not is_foreign(model, "What does ありがとう mean?")
+    assert is_foreign(model, "The Beatlesの曲を聞きたい")
+    assert not is_foreign(model, "translate ありがとう to English")
 
 
 @pytest.mark.parametrize(

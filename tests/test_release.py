@@ -1,4 +1,4 @@
-"""The release script: what one stage holds out, no stage trains on."""
+"""The release script: what one stage holds out, none but a teacher's trains on."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def flag(flags: list[str], name: str) -> str:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """A teacher and two stages, the last with more files; the scripts are only written down."""
+    """Two stages, the last with more files, and a teacher; the scripts are only written down."""
     data = tmp_path / "data"
     data.mkdir()
     write(data / "some.jsonl", [[f"some {i}", f"some {i} too"] for i in range(30)])
@@ -54,6 +54,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
     for name in ("dev.csv", "sts.csv"):
         (data / name).touch()
     stages = (
+        release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
             "chinese_graded",
             4,
@@ -62,7 +63,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
             ends={release.MADE: 0.5, "a": 0.5},
             makes_teacher=True,
         ),
-        release.Stage("english", 3, ("a",), ("some.jsonl",)),
         release.Stage(
             "english_related",
             2,
@@ -101,9 +101,9 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
 def test_a_stage_is_finished_once_its_card_is_written(
     commands: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
-    out, trained = tmp_path / "out" / "tiny-2-english", []
+    out, trained = tmp_path / "out" / "tiny-1-english", []
     out.mkdir()
-    for name, more in (("all_results.json", []), ("README.md", []), ("README.md", ["--stages=2"])):
+    for name, more in (("all_results.json", []), ("README.md", []), ("README.md", ["--stages=1"])):
         (out / name).touch()
         commands.clear()
         release.main(
@@ -161,9 +161,9 @@ def test_a_teacher_is_trained_from_the_base_model(
     assert (told[2].examples, told[3].max_steps) == ("scored", 4)
     trained = [flags for script, flags in commands if script == "train_simbert.py"]
     first, last = (flags.index("--teacher_name_or_path") + 1 for flags in trained)
-    assert trained[0][first] == flag(trained[0], "model_name_or_path") == str(tmp_path / "start")
+    assert trained[0][first] == str(tmp_path / "start")
     out = tmp_path / "out"
-    assert trained[1][last] == str(out / "tiny-1-chinese_graded-average")
+    assert trained[1][last] == str(out / "tiny-2-chinese_graded-average")
     assert trained[1][last + 1] == flag(trained[1], "model_name_or_path")
 
 
@@ -196,23 +196,31 @@ def test_the_first_stage_may_begin_from_a_cut_of_the_base_model(
     monkeypatch.setattr(release, "run", lambda script, *flags: called.append((script, [*flags])))
     for name in ("some.jsonl", "open.txt", "dev.csv"):
         (tmp_path / name).touch()
-    stages = (release.Stage("english", 1, ("a",), ("some.jsonl",)),)
+    stages = (
+        release.Stage("english", 1, ("a",), ("some.jsonl",)),
+        release.Stage("chinese_graded", 1, (), ("some.jsonl",), makes_teacher=True),
+        release.Stage("english_polish", 1, ("chinese_graded",), ("some.jsonl",)),
+    )
     tiny = release.Release(
         "a", stages, "dev.csv", (), (), (), layers=(0, 2), vocabulary=("open.txt", "some.jsonl")
     )
     assert "open.txt" in tiny.files()
     args = Namespace(output_dir=tmp_path, name="t", data=tmp_path, flags=[])
     release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
-    (script, cutting), (_, training) = called
+    (script, cutting), (_, training), (_, teacher), (_, last) = called
     assert (script, flag(cutting, "model_name_or_path")) == ("cut_model.py", "start")
     assert cutting[cutting.index("--layers") + 1 :][:2] == ["0", "2"]
     assert cutting[-2:] == [str(tmp_path / "open.txt"), str(tmp_path / "some.jsonl")]
     assert flag(training, "model_name_or_path") == flag(cutting, "output_dir")
     assert training[training.index("--teacher_name_or_path") + 1] == "start"
+    assert flag(teacher, "model_name_or_path") == "start"  # the whole
+    assert not any("validation" in one or "sample" in one for one in teacher)
+    assert flag(last, "model_name_or_path") == flag(training, "output_dir")
+    assert last[last.index("--teacher_name_or_path") + 1] == flag(teacher, "output_dir")
     (tmp_path / "t-cut").mkdir()  # as the script would have
     called.clear()
     release.train(tiny, args, {"a": "start"}, tmp_path / "held-out.jsonl")
-    assert [script for script, _ in called] == ["train_simbert.py"]
+    assert {script for script, _ in called} == {"train_simbert.py", "train_simcse.py"}
 
 
 def test_what_a_stage_ends_in_is_what_later_ones_begin_from(

@@ -346,11 +346,12 @@ def _opened(session: Session, threshold: float) -> tuple[Any, ...]:
     about = f"{counted(len(faqs), 'question')}, {counted(len(answers), 'answer')}."
     start = _start(session.index)
     if start == CHINESE_THRESHOLD:
-        about += " The Chinese model's cosines are high."
-    if threshold in (THRESHOLD, CHINESE_THRESHOLD):
-        threshold = start  # unless the visitor chose another
+        about += f" The Chinese model's cosines are high: a threshold of about {start} suits it."
+    moved = gr.skip()
+    if threshold in (THRESHOLD, CHINESE_THRESHOLD) and threshold != start:  # not a visitor's own
+        moved = threshold = start
     precision = describe(session.calibration, threshold)
-    return session, about, precision, threshold, gr.ScatterPlot(frame, visible=False), "", []
+    return session, about, precision, moved, gr.ScatterPlot(frame, visible=False), "", []
 
 
 def _precision(session: Session | None, threshold: float) -> str:

@@ -20,9 +20,10 @@ import torch
 
 from simbert_hf import CHINESE_MODEL, DEFAULT_MODEL
 from simbert_hf.generation.diversity import choose_diverse, wording
-from simbert_hf.generation.facts import ENGLISH, is_chinese
+from simbert_hf.generation.facts import is_chinese
 from simbert_hf.generation.languages import COMMON, foreign_language
 from simbert_hf.generation.marks import marks_as_in, plain_marks
+from simbert_hf.generation.placeholders import is_japanese
 from simbert_hf.generation.scoring import score_pairs
 from simbert_hf.generation.search import SearchSettings
 from simbert_hf.generation.sentences import (
@@ -274,8 +275,7 @@ def default_models(texts: Sequence[str]) -> list[str]:
 def is_foreign(model: SimBert, text: str) -> bool:
     """Return whether the package's English model can read a text's language, but not write it."""
     own = model.name_or_path == DEFAULT_MODEL and not model.training  # else it may be learning it
-    japanese = bool(SYLLABLES.search(text)) and not ENGLISH.search(text)
-    return own and (japanese or foreign_language(text) in COMMON)
+    return own and (is_japanese(text) or foreign_language(text) in COMMON)
 
 
 def choose(text: str, ranked: Sequence[Paraphrase], k: int, diversity: float) -> list[Paraphrase]:
