@@ -399,10 +399,7 @@ def train_stage(
         flags += ["--preferences_file", *preferences]
     if stage.one_way:
         flags += ["--one_way_file", find(args.data, stage.one_way)]
-    flags += [
-        f"--max_steps={stage.steps}",
-        f"--sts_file={find(args.data, release.sts_dev)}",
-    ]
+    flags += [f"--max_steps={stage.steps}", f"--sts_file={find(args.data, release.sts_dev)}"]
     if not stage.makes_teacher:
         flags += [f"--validation_file={held_out}", "--sample_sentences", *release.samples]
     for what in ("save", "eval"):  # an epoch is longer than most stages

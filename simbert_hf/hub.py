@@ -246,8 +246,7 @@ def push(
     else through LFS; nobody sees them until the commit. So a failed upload changes nothing that
     others load, and can be repeated by the same call, which sends only what the Hub still lacks.
     If another commit arrives meanwhile, this one is made again on top of it: never a mixture. If
-    the Hub asks for fewer calls, it waits up to five minutes, at most twice
-    for each.
+    the Hub asks for fewer calls, each waits up to five minutes, at most twice.
 
     Args:
         plan: What to upload.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +58,9 @@ def test_it_finds_the_texts_of_what_it_writes(path: str) -> None:
 
 def test_chinese_texts_get_the_chinese_model_unless_another_is_named() -> None:
     text = "明天上午10点的会议改到3号会议室了。"
-    written = gen_synonyms(text, n=20, k=3)
-    assert written == gen_synonyms(text, n=20, k=3, model="simbert-e5-zh")
-    assert all("10" in one and re.search("[3三]号", one) for one in written)
+    written = gen_synonyms(text, n=30, k=3)
+    assert written == gen_synonyms(text, n=30, k=3, model="simbert-e5-zh")
+    assert all("10" in one and "3" in one for one in written)
 
 
 @pytest.mark.parametrize(
