@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 
 from simbert_hf.losses import chunk_rows
+from simbert_hf.modeling.cpu_layers import by_parts
 from simbert_hf.utils.devices import kernels_work
 
 # In 16 bits, a GPU multiplies matrices of other widths several times slower. Few vocabularies have
@@ -72,10 +73,11 @@ class _TokenLoss(torch.autograd.Function):
         ]
         total = hidden.new_zeros((), dtype=wide)
         size = chunk_rows(hidden.device, len(weight))
+        score = by_parts if hidden.device.type == "cpu" else linear
         for start in range(0, len(hidden), size):
             rows, right = hidden[start : start + size], labels[start : start + size]
             loss, slopes = _loss_and_slopes(  # which lets go of the scores
-                torch.addmm(bias, rows, weight.T), right, wide, any(needed)
+                score(rows, weight, bias), right, wide, any(needed)
             )
             total += loss
             if slopes is not None:

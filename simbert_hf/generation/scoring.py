@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from simbert_hf.generation.writing import check_can_write
 from simbert_hf.losses import at_least_float32, chunk_rows
+from simbert_hf.modeling.cpu_layers import quick_layers
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.pooling import normalize
@@ -76,7 +77,7 @@ def score_pairs(model: SimBert, pairs: Sequence[tuple[str, str]]) -> PairScores:
     vectors = torch.zeros(len(read), model.dimension, dtype=torch.float32, device="cpu")
     log_probs = torch.zeros(len(read), dtype=torch.float64, device="cpu")
     order = sorted(range(len(read)), key=lambda i: len(read[i]) + len(written[i]))
-    with evaluating(model):
+    with evaluating(model), quick_layers(model):
         for start in range(0, len(order), BATCH_SIZE):
             rows = order[start : start + BATCH_SIZE]
             batch = model.rows.pad([read[i] for i in rows], [written[i] for i in rows])

@@ -30,7 +30,6 @@ from simbert_hf.generation.facts import (
     names_of,
     repeats_facts,
 )
-from simbert_hf.generation.few_rows import few_rows
 from simbert_hf.generation.languages import foreign_language, join_thousands
 from simbert_hf.generation.numerals import spelled_as
 from simbert_hf.generation.opposites import opposes
@@ -49,6 +48,7 @@ from simbert_hf.generation.small_changes import (
 )
 from simbert_hf.generation.spelling import Spelling, known_names
 from simbert_hf.generation.units import changes_units, part_units
+from simbert_hf.modeling.cpu_layers import quick_layers
 from simbert_hf.modeling.embedding import evaluating
 from simbert_hf.modeling.simbert import SimBert
 from simbert_hf.rows import cuts_known, unread, warn_of_cuts
@@ -108,7 +108,7 @@ def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> lis
     if isinstance(texts, str):
         raise TypeError(f"texts is the string {texts!r:.40}: give a list.")
     check_can_write(model)
-    with evaluating(model), few_rows(model):
+    with evaluating(model), quick_layers(model):
         return write_by(partial(BertDecoder, model), model, texts, settings)
 
 

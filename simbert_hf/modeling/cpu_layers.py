@@ -1,0 +1,80 @@
+"""Quicker linear layers on a CPU: generation spends most of its time in them.
+
+MKL takes 30 % less time for a vocabulary's many outputs, of 64 rows or more, if it computes a
+thousand at a time; and a third to a half of the time for a few rows if they are columns: with AVX2
+alone in any layer, with AVX-512 in those with many outputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+FEW = 8  # more rows are no faster as columns; nor is a single one
+PART = 1024  # outputs at a time
+MANY = 4 * PART
+LEAST = {"AVX2": 0, "AVX512": MANY}  # outputs, by what the CPU is capable of
+
+
+def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
+    """Apply a linear layer: to few rows as columns, else if it has many outputs, by parts.
+
+    Args:
+        layer: Its weights have the shape (O, D).
+        rows: Shape: (..., D).
+
+    Returns:
+        Shape: (..., O); the layer's own values up to rounding.
+
+    Example:
+        >>> layer, rows = nn.Linear(3, 2), torch.rand(4, 3)
+        >>> torch.allclose(linear(layer, rows), layer(rows))
+        True
+    """
+    weight, bias = layer.weight, layer.bias
+    columns = rows.reshape(-1, rows.shape[-1]).T
+    count = columns.shape[1]
+    if bias is not None and 1 < count <= FEW:
+        product = torch.addmm(bias[:, None], weight, columns)
+        return product.T.contiguous().view(*rows.shape[:-1], -1)
+    if bias is not None and count > FEW and len(weight) >= MANY:
+        return by_parts(rows, weight, bias)
+    return nn.functional.linear(rows, weight, bias)
+
+
+def by_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute ``F.linear`` some outputs at a time."""
+    parts = zip(weight.split(PART), bias.split(PART), strict=True)
+    return torch.cat([nn.functional.linear(rows, *part) for part in parts], dim=-1)
+
+
+@contextmanager
+def quick_layers(model: nn.Module) -> Iterator[None]:
+    """Make a float32 model's linear layers on a CPU use :func:`linear` inside the block.
+
+    With AVX-512 only those with many outputs do, on other CPUs none. Layers that something else has
+    changed are left alone: quantised or sharded ones, or those with a ``forward`` of their own.
+    """
+    least = LEAST.get(torch.backends.cpu.get_cpu_capability(), sys.maxsize)
+    layers = [
+        module
+        for module in model.modules()
+        if type(module) is nn.Linear
+        and module.out_features >= least
+        and type(module.weight) is nn.Parameter
+        and module.weight.device.type == "cpu"
+        and module.weight.dtype == torch.float32
+        and "forward" not in vars(module)
+    ]
+    for layer in layers:
+        layer.forward = partial(linear, layer)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward", None)
