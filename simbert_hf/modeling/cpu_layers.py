@@ -15,14 +15,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-FEW = 8  # more rows are no faster as columns; nor is a single one
+FEW = 8  # more rows are no faster as columns
 PART = 1024  # outputs at a time
 MANY = 4 * PART
 LEAST = {"AVX2": 0, "AVX512": MANY}  # outputs, by what the CPU is capable of
 
 
 def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
-    """Apply a linear layer: to few rows as columns, else if it has many outputs, by parts.
+    """Apply a linear layer: to few rows as columns, else, if it has many outputs, by parts.
 
     Args:
         layer: Its weights have the shape (O, D).
@@ -37,14 +37,15 @@ def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
         True
     """
     weight, bias = layer.weight, layer.bias
-    columns = rows.reshape(-1, rows.shape[-1]).T
-    count = columns.shape[1]
-    if bias is not None and 1 < count <= FEW:
-        product = torch.addmm(bias[:, None], weight, columns)
+    flat, has_many = rows.reshape(-1, rows.shape[-1]), len(weight) >= MANY
+    count = len(flat)
+    if bias is None or (count == 1 and not has_many):
+        return nn.functional.linear(rows, weight, bias)
+    if 0 < count <= FEW:
+        columns = flat.repeat(2, 1).T if count == 1 else flat.T  # two take half as long as one
+        product = torch.addmm(bias[:, None], weight, columns)[:, :count]
         return product.T.contiguous().view(*rows.shape[:-1], -1)
-    if bias is not None and count > FEW and len(weight) >= MANY:
-        return by_parts(rows, weight, bias)
-    return nn.functional.linear(rows, weight, bias)
+    return by_parts(rows, weight, bias) if has_many else nn.functional.linear(rows, weight, bias)
 
 
 def by_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
