@@ -3,8 +3,20 @@
 import numpy as np
 import pytest
 
-from benchmarks.augmentation import accuracy, best, changed, draw, drifted, examples, fitted, read
+from benchmarks.augmentation import (
+    Tuned,
+    accuracy,
+    best,
+    changed,
+    draw,
+    drifted,
+    examples,
+    fitted,
+    read,
+)
+from simbert_hf import SentenceEncoder
 from simbert_hf.utils.text import fold
+from tests.tiny import ROWS, tiny_simbert
 
 TRAIN = [(f"{word} {i}", intent) for word, intent in (("door", "a"), ("bike", "b")) for i in "123"]
 FEATURES = np.vectorize(lambda text: float("door" in text))
@@ -71,3 +83,19 @@ def test_drift_counts_paraphrases_of_what_is_told_rightly():
     assert found["utterances"] == 0
     assert found["paraphrases"] == 50
     assert found["cosine from 0.9"] == found["cosine below 0.9"] == 50
+
+
+def test_an_encoder_is_trained_on_pairs_of_an_intent(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.augmentation.LEARNING_RATE", 3e-3)  # it is tiny
+    tiny_simbert(hidden_dropout_prob=0.1).save_pretrained(tmp_path)
+    texts, intents = zip(*ROWS[:24], ("what time is it", "time"), strict=True)  # one of its own
+
+    def margin(vectors):
+        same = np.equal.outer(intents, intents)
+        cosines = vectors @ vectors.T
+        return cosines[same].mean() - cosines[~same].mean()
+
+    before = SentenceEncoder.from_pretrained(tmp_path).encode(texts)
+    once, again = (Tuned(str(tmp_path)).fit(texts, intents).transform(texts) for _ in range(2))
+    assert margin(once) > margin(before) + 0.1
+    assert np.array_equal(once, again)
