@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear, pad
+from torch.nn.functional import pad
 
 from simbert_hf.losses import chunk_rows
 from simbert_hf.modeling.cpu_layers import by_parts
@@ -73,11 +73,10 @@ class _TokenLoss(torch.autograd.Function):
         ]
         total = hidden.new_zeros((), dtype=wide)
         size = chunk_rows(hidden.device, len(weight))
-        score = by_parts if hidden.device.type == "cpu" else linear
         for start in range(0, len(hidden), size):
             rows, right = hidden[start : start + size], labels[start : start + size]
             loss, slopes = _loss_and_slopes(  # which lets go of the scores
-                score(rows, weight, bias), right, wide, any(needed)
+                by_parts(rows, weight, bias), right, wide, any(needed)
             )
             total += loss
             if slopes is not None:

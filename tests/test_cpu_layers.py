@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from simbert_hf.modeling.cpu_layers import FEW, MANY, PART, by_parts, quick_layers
 
@@ -14,6 +17,23 @@ from simbert_hf.modeling.cpu_layers import FEW, MANY, PART, by_parts, quick_laye
 @pytest.fixture(autouse=True)
 def avx2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+
+
+class Products(TorchFunctionMode):
+    """Records the products: the outputs of one by rows, and the columns of one by columns."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is nn.functional.linear:
+            self.seen.append(("rows", len(args[1])))
+        elif function is torch.addmm:
+            self.seen.append(("columns", args[2].shape[1]))
+        return function(*args, **kwargs or {})
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, FEW, FEW + 1])
@@ -30,6 +50,40 @@ def test_values_are_those_of_the_layer(
         found = layer(hidden)
     torch.testing.assert_close(found, expected.detach(), rtol=1e-5, atol=1e-6)
     assert found.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "rows", "products"),
+    [
+        (40, 1, [("rows", 40)]),
+        (40, 2, [("columns", 2)]),
+        (40, FEW, [("columns", FEW)]),
+        (40, FEW + 1, [("rows", 40)]),
+        (MANY, 1, [("columns", 2)]),
+        (MANY, FEW, [("columns", FEW)]),
+        (MANY, FEW + 1, [("rows", PART)] * (MANY // PART)),
+    ],
+)
+def test_few_rows_are_columns_and_many_outputs_parts(
+    outputs: int, rows: int, products: list[tuple[str, int]]
+) -> None:
+    layer = nn.Linear(4, outputs)
+    with quick_layers(layer), Products() as found:
+        layer(torch.ones(rows, 4))
+    assert found.seen == products
+
+
+def test_only_mkl_multiplies_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def products(dtype: torch.dtype, device: str = "cpu") -> int:
+        shapes = (1, 4), (2 * PART, 4), (2 * PART,)
+        with Products() as found:
+            by_parts(*(torch.ones(shape, dtype=dtype, device=device) for shape in shapes))
+        return len(found.seen)
+
+    assert products(torch.float32) == 2
+    assert products(torch.bfloat16) == products(torch.float32, "meta") == 1
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert products(torch.float32) == 1
 
 
 def test_layers_are_as_before_behind_the_block() -> None:
@@ -76,7 +130,9 @@ def test_changed_layers_stay_as_they_are() -> None:
 
     own = nn.Linear(4, 4)
     own.forward = lambda rows: rows  # type: ignore[method-assign]
-    model = nn.Sequential(Doubled(4, 4), nn.Linear(4, 4, dtype=torch.bfloat16), own)
+    half, sharded = nn.Linear(4, 4, dtype=torch.bfloat16), nn.Linear(4, 4)
+    sharded.weight = type("Shard", (nn.Parameter,), {})(torch.ones(4, 4))
+    model = nn.Sequential(own, Doubled(4, 4), half, sharded, nn.Linear(4, 4, device="meta"))
     with quick_layers(model):
-        assert [("forward" in vars(layer)) for layer in model] == [False, False, True]
+        assert [("forward" in vars(layer)) for layer in model] == [True] + [False] * 4
     assert torch.equal(own(torch.ones(2, 4)), torch.ones(2, 4))

@@ -96,7 +96,7 @@ Written = TypeVar("Written", bound="Draft | Paraphrase")
 def write(model: SimBert, texts: Sequence[str], settings: SearchSettings) -> list[list[Draft]]:
     """Write different sentences for each text, excluding the text itself.
 
-    Texts of similar length share a batch; in float32, this does not affect what is written.
+    Texts of similar length share a batch, which in float32 changes no more than rounding does.
 
     Returns:
         At most n drafts for each text; none if the model knows none of its tokens.
