@@ -26,7 +26,7 @@ def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
     """Apply a linear layer: to few rows as columns, else, if it has many outputs, by parts.
 
     Args:
-        layer: Its weights have the shape (O, D).
+        layer: One with a bias; its weights have the shape (O, D).
         rows: Shape: (..., D).
 
     Returns:
@@ -40,9 +40,7 @@ def linear(layer: nn.Linear, rows: Tensor) -> Tensor:
     weight, bias = layer.weight, layer.bias
     flat, has_many = rows.reshape(-1, rows.shape[-1]), len(weight) >= MANY
     count = len(flat)
-    if bias is None or (count == 1 and not has_many):
-        return nn.functional.linear(rows, weight, bias)
-    if 0 < count <= FEW:
+    if 0 < count <= FEW and (count > 1 or has_many):
         columns = flat.repeat(2, 1).T if count == 1 else flat.T  # two take half as long as one
         product = torch.addmm(bias[:, None], weight, columns)[:, :count]
         return product.T.contiguous().view(*rows.shape[:-1], -1)
@@ -69,6 +67,7 @@ def quick_layers(model: nn.Module) -> Iterator[None]:
         module
         for module in model.modules()
         if type(module) is nn.Linear
+        and module.bias is not None
         and module.out_features >= least
         and type(module.weight) is nn.Parameter
         and module.weight.device.type == "cpu"
